@@ -23,7 +23,7 @@ from .algorithm import Algorithm, Metrics, TrainState
 from .decoupled import Weights, decoupled_clip, interpolated, interpolation
 from .hyperparameters import Number
 from .importance import effective_fraction, importance_weights
-from .ppo_passes import METRICS, Sample, Settings, learner, prepared
+from .ppo_passes import METRICS, PPOSample, PPOSettings, learner, prepared
 
 FIGURES = ("weight", "effective_fraction")
 PROXIMAL = ("recomputed", "interpolated")
@@ -79,7 +79,7 @@ def decoupled_ppo(
     (('weight', 'effective_fraction'), 0)
     """
     choose("decoupled_ppo: proximal", proximal, dict.fromkeys(PROXIMAL))
-    numbers = Settings(
+    numbers = PPOSettings(
         gamma=gamma,
         lambda_=lambda_,
         clip=clip,
@@ -93,12 +93,12 @@ def decoupled_ppo(
     )
     between = proximal == "interpolated"
 
-    def samples_of(params: Any, given: Trajectory | Versioned, step: Tensor) -> Sample:
+    def samples_of(params: Any, given: Trajectory | Versioned, step: Tensor) -> PPOSample:
         trajectory = given.trajectory if isinstance(given, Versioned) else given
         anchor = _share(given, step) if between else proximal_log_prob(model, params, trajectory)
         return replace(prepared(model, params, trajectory, numbers), anchor=anchor.flatten(0, 1))
 
-    def surrogate(log_prob: Tensor, sample: Sample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def surrogate(log_prob: Tensor, sample: PPOSample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         behaviour, all_ = sample.behaviour_log_prob, torch.ones_like(log_prob, dtype=torch.bool)
         near = interpolated(log_prob, behaviour, sample.anchor, all_) if between else sample.anchor
         loss = decoupled_clip(log_prob, near, behaviour, advantage, all_, clip=clip, weights=weights)

@@ -12,7 +12,7 @@ from .algorithm import Algorithm
 from .hyperparameters import Number
 from .policy_losses import ppo_clip
 from .ppo_passes import METRICS as METRICS
-from .ppo_passes import Sample, Settings, learner, prepared
+from .ppo_passes import PPOSample, PPOSettings, learner, prepared
 from .ppo_passes import normalized as normalized
 from .ppo_passes import order as order
 from .ppo_passes import prepare as prepare
@@ -57,7 +57,7 @@ def ppo(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
-    numbers = Settings(
+    numbers = PPOSettings(
         gamma=gamma,
         lambda_=lambda_,
         clip=clip,
@@ -70,10 +70,10 @@ def ppo(
         advantages=advantages,
     )
 
-    def surrogate(log_prob: Tensor, sample: Sample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def surrogate(log_prob: Tensor, sample: PPOSample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         return ppo_clip(log_prob, sample.behaviour_log_prob, advantage, clip=clip), sample.behaviour_log_prob, ()
 
-    def samples_of(params: Any, trajectory: Trajectory, step: Tensor) -> Sample:
+    def samples_of(params: Any, trajectory: Trajectory, step: Tensor) -> PPOSample:
         return prepared(model, params, trajectory, numbers)
 
     return learner(model, optimizer, numbers, surrogate, samples_of, METRICS)

@@ -31,7 +31,7 @@ FIGURES = METRICS.index("gradient_norm")  # number of metrics that the loss retu
 
 
 @record
-class Sample:
+class PPOSample:
     """The inputs of the loss from a transition. Leading axes: a whole batch [N], or a minibatch."""
 
     observation: Any  # [*, ...]
@@ -44,12 +44,12 @@ class Sample:
 
 
 # (log_prob, sample, advantage) -> its loss [*], the log-probs against which it clips [*], its own metrics []
-Surrogate = Callable[[Tensor, Sample, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
-Prepare = Callable[[Any, Trajectory, Tensor], Sample]  # (params, trajectory [T, B], updates done) -> [T B]
+Surrogate = Callable[[Tensor, PPOSample, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+Prepare = Callable[[Any, Trajectory, Tensor], PPOSample]  # (params, trajectory [T, B], updates done) -> [T B]
 
 
 @frozen
-class Settings:
+class PPOSettings:
     """The hyper-parameters of PPO and its variants; they are documented in `ppo`."""
 
     gamma: Number
@@ -89,7 +89,7 @@ def normalized(advantage: Tensor) -> Tensor:
 def learner(
     model: ActorCritic,
     optimizer: Optimizer,
-    numbers: Settings,
+    numbers: PPOSettings,
     surrogate: Surrogate,
     samples_of: Prepare,
     metrics: tuple[str, ...],
@@ -104,7 +104,7 @@ def learner(
     >>> from purestep.core.spaces import Box, Discrete
     >>> from .policy_losses import policy_gradient
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
-    >>> numbers = Settings(0.99, 0.95, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "none")
+    >>> numbers = PPOSettings(0.99, 0.95, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "none")
     >>> plain = lambda log_prob, sample, advantage: (policy_gradient(log_prob, advantage), log_prob.detach(), ())
     >>> samples_of = lambda params, trajectory, step: prepared(model, params, trajectory, numbers)
     >>> int(learner(model, sgd(0.1), numbers, plain, samples_of, METRICS).init(keys.key(0)).step)
@@ -138,13 +138,13 @@ def learner(
     return Algorithm(init=init, update=update, metrics=metrics)
 
 
-def prepared(model: ActorCritic, params: Any, trajectory: Trajectory, numbers: Settings) -> Sample:
+def prepared(model: ActorCritic, params: Any, trajectory: Trajectory, numbers: PPOSettings) -> PPOSample:
     """Return `prepare` with the hyper-parameters of a learner: [T, B] -> Sample [T B].
 
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
-    >>> numbers = Settings(0.5, 1.0, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "batch")
+    >>> numbers = PPOSettings(0.5, 1.0, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "batch")
     >>> no, seen = torch.zeros(2, 1, dtype=torch.bool), torch.zeros(2, 1, 2)
     >>> played = Trajectory(observation=seen, action=torch.zeros(2, 1, dtype=torch.int64), reward=torch.ones(2, 1),
     ...                     terminated=no, truncated=no, next_observation=seen, behaviour_log_prob=torch.zeros(2, 1))
@@ -157,7 +157,7 @@ def prepared(model: ActorCritic, params: Any, trajectory: Trajectory, numbers: S
 
 def prepare(
     model: ActorCritic, params: Any, trajectory: Trajectory, *, gamma: Number, lambda_: Number, normalize: bool = False
-) -> Sample:
+) -> PPOSample:
     """Return the training rows of an update, time and batch axes flattened: trajectory [T, B] -> Sample [T B].
 
     Values are those of `params`, in one call for observation and one for next_observation.
@@ -175,7 +175,7 @@ def prepare(
     _, next_values, _ = model.apply(params, trajectory.next_observation, ())
     ends = trajectory.terminated, trajectory.truncated
     advantage = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
-    samples = Sample(
+    samples = PPOSample(
         observation=trajectory.observation,
         action=trajectory.action,
         behaviour_log_prob=trajectory.behaviour_log_prob,
@@ -203,9 +203,9 @@ def order(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
 
 
 def _objective(
-    model: ActorCritic, numbers: Settings, surrogate: Surrogate
-) -> Callable[[Any, Sample], tuple[Tensor, tuple[Tensor, ...]]]:
-    def loss(params: Any, sample: Sample) -> tuple[Tensor, tuple[Tensor, ...]]:
+    model: ActorCritic, numbers: PPOSettings, surrogate: Surrogate
+) -> Callable[[Any, PPOSample], tuple[Tensor, tuple[Tensor, ...]]]:
+    def loss(params: Any, sample: PPOSample) -> tuple[Tensor, tuple[Tensor, ...]]:
         distribution, value, _ = model.apply(params, sample.observation, ())
         log_prob = distribution.log_prob(sample.action)
         advantage = normalized(sample.advantage) if numbers.advantages == "minibatch" else sample.advantage
@@ -231,11 +231,11 @@ def _outside(log_ratio: Tensor, clip: Number | tuple[Number, Number]) -> Tensor:
     return ((ratio < 1 - low) | (ratio > 1 + high)).to(ratio.dtype).mean()
 
 
-def _minibatch_update(model: ActorCritic, optimizer: Optimizer, numbers: Settings, surrogate: Surrogate) -> Any:
+def _minibatch_update(model: ActorCritic, optimizer: Optimizer, numbers: PPOSettings, surrogate: Surrogate) -> Any:
     gradient = torch.func.grad(_objective(model, numbers, surrogate), has_aux=True)
     unlimited = isinstance(numbers.target_kl, float) and math.isinf(numbers.target_kl)
 
-    def step(carry: tuple[Any, Any, Tensor], sample: Sample) -> tuple[tuple[Any, Any, Tensor], Tensor]:
+    def step(carry: tuple[Any, Any, Tensor], sample: PPOSample) -> tuple[tuple[Any, Any, Tensor], Tensor]:
         params, optimizer_state, applies = carry
         gradients, figures = gradient(params, sample)
         updates, new_state = optimizer.update(gradients, optimizer_state, params)

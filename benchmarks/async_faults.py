@@ -20,8 +20,7 @@ from typing import Any
 
 from attrs import define, field
 
-from . import async_outside as outside
-from . import evidence
+from . import async_outside, evidence
 from .async_outside import Process, Row
 
 MINUTES, EVERY = 30.0, 20.0  # of training; seconds between two kills
@@ -46,15 +45,15 @@ class Watch:
 
     def look(self) -> None:
         """Notes new updates and new generators."""
-        updates = outside.length(self.phase)
+        updates = async_outside.length(self.phase)
         if updates > self.updates or not self.moments:
             self.updates = updates
             self.moments.append(time.perf_counter())
-        self.seen.update(outside.generators(self.process.popen.pid))
+        self.seen.update(async_outside.generators(self.process.popen.pid))
 
     def strike(self) -> None:
         """Kills one of the generators there are, if there is one."""
-        there = outside.generators(self.process.popen.pid)
+        there = async_outside.generators(self.process.popen.pid)
         if there:
             one = self.draw.choice(there)
             with suppress(ProcessLookupError):
@@ -71,20 +70,20 @@ class Watch:
                 self.strike()
             if now - self.moments[-1] > STILL:
                 break
-            time.sleep(outside.LOOK)
+            time.sleep(async_outside.LOOK)
         self.moments.append(time.perf_counter())
 
 
 def ended(process: Process) -> Row:
     """Ctrl-C, and how the run came to its end."""
-    had, begin = outside.generators(process.popen.pid), time.perf_counter()
+    had, begin = async_outside.generators(process.popen.pid), time.perf_counter()
     with suppress(ProcessLookupError):
         kill(process.popen.pid, signal.SIGINT)
     process.waited(END)
     seconds = time.perf_counter() - begin
     by_itself = not process.running()
     had = had if by_itself else process.kill()
-    alive = len(outside.left_alive(had, END))
+    alive = len(async_outside.left_alive(had, END))
     return {
         "by itself": by_itself,
         "code": process.popen.returncode,
@@ -100,7 +99,7 @@ def measured(place: Path, seconds: float, words: Sequence[str]) -> Row:
     process = Process(("train", "zorplex", "--run", str(run), *options), place / "log")
     watch = Watch(process, run / "async", random.Random(0))
     try:
-        if not process.until(lambda: outside.length(watch.phase) > 0):
+        if not process.until(lambda: async_outside.length(watch.phase) > 0):
             raise RuntimeError("the run was over before it was under fire")
         watch.under_fire(seconds)
         early = not process.running()
@@ -114,10 +113,10 @@ def measured(place: Path, seconds: float, words: Sequence[str]) -> Row:
         "kills": len(watch.kills),
         "generators that were lost": lost,
         "generators seen": len(watch.seen),
-        "updates": outside.length(watch.phase),
-        "longest time without an update": round(outside.longest(watch.moments), 1),
+        "updates": async_outside.length(watch.phase),
+        "longest time without an update": round(async_outside.longest(watch.moments), 1),
         "end": end,
-        **outside.gone_through(run, "async"),
+        **async_outside.gone_through(run, "async"),
         "each kill": watch.kills,
     }
 

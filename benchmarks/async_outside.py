@@ -17,8 +17,8 @@ from typing import Any
 
 from attrs import define, field
 
-from purestep.runtime.async_rl import checkpoint as keeping
-from purestep.runtime.async_rl.audit import heard
+from purestep.runtime.async_rl import checkpoint
+from purestep.runtime.async_rl.audit import reported_events
 from purestep.runtime.async_rl.replay_phase import replayed
 from purestep.runtime.async_rl.report import audit
 from purestep.runtime.effects.json_lines import objects
@@ -126,13 +126,13 @@ def left_alive(pids: Collection[int], seconds: float) -> tuple[int, ...]:
 
 def ledger(phase: Path) -> list[Row]:
     """What each update learned from, by the lines that are whole; [] before there is such a file."""
-    path = phase / keeping.LEDGER
+    path = phase / checkpoint.LEDGER
     return rows_of(path.read_text()) if path.exists() else []
 
 
 def length(phase: Path) -> int:
     """The updates of a phase so far."""
-    path = phase / keeping.LEDGER
+    path = phase / checkpoint.LEDGER
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
@@ -167,12 +167,12 @@ def longest(moments: Sequence[float]) -> float:
     return max((after - before for before, after in pairwise(moments)), default=0.0)
 
 
-def kept(phase: Path) -> keeping.Kept:
+def kept(phase: Path) -> checkpoint.PhaseCheckpoint:
     """What a phase's newest checkpoint says of it. Raises: RuntimeError where there is none."""
-    where = keeping.newest(phase)
+    where = checkpoint.newest(phase)
     if isinstance(where, tuple):
         raise RuntimeError(f"no checkpoint in {phase.name}")
-    return keeping.kept_in(where)[0]
+    return checkpoint.kept_in(where)[0]
 
 
 def counters(phase: Path) -> dict[str, int]:
@@ -218,7 +218,7 @@ def vanished(counts: Mapping[str, int], held: int, told: int) -> list[str]:
 def gone_through(run: Path, phase: str) -> Row:
     """What a phase learned from, its newest checkpoint and its log held against each other: `wrong` says all that is."""
     rows, counts, newest = ledger(run / phase), counters(run / phase), kept(run / phase)
-    told = heard(islice(objects(run / phase / keeping.EVENTS), newest.events))
+    told = reported_events(islice(objects(run / phase / checkpoint.EVENTS), newest.events))
     audited, again = audit(run, phase), replayed(run, phase)
     doubled = [f"sample {one} was learned from twice" for one in twice(rows)]
     return {

@@ -21,8 +21,7 @@ from typing import Any
 
 from purestep.runtime.async_rl.checkpoint import EVENTS, TOTALS
 
-from . import async_outside as outside
-from . import evidence
+from . import async_outside, evidence
 from .async_outside import Process, Row
 from .async_verdicts import KILLED, PHASES, SEEDS, merged, refuted
 
@@ -72,7 +71,7 @@ def standings(run: Path) -> Row:
 
 def found(run: Path) -> Row:
     """What went through each phase, and what is wrong with it."""
-    through = {name: outside.gone_through(run, name) for name in PHASES}
+    through = {name: async_outside.gone_through(run, name) for name in PHASES}
     totals = {name: json.loads((run / name / TOTALS).read_text()) for name in PHASES}
     for name, told in totals.items():
         told.pop("settings", None)
@@ -86,17 +85,17 @@ def found(run: Path) -> Row:
 
 def struck(process: Process, phase: Path, after: int, draw: random.Random) -> Row:
     """SIGKILL at a moment after that many updates of the phase. Raises: RuntimeError where the run ended before."""
-    if not process.until(lambda: outside.length(phase) >= after):
+    if not process.until(lambda: async_outside.length(phase) >= after):
         raise RuntimeError("the run was over before it was killed")
     time.sleep(draw.uniform(0.0, 3.0))
     had = process.kill()
-    held = outside.ledger(phase)
+    held = async_outside.ledger(phase)
     return {
         "seconds": round(time.perf_counter() - process.began, 1),
         "signal": -process.popen.returncode,
         "updates": len(held),
         "generators": len(had),
-        "alive afterwards": len(outside.left_alive(had, ORPHANS)),
+        "alive afterwards": len(async_outside.left_alive(had, ORPHANS)),
         "ledger": held,
     }
 
@@ -112,8 +111,8 @@ def killed(place: Path, words: Sequence[str]) -> Row:
         print(f"killed after {kills[-1]['updates']} updates, {kills[-1]['seconds']} s into the session", flush=True)
         process = Process(("resume", str(run)), log)
     process.succeeded()
-    resumed = [row["version"] for row in outside.rows_of((phase / EVENTS).read_text()) if "session" in row][1:]
-    rows = outside.ledger(phase)
+    resumed = [row["version"] for row in async_outside.rows_of((phase / EVENTS).read_text()) if "session" in row][1:]
+    rows = async_outside.ledger(phase)
     for kill, version in zip(kills, resumed, strict=True):
         kill["resumed at"] = version
         kill["kept as it was"] = kill.pop("ledger")[:version] == rows[:version]

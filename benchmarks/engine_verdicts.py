@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from purestep.runtime.async_rl.comparison import difference
-from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, Standing, wilson
+from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult, wilson
 
 from .async_outside import Row
 from .async_verdicts import mean_of
@@ -106,10 +106,10 @@ def _high(row: Row) -> float:
     return float(row["over seeds"].get("high", row["over tasks"]["high"]))
 
 
-def _together(rows: Sequence[Row]) -> Standing:
+def _together(rows: Sequence[Row]) -> EvaluationResult:
     """How several evaluations stand as one."""
     attempts = sum(row["attempts"] for row in rows)
     right = sum(round(row["accuracy"] * row["attempts"]) for row in rows)
     low, high = wilson(right, attempts)
     figures = {ACCURACY: right / attempts, LOW: low, HIGH: high}
-    return Standing(attempts=attempts, reward=0.0, turns=0.0, tokens=0.0, figures=figures, modes={})
+    return EvaluationResult(attempts=attempts, reward=0.0, turns=0.0, tokens=0.0, figures=figures, modes={})

@@ -25,8 +25,7 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.cluster import ENGINES
 from purestep.runtime.effects.reporting.metrics import read
 
-from . import async_outside as outside
-from . import evidence
+from . import async_outside, evidence
 from .async_outside import Process, Row
 from .async_verdicts import SEEDS
 from .engine_hosts import Host, hosts
@@ -77,7 +76,7 @@ class Watched:
     @property
     def updates(self) -> int:
         """Made so far."""
-        return outside.length(self.phase)
+        return async_outside.length(self.phase)
 
     def told(self, line: str) -> int:
         """How often it has said so."""
@@ -129,7 +128,7 @@ def trained(engine: str, seed: str, place: Path, words: Sequence[str]) -> Row:
         finally:
             process.kill()
         seconds, left = time.perf_counter() - process.began, sum(host.left() for host in there)
-    later = replaced_alone(outside.ledger(run / PHASE), first["after updates"])
+    later = replaced_alone(async_outside.ledger(run / PHASE), first["after updates"])
     return {
         "seconds": round(seconds, 1),
         "hosts killed and replaced": [second, first],
@@ -142,9 +141,9 @@ def trained(engine: str, seed: str, place: Path, words: Sequence[str]) -> Row:
 def figures(run: Path, log: Path) -> Row:
     """What a run that has ended left in its folder."""
     totals = json.loads((run / PHASE / TOTALS).read_text())
-    through = outside.gone_through(run, PHASE)
+    through = async_outside.gone_through(run, PHASE)
     through.pop("counts")
-    actors = {row["actor"] for row in outside.rows_of((run / PHASE / TIMELINE).read_text())}
+    actors = {row["actor"] for row in async_outside.rows_of((run / PHASE / TIMELINE).read_text())}
     return {
         "before": json.loads((run / "before.json").read_text())["sampled"],
         "after": json.loads((run / PHASE / folder.EVALUATION).read_text())["after"]["sampled"],

@@ -18,8 +18,7 @@ from attrs import define, field
 
 from purestep.runtime.effects import folder
 
-from . import async_outside
-from . import faults_outside as outside
+from . import async_outside, faults_outside
 from .faults_outside import RANKING, RECIPES, Place, Recipe, Session
 
 MANY = 3  # times as many sessions as kills are wanted, and it gives up
@@ -70,7 +69,7 @@ class Case:
         """Starts `purestep WORDS`."""
         self.sessions += 1
         log = self.place.path / "logs" / f"{self.token}-{self.sessions}"
-        return outside.start(self.place, self.token, self.kind, self.run, words, log, limit=limit)
+        return faults_outside.start(self.place, self.token, self.kind, self.run, words, log, limit=limit)
 
     def train(self, *words: str, limit: int = 0) -> Session:
         """Begins the run."""
@@ -89,10 +88,12 @@ class Case:
         """Waits for the end of a session, which is to be with one of these codes; gives the code."""
         code, text = session.code(), session.text()
         self.codes.append(code)
-        self.wrong += [f"{why or 'session'} {self.sessions}: {fault}" for fault in outside.faults_of(code, codes, text)]
-        self.refused += code in (1, outside.ABORTED)
-        if code in (1, outside.ABORTED):
-            said = [line for line in text.splitlines() if line.startswith(outside.TOLD)]
+        self.wrong += [
+            f"{why or 'session'} {self.sessions}: {fault}" for fault in faults_outside.faults_of(code, codes, text)
+        ]
+        self.refused += code in (1, faults_outside.ABORTED)
+        if code in (1, faults_outside.ABORTED):
+            said = [line for line in text.splitlines() if line.startswith(faults_outside.TOLD)]
             self.moments += [line.replace(str(self.place.path), "") for line in said[:1]]
         return code
 
@@ -103,7 +104,7 @@ class Case:
 
     def compare(self, code: int | str) -> None:
         """Holds a run that is over against one that nobody disturbed."""
-        unlike = outside.unlike(self.run, self.whole.portrait, self.kind) if code == 0 else []
+        unlike = faults_outside.unlike(self.run, self.whole.portrait, self.kind) if code == 0 else []
         self.wrong += unlike
         self.gone_on += code == 0 and not unlike
 
@@ -203,7 +204,7 @@ def at_birth(case: Case) -> None:
 
 def at_the_end(case: Case) -> None:
     """SIGTERM in what follows training."""
-    session, last = case.train(), outside.last(case.kind)
+    session, last = case.train(), faults_outside.last(case.kind)
     if session.until(lambda: (case.run / last).exists()) and session.lasts(case.draw.uniform(0.0, 2.0)):
         session.signal(signal.SIGTERM)
         case.struck("SIGTERM", session)
@@ -333,9 +334,11 @@ def starved(case: Case) -> None:
         session = case.train()
         if case.working(session):
             more = int(case.draw.uniform(0.0, 4e6))
-            outside.limit_memory(session.process.popen.pid, outside.address_space(session.process.popen.pid) + more)
+            faults_outside.limit_memory(
+                session.process.popen.pid, faults_outside.address_space(session.process.popen.pid) + more
+            )
             case.struck(f"{more:,} bytes more", session)
-    code = case.ended(session, *ALIVE, outside.ABORTED, why="with little memory")
+    code = case.ended(session, *ALIVE, faults_outside.ABORTED, why="with little memory")
     if code == 0:
         case.compare(code)
     else:
@@ -371,18 +374,21 @@ def reason(recipe: str, fault: str, namespace: bool) -> str:
 def whole(place: Place, recipe: str) -> Whole:
     """A run that nobody disturbs. Raises: RuntimeError where it is not as asked."""
     token, kind = f"{recipe}-whole", RECIPES[recipe]
-    run, before = place.path / token, outside.segments()
+    run, before = place.path / token, faults_outside.segments()
     words = ("train", *kind.words, "--run", str(run))
-    session = outside.start(place, token, kind, run, words, place.path / "logs" / token)
+    session = faults_outside.start(place, token, kind, run, words, place.path / "logs" / token)
     seen, space = dict[str, float](), 0
     for name, ready in (("held", session.held), ("saved", session.saved), ("ended", lambda: False)):
         while not ready() and session.process.running():
-            space = max(space, outside.address_space(session.process.popen.pid))
-            time.sleep(outside.PAUSE)
+            space = max(space, faults_outside.address_space(session.process.popen.pid))
+            time.sleep(faults_outside.PAUSE)
         seen[name] = time.perf_counter() - session.process.began
-    wrong = [*outside.faults_of(session.code(), (0,), session.text()), *outside.left(place, token, before)]
-    found = outside.portrait(run, kind)
-    wrong += outside.unlike(run, found, kind)
+    wrong = [
+        *faults_outside.faults_of(session.code(), (0,), session.text()),
+        *faults_outside.left(place, token, before),
+    ]
+    found = faults_outside.portrait(run, kind)
+    wrong += faults_outside.unlike(run, found, kind)
     if wrong:
         raise RuntimeError(f"{recipe}, undisturbed: {wrong}")
     size = sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in run.rglob("*"))
@@ -393,7 +399,7 @@ def performed(place: Place, recipe: str, fault: str, number: int, whole: Whole) 
     """A case from its beginning to its end, as a row."""
     token = f"{recipe}-{list(FAULTS).index(fault)}-{number}"
     draw = random.Random(f"{place.seed} {recipe} {fault} {number}")
-    before, began = outside.segments(), time.perf_counter()
+    before, began = faults_outside.segments(), time.perf_counter()
     case = Case(place, recipe, fault, number, whole, draw, place.path / token, token)
     try:
         FAULTS[fault][0](case)
@@ -401,8 +407,8 @@ def performed(place: Place, recipe: str, fault: str, number: int, whole: Whole) 
         case.wrong.append(f"{type(error).__name__}: {error}")
     if not case.hits:
         case.wrong.append("it was never struck")
-    case.wrong += [f"left: {found}" for found in outside.left(place, token, before)]
-    case.wrong += [f"it printed: {line}" for line in outside.bare(place, token)] if not case.wrong else []
+    case.wrong += [f"left: {found}" for found in faults_outside.left(place, token, before)]
+    case.wrong += [f"it printed: {line}" for line in faults_outside.bare(place, token)] if not case.wrong else []
     return {
         "recipe": recipe,
         "fault": fault,

@@ -19,7 +19,7 @@ from attrs import define, frozen
 
 from purestep.runtime.async_rl.run import WARM
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.checkpoint.directory import PARTIAL
 from purestep.runtime.effects.checkpoint.manifest import describe
 
@@ -251,7 +251,7 @@ def portrait(run: Path, recipe: Recipe) -> dict[str, str]:
         if not generated and folder.CHECKPOINTS not in name.parts and not set(UNLIKE) & set(name.parts):
             found[str(name)] = _rows(path) if name.name == folder.METRICS else _digest(path.read_bytes())
     for home in recipe.homes(run)[:1]:
-        newest = checkpoint.latest(home)
+        newest = single.latest(home)
         if newest is not None:
             told = describe(newest)
             held = (told.step, told.sha256, told.machine, told.environment, told.metadata, told.leaves)

@@ -16,8 +16,8 @@ from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
 from purestep.runtime.async_rl.simulation.effects import begun, happened
-from purestep.runtime.async_rl.simulation.workers import INTERRUPT, Name, Twins, World
-from purestep.runtime.machine.drive import Told
+from purestep.runtime.async_rl.simulation.workers import INTERRUPT, Name, SimulationState, Twins
+from purestep.runtime.machine.drive import Received
 from purestep.runtime.machine.simulation import log_normal
 
 
@@ -47,7 +47,7 @@ class Run:
     twins: Twins
     step: Callable[[Schedule, Event], tuple[Schedule, tuple[Command, ...]]]
     state: Schedule
-    world: World = Factory(World)
+    world: SimulationState = Factory(SimulationState)
     issued: int = 0
     ends: list[float] = Factory(list)  # of updates
     ages: list[tuple[int, int]] = Factory(list)  # head and tail staleness of each sample learned from
@@ -81,7 +81,7 @@ def ran(setup: Setup) -> Run:
     tell(run, Started())
     while not run.stop:
         run.world, entry = happened(run.twins, run.world)
-        if isinstance(entry, Told):
+        if isinstance(entry, Received):
             tell(run, entry.event)
     return run
 

@@ -25,7 +25,7 @@ from purestep.algorithms.language.learner import LanguageState, learner
 from purestep.algorithms.language.micro_batches import micro_batches, padding_waste
 from purestep.algorithms.language.objectives import grpo
 from purestep.algorithms.language.packing import packed_rows
-from purestep.algorithms.language.scoring import Layout
+from purestep.algorithms.language.scoring import SequenceLayout
 from purestep.algorithms.language.token_batch import TokenBatch
 from purestep.core.causal import CausalModel
 from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm
@@ -200,7 +200,7 @@ def layouts(folder: Path, rounds: int) -> dict[str, Any]:
         made = []
         for start in range(0, len(lengths), each):
             part = cut(take(batch, slice(start, start + each)))
-            layout = Layout(places=part.mask.flatten().nonzero()[:, 0])
+            layout = SequenceLayout(places=part.mask.flatten().nonzero()[:, 0])
             made.append(algorithm.gradient(state.params, part, counts, layout))
         gradients = tree_map(lambda *parts: torch.stack(parts).sum(0), *(gradients for gradients, _ in made))
         return algorithm.apply(after, gradients, made[0][1])

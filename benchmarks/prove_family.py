@@ -20,7 +20,7 @@ import torch
 from purestep.core import keys
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
-from purestep.runtime.logic.rank import asked, scored_by_length, standing
+from purestep.runtime.logic.rank import asked, ranking_result, scored_by_length
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.prove import opened
 from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
@@ -57,7 +57,7 @@ def proven(made: Proofs, depth: int) -> dict[str, object]:
     found = shortest_proofs(names, made.world.base, widths, every.reshape(-1, 3), depth=depth, engine=engine)
     steps = found.depth.reshape(every.shape[:-1])
     present = every[..., 0] != 0
-    told = standing(scored_by_length(steps, present))
+    told = ranking_result(scored_by_length(steps, present))
     return {
         "depth": depth,
         "seconds": round(time.perf_counter() - start, 1),

@@ -12,7 +12,7 @@ from purestep.core.policy import ActorCritic
 from purestep.core.tree import tree_map
 from purestep.runtime.compile import program
 from purestep.runtime.logic.rank import asked, scorer
-from purestep.runtime.logic.recycle import IDLE, Finished, Play, Slots, idle, play, proven_all
+from purestep.runtime.logic.recycle import IDLE, FinishedProofs, Play, Slots, idle, play, proven_all
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.prove import prove_pipeline
 from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
@@ -31,7 +31,9 @@ def waiting(run: Play, calls: int, *, for_all: bool) -> Play:
     A batch is over when its last proof is, or, `for_all`, after all `calls` calls however soon that was.
     """
 
-    def batch(params: Any, base: Any, slots: Slots, feed: Tensor, first: Tensor) -> tuple[Slots, Finished, Tensor]:
+    def batch(
+        params: Any, base: Any, slots: Slots, feed: Tensor, first: Tensor
+    ) -> tuple[Slots, FinishedProofs, Tensor]:
         slots, told, taken = run(params, base, slots, feed, first)
         every, nothing = [told], torch.zeros_like(feed)
         while len(every) < calls and (for_all or bool((slots.number != IDLE).any())):
@@ -73,7 +75,7 @@ def evaluation(made: Proofs, model: ActorCritic, params: Any, slots: int = 256) 
 def raced(made: Proofs, ways: Ways, params: Any, rows: Tensor, slots: int) -> dict[str, Any]:
     """The ways of feeding slots with one policy's proofs of candidates [N, 3]."""
 
-    def proven(name: str) -> Finished:
+    def proven(name: str) -> FinishedProofs:
         run, feed = ways[name]
         with torch.no_grad():
             return proven_all(run, params, made.world.base, idle(made.game, slots), rows, feed=feed)
@@ -93,7 +95,7 @@ def raced(made: Proofs, ways: Ways, params: Any, rows: Tensor, slots: int) -> di
     }
 
 
-def alike(one: Finished, other: Finished) -> float:
+def alike(one: FinishedProofs, other: FinishedProofs) -> float:
     """For what share of the candidates two programs say the same: not 1 where rounding exchanges equally good moves."""
     return round(float(((one.proven == other.proven) & (one.number == other.number)).to(torch.float64).mean()), 4)
 

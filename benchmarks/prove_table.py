@@ -28,7 +28,7 @@ from purestep.core.logic.ranking import NOTHING
 from purestep.core.logic.terms import Names
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
-from purestep.runtime.logic.rank import Scored, asked, scored_by_length, scorer, standing
+from purestep.runtime.logic.rank import Scored, asked, ranking_result, scored_by_length, scorer
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.prove import model_of, prove_pipeline
@@ -51,9 +51,9 @@ Row = dict[str, Any]
 
 def figures(scored: Scored) -> Row:
     """A row of the table."""
-    told = standing(scored)
+    told = ranking_result(scored)
     unproven = torch.where(scored.present, TIED, NOTHING)
-    tied = standing(evolve(scored, score=torch.where(scored.proven, scored.score, unproven)))
+    tied = ranking_result(evolve(scored, score=torch.where(scored.proven, scored.score, unproven)))
     means = told.ranking
     return {
         "MRR": round(float(means.mean_reciprocal_rank), 4),

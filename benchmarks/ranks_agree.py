@@ -38,13 +38,13 @@ MOVES = ((2, 0, 7), (3, 7, 13), (1, 13, 20))  # ranks, and the batches from the 
 def record(path: Path) -> None:
     """Trains a small run of the recipe in this process and writes down what its trainer was given."""
     from purestep.runtime.runs.training_machine import Train
-    from purestep.runtime.text.components import parts_of
+    from purestep.runtime.text.components import text_components
     from purestep.runtime.text.sampling import asking
-    from purestep.runtime.text.training_loop import LanguageWorld, held_at, learning_parts, phases
+    from purestep.runtime.text.training_loop import TextTrainingLoop, held_at, learning_components, phases
 
     own, held = arguments(), dict[str, Any]()
-    parts = parts_of(own)
-    algorithm, train = learning_parts(own, parts)
+    parts = text_components(own)
+    algorithm, train = learning_components(own, parts)
 
     def trainer(state: Any, said: Any, key: Any) -> Any:
         number = sum(name.endswith(".token") for name in held)
@@ -55,7 +55,7 @@ def record(path: Path) -> None:
         return train(state, said, key)
 
     with tempfile.TemporaryDirectory() as place:
-        world = LanguageWorld(
+        world = TextTrainingLoop(
             run=Path(place),
             arguments=own,
             parts=parts,

@@ -30,11 +30,11 @@ from purestep.core.optim.optimizers import adamw, chain, linear, scale_by_schedu
 from purestep.core.record import replace
 from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, Transcript, empty
 from purestep.runtime.distributed.clip import clip_by_whole_norm
-from purestep.runtime.distributed.partition import by_parts
+from purestep.runtime.distributed.partition import by_batches
 from purestep.runtime.effects.checkpoint.single import latest, load, save
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
 from purestep.runtime.effects.distributed.learner import ranked_learner
-from purestep.runtime.effects.distributed.process_group import Ranks, on_ranks, summed
+from purestep.runtime.effects.distributed.process_group import ProcessGroup, on_ranks, summed
 from purestep.runtime.effects.distributed.shard import spread_state, whole
 from purestep.runtime.effects.hugging_face.causal_lm import causal_model, tiny_llama
 from purestep.runtime.effects.hugging_face.optional import library
@@ -152,11 +152,11 @@ def on_one(options: argparse.Namespace, dtype: torch.dtype) -> None:
     (options.out / "losses.json").write_text(json.dumps(losses))
 
 
-def on_each(ranks: Ranks, options: argparse.Namespace, dtype: torch.dtype) -> None:
+def on_each(ranks: ProcessGroup, options: argparse.Namespace, dtype: torch.dtype) -> None:
     """The same on ranks, each with its own copy of the file."""
     held = read_tensors(options.recorded)
     module, params = module_of(held, dtype)
-    exact = {"deal": by_parts(BUDGET, ranks=ranks.size), "reduction": torch.float64}
+    exact = {"deal": by_batches(BUDGET, ranks=ranks.size), "reduction": torch.float64}
     how: dict[str, Any] = {"budget": BUDGET} if options.usual else exact
     algorithm = ranked_learner(make_of(exact=not options.usual), module, ranks, **how)
     state = algorithm.init(params)

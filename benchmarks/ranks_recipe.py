@@ -24,10 +24,9 @@ from typing import Any
 
 from purestep.runtime.async_rl.comparison import difference
 from purestep.runtime.effects.reporting.metrics import read
-from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, Standing
+from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult
 
-from . import async_outside as outside
-from . import evidence
+from . import async_outside, evidence
 from .ranks_agree import apart
 
 RECORDED = evidence.ROOT / "benchmarks" / "recorded" / "ranks_agree.safetensors"
@@ -145,9 +144,9 @@ def agreement(place: Path) -> Row:
     return {"batches": len(losses[0]), "ranks": [size for size, _, _ in PIECES], **apart(losses[1], losses[0])}
 
 
-def _standing(row: Row) -> Standing:
+def _standing(row: Row) -> EvaluationResult:
     figures = {name: row[name] for name in (ACCURACY, LOW, HIGH)}
-    return Standing(attempts=row["attempts"], reward=0.0, turns=0.0, tokens=0.0, figures=figures, modes={})
+    return EvaluationResult(attempts=row["attempts"], reward=0.0, turns=0.0, tokens=0.0, figures=figures, modes={})
 
 
 def less(one: Row, other: Row) -> Row:
@@ -171,7 +170,7 @@ def performed(place: Path, words: Sequence[str]) -> tuple[Row, list[str]]:
     run, name = place / "both", "at once, 2 and 3 ranks"
     at_once = ("--mode", "async", "--no-compare", "--generators", "2", *own)
     figures[name] = trained(run, at_once, ((2, steps // 2), (3, 0)), run / "async")
-    through = outside.gone_through(run, "async")
+    through = async_outside.gone_through(run, "async")
     figures[name] |= {"gone through": through}
     figures["recorded batches"] = agreement(place)
     one, other = (figures[name]["after"] for name in plans)

@@ -14,17 +14,17 @@ import torch
 
 from purestep.core import keys
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
-from purestep.runtime.text.components import parts_of
-from purestep.runtime.text.distributed_learner import in_world
-from purestep.runtime.text.learner_backend import Team
+from purestep.runtime.text.components import text_components
+from purestep.runtime.text.distributed_learner import in_process_group
+from purestep.runtime.text.learner_backend import LearnerBackend
 
 from .ranks_agree_side import ORDER, arguments, batches_of
 
 
-def replayed(team: Team, recorded: Path, out: Path, first: int, last: int) -> int:
+def replayed(team: LearnerBackend, recorded: Path, out: Path, first: int, last: int) -> int:
     """Runs on the first rank; gives the exit code."""
     own, held = arguments(), read_tensors(recorded)
-    parts, batches = team.parts(parts_of(own)), batches_of(held, torch.float32)
+    parts, batches = team.parts(text_components(own)), batches_of(held, torch.float32)
     algorithm, train = team.learner(own, parts)
     state: Any = algorithm.init({name: held[f"policy.{name}"] for name in parts.begin()})
     if first:
@@ -44,4 +44,4 @@ def replayed(team: Team, recorded: Path, out: Path, first: int, last: int) -> in
 
 if __name__ == "__main__":
     given, out, first, last = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    sys.exit(in_world(lambda team: replayed(team, given, out, first, last)))
+    sys.exit(in_process_group(lambda team: replayed(team, given, out, first, last)))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from purestep.core.language.rollout import Attempt
+from purestep.core.language.rollout import Rollout
 from purestep.runtime.effects.generation.engine import generator
 from purestep.runtime.effects.reporting.plot import bars
 
@@ -33,7 +33,7 @@ def measured(count: int, rows: int, rounds: int) -> dict[str, Any]:
     # A call's first token comes with the block that tells it; the others are one chunk, so that an advance is a turn.
     run = generator(made.model, rules, codec, slots=rows, chunk_length=SAID - 1, temperature=0.0, **room)
     begun = attempts(rules, codec, rows, capacity=capacity, said=SAID)
-    said: dict[str, tuple[Attempt[Any], ...]] = {}
+    said: dict[str, tuple[Rollout[Any], ...]] = {}
 
     def conversation(name: str, forgets: bool) -> None:
         generation, turn = run.begin(made.params, 0, begun), 0

@@ -29,8 +29,7 @@ from attrs import frozen
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.reporting.metrics import read
 
-from . import async_outside as outside
-from . import evidence
+from . import async_outside, evidence
 from .slurm_cluster import Slurm, slurm
 
 SCRIPTS = evidence.ROOT / "examples" / "cluster"
@@ -118,7 +117,7 @@ def results(run: Path, phase: str) -> Row:
     """What a run that has ended left in its folder."""
     before = json.loads((run / "before.json").read_text())["sampled"]
     after = json.loads((run / phase / folder.EVALUATION).read_text())["after"]["sampled"]
-    through = outside.gone_through(run, phase) if phase else {"wrong": []}
+    through = async_outside.gone_through(run, phase) if phase else {"wrong": []}
     through.pop("counts", None)
     return {"before": before, "after": after, **through}
 

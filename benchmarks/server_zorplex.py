@@ -35,7 +35,7 @@ from purestep.core.language.cached_reset import remembering
 from purestep.core.language.codec import Codec
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, expand, requests, rollouts, task_keys
-from purestep.core.language.rollout import Attempt, begin_attempt
+from purestep.core.language.rollout import Rollout, begin_rollout
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.demonstrations import play_script
@@ -53,8 +53,8 @@ from purestep.runtime.effects.openai_server.sample import served, server
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.openai_server.vllm_weights import TOLERANCE, lay_out, publish
 from purestep.runtime.text.components import LEAST
-from purestep.runtime.text.evaluation import evaluated, standing
-from purestep.runtime.text.supervised_warm_start import Lessons, drawn, shown, taught, warm_optimizer
+from purestep.runtime.text.evaluation import evaluated, evaluation_result
+from purestep.runtime.text.supervised_warm_start import WarmStartSettings, drawn, shown, taught, warm_optimizer
 from purestep.runtime.text.trainer import language_trainer
 
 from . import evidence
@@ -78,13 +78,13 @@ class Parts:
         """Writes a folder that vLLM serves."""
         return save_model(folder, params, self.config, self.tokenizer)
 
-    def begun(self, asked: Sequence[Request]) -> list[Attempt[Any]]:
+    def begun(self, asked: Sequence[Request]) -> list[Rollout[Any]]:
         """The attempts before the model's first call."""
         each = [rollout for request in asked for rollout in rollouts(request)]
         room = {"capacity": CAPACITY, "max_new_tokens": LONGEST}
-        return [begin_attempt(self.rules, self.codec, rollout, **room) for rollout in each]
+        return [begin_rollout(self.rules, self.codec, rollout, **room) for rollout in each]
 
-    def written(self, attempts: Sequence[Attempt[Any]]) -> Transcript:
+    def written(self, attempts: Sequence[Rollout[Any]]) -> Transcript:
         """What a learner reads."""
         return transcripts(attempts, capacity=CAPACITY, calls=STEPS)
 
@@ -106,7 +106,7 @@ def parts() -> Parts:
 def warmed(made: Parts, key: Key, steps: int) -> Any:
     """Parameters after a warm start on noisy demonstrations."""
     start, hands, order = keys.split(key, 3)
-    lessons = Lessons(
+    lessons = WarmStartSettings(
         script=play_script,
         rules=made.rules,
         codec=made.codec,
@@ -169,7 +169,12 @@ def trained(made: Parts, one: Server, root: Path, params: Any, key: Key, asked: 
         times.append(time.perf_counter())
         spent = [round(after - before, 3) for before, after in pairwise(times)]
         seconds = dict(zip(("rollout_seconds", "train_seconds", "publish_seconds"), spent, strict=True))
-        row = {"accuracy": standing(zorplex_task(), attempts).accuracy, "difference": gap, "probe": probed, **seconds}
+        row = {
+            "accuracy": evaluation_result(zorplex_task(), attempts).accuracy,
+            "difference": gap,
+            "probe": probed,
+            **seconds,
+        }
         rows.append(row)
         print(f"step {step}: " + ", ".join(f"{name} {value:.3g}" for name, value in row.items()), flush=True)
     return state, rows
@@ -188,7 +193,7 @@ def measured(asked: argparse.Namespace, root: Path) -> dict[str, Any]:
         print(f"server: ready after {server_.seconds:.1f} s at {server_.url}", flush=True)
         one = server(server_.url, "policy")
 
-        def sample(version: int, some: Sequence[Request]) -> Sequence[Attempt[Any]]:
+        def sample(version: int, some: Sequence[Request]) -> Sequence[Rollout[Any]]:
             return served(one, made.rules, made.codec, made.begun(some), version=version)
 
         before, _ = evaluated(zorplex_task(), partial(sample, 0), asked.tasks, asked.seed)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from purestep.runtime.effects.cluster import opened
-from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, Failed, Mesh
+from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, Mesh, Unanswered
 from purestep.runtime.effects.cluster.security import MONARCH, RAY, USE_RAY_TLS
 from purestep.runtime.effects.weight_sync import outlet
 from purestep.runtime.effects.weight_sync.checksums import agreed, known, summing, sums
@@ -79,7 +79,7 @@ def tried(name: str, megabytes: float) -> dict[str, Any]:
             wire.every.value = 0
             row = {"one of": rate, "altered": wire.altered.value - before, "came": said(answer)}
             rows.append(row | {"seconds": round(time.perf_counter() - began, 2)})
-            if isinstance(answer, Failed) and answer.lost:
+            if isinstance(answer, Unanswered) and answer.lost:
                 mesh = spawned(cluster, host, (weights.address, megabytes))
         seen = {
             "segments with weights in clear": wire.clear.value,
@@ -115,7 +115,7 @@ def spawned(cluster: Cluster, host: Host, arguments: tuple[Any, ...]) -> Mesh:
             time.sleep(1.0)
 
 
-def said(answer: Done | Failed) -> str:
+def said(answer: Done | Unanswered) -> str:
     """Return one line about the fetch of a version."""
     return str(answer.value) if isinstance(answer, Done) else f"refused: {answer.why}"
 

@@ -13,7 +13,7 @@ from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.rollout import Attempt, begin_attempt
+from purestep.core.language.rollout import Rollout, begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 
@@ -58,8 +58,8 @@ def numbers(first: int, later: int) -> Codec:
 
 def attempts(
     rules: Protocol[Any, Any], codec: Codec, rows: int, *, capacity: int, said: int
-) -> tuple[Attempt[Any], ...]:
+) -> tuple[Rollout[Any], ...]:
     """One for each row, before its first call."""
     asked = requests(task_keys(keys.key(1), "training", rows), keys.key(2))
     room = {"capacity": capacity, "max_new_tokens": said}
-    return tuple(begin_attempt(rules, codec, rollouts(one)[0], **room) for one in asked)
+    return tuple(begin_rollout(rules, codec, rollouts(one)[0], **room) for one in asked)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.weight_sync import Outlet, outlet
+from purestep.runtime.effects.weight_sync import WeightPublisher, outlet
 
 from .transfer_sides import Params, filled, params_of
 
@@ -19,7 +19,7 @@ def content(megabytes: float, version: int) -> Params:
     return filled(params_of(megabytes), version % VERSIONS)
 
 
-def published(weights: Outlet, version: int, params: Params) -> float:
+def published(weights: WeightPublisher, version: int, params: Params) -> float:
     """Seconds that it took."""
     start = time.perf_counter()
     weights.publish(version, params)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import reading
-from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, Words, publication
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, SharedWords, publication
 from purestep.runtime.effects.workers.backends import Mailbox
 
 LAYERS = 24
@@ -50,7 +50,7 @@ def held_up(seconds: float) -> Ring:
     """The ring of a reader that waits so long in the middle of every other copy; a writer that never waits overtakes it."""
     copies = itertools.count()
 
-    def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
+    def fetching(words: SharedWords, slots: int, newer_than: int, load: Any) -> Any:
         def slowly(slot: int, number: int, version: int) -> Any:
             steps = load(slot, number, version)
             for _ in range(LAYERS):

@@ -25,14 +25,14 @@ from purestep.core.record import take
 from purestep.core.transcript.record import Transcript
 from purestep.runtime.async_rl.run import arguments_in
 from purestep.runtime.async_rl.samples import Sample, stacked
-from purestep.runtime.async_rl.trainer import Anchored, learning_of, segment_wise
+from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of, segment_wise
 from purestep.runtime.async_rl.training_phase import Phase
 from purestep.runtime.cli import main as cli
 from purestep.runtime.effects.checkpoint.single import save
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors, write_tensors
 from purestep.runtime.runs.arguments import changed
-from purestep.runtime.text.components import parts_of
-from purestep.runtime.text.training_loop import learning_parts
+from purestep.runtime.text.components import text_components
+from purestep.runtime.text.training_loop import learning_components
 
 from .ranks_agree_side import READ, batches_of, compact
 
@@ -102,17 +102,17 @@ def record(run: Path, samples: Path) -> None:
 def replayed(run: Path, held: Mapping[str, torch.Tensor], out: Path, changes: Mapping[str, str]) -> None:
     """The updates of the recorded run again, by another loss where `changes` say so."""
     arguments = changed(arguments_in(run), dict(changes))
-    parts = parts_of(arguments, run / "tokenizer")
-    algorithm, _ = learning_parts(arguments, parts)
+    parts = text_components(arguments, run / "tokenizer")
+    algorithm, _ = learning_components(arguments, parts)
     policy = {
         name: held[f"policy.{name}"] for name in parts.begin()
     }  # in this order: the gradient's norm is a sum over it
     learning = learning_of(arguments, parts, 0, algorithm.init(policy), {})
     rows = []
     for version, batch in enumerate(batches_of(held, torch.float32)):
-        given = {place: Anchored(sample_at(batch, place)) for place in range(len(batch.token))}
+        given = {place: SampleWithProximal(sample_at(batch, place)) for place in range(len(batch.token))}
         if segment_wise(arguments):
-            given = learning.anchored(given)
+            given = learning.with_proximal(given)
         learned = learning.update(version, [one.sample for one in given.values()])
         rows.append({"iteration": version + 1, **learned.figures})
     save(out, len(rows), {"learner": learning.state})

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
-from purestep.runtime.effects.workers.pool import Answer, Joined, Workers, working
+from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerJoined, Workers, working
 
 from . import evidence, transfer_sides
 from .transfer_sides import KINDS, Params, filled, params_of, size
@@ -112,7 +112,7 @@ def _messages(connection: Any, params: Params) -> None:
 
 def _joined(workers: Workers) -> int:
     report = workers.receive(120.0)
-    if not isinstance(report, Joined):
+    if not isinstance(report, WorkerJoined):
         raise RuntimeError(f"no worker: {report}")
     return report.worker
 
@@ -123,7 +123,7 @@ _tasks = iter(range(1 << 62))
 def _asked(workers: Workers, worker: int, what: tuple[Any, ...]) -> Any:
     workers.send(worker, next(_tasks), what)
     report = workers.receive(600.0)
-    if not isinstance(report, Answer):
+    if not isinstance(report, WorkerAnswer):
         raise RuntimeError(f"no answer: {report}")
     return report.payload
 
@@ -145,7 +145,7 @@ def lapped(megabytes: float, seconds: float, readers: int, pause: float) -> Repo
             version += 1
             weights.publish(version, several[version % KINDS])
             report = workers.receive(0.0)
-            if isinstance(report, Answer):
+            if isinstance(report, WorkerAnswer):
                 answers.append(report.payload)
             elif report:
                 raise RuntimeError(f"a reader was lost: {report}")

@@ -23,7 +23,7 @@ from purestep.core import keys
 from purestep.core.optim.optimizers import adamw
 from purestep.core.tree import leaf_names, leaves, tree_map
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form, hugging_face
-from purestep.runtime.effects.checkpoint.group import ALONE, Group, gathered, joined
+from purestep.runtime.effects.checkpoint.group import ALONE, RankGroup, gathered, joined
 from purestep.runtime.effects.checkpoint.load import load
 from purestep.runtime.effects.checkpoint.modules import ModuleState, restore, state_of
 from purestep.runtime.effects.checkpoint.save import save
@@ -52,7 +52,7 @@ class World:
     """A model and its two states on this rank."""
 
     size: int  # 0: without torch.distributed
-    group: Group
+    group: RankGroup
     module: Any
     optimizer: torch.optim.Optimizer
 

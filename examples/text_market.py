@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from purestep.core import keys
 from purestep.core.language.parsers import Parsed
-from purestep.core.language.rollout import Attempt
+from purestep.core.language.rollout import Rollout
 from purestep.core.language.task import TextTask
 from purestep.core.language.text_env import Outcome, TextEnv
 
@@ -59,7 +59,7 @@ def demonstrated(params: tuple[()], market: Market, key: keys.Key, skill: float)
     return ["sell" if trader and price > (LOW + HIGH) / 2 else "buy" for price in market.prices]
 
 
-def label(attempt: Attempt[Market]) -> str:
+def label(attempt: Rollout[Market]) -> str:
     share = attempt.episode.world.share
     return "unfinished" if len(attempt.episode.world.held) < DAYS else LABELS[(share < 0.5) + (share <= 0)]
 

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from purestep.core import keys
 from purestep.core.language.parsers import Call, Parsed
-from purestep.core.language.rollout import Attempt
+from purestep.core.language.rollout import Rollout
 from purestep.core.language.task import TextTask
 from purestep.core.language.text_env import Outcome, TextEnv
 
@@ -55,7 +55,7 @@ def demonstrated(params: tuple[()], safe: Safe, key: keys.Key, skill: float) -> 
     return list(tried)
 
 
-def opened(attempt: Attempt[Safe]) -> float:
+def opened(attempt: Rollout[Safe]) -> float:
     return float(any(made.terminated for made in attempt.episode.steps))
 
 

@@ -20,7 +20,7 @@ from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import expand, requests, task_keys
 from purestep.core.language.text_env import Outcome, TextEnv
 from purestep.core.language.to_transcript import transcripts
-from purestep.core.optim import optimizers as optim
+from purestep.core.optim import optimizers
 from purestep.properties import check, text_env_laws
 from purestep.runtime.effects.generation.engine import rollouts
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
@@ -58,7 +58,7 @@ def main(steps: int = 80) -> tuple[float, float]:
     """Trains from random weights; gives the mean reward of the first and of the last ten steps."""
     rules, codec, rewards = protocol(world, parser, max_steps=4), byte_codec(), []
     model = from_config(tiny_llama(codec.vocabulary, width=64, layers=2))
-    algorithm = learner(model, optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(3e-3)), grpo())
+    algorithm = learner(model, optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.adamw(3e-3)), grpo())
     state, train = algorithm.init(model.init(keys.key(0))), language_trainer(algorithm)
     for number in range(steps):
         key = keys.fold_in(keys.key(1), number)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from .suites.aggregate import aggregate_laws as aggregate_laws
     from .suites.categorical import categorical_laws as categorical_laws
     from .suites.causal import causal_laws as causal_laws
-    from .suites.checkpoint import Store as Store
+    from .suites.checkpoint import TreeStore as TreeStore
     from .suites.checkpoint import checkpoint_laws as checkpoint_laws
     from .suites.codec import codec_laws as codec_laws
     from .suites.credit import credit_laws as credit_laws
@@ -65,13 +65,13 @@ if TYPE_CHECKING:
     from .suites.kl import kl_laws as kl_laws
     from .suites.learner import learner_laws as learner_laws
     from .suites.loss import loss_laws as loss_laws
-    from .suites.machine import Play as Play
+    from .suites.machine import MachineCase as MachineCase
     from .suites.machine import machine_laws as machine_laws
     from .suites.masked_loss import masked_loss_laws as masked_loss_laws
     from .suites.memory import memory_laws as memory_laws
     from .suites.module import module_laws as module_laws
     from .suites.order import order_laws as order_laws
-    from .suites.parser import Reading as Reading
+    from .suites.parser import ParserFunctions as ParserFunctions
     from .suites.parser import parser_laws as parser_laws
     from .suites.policy import policy_laws as policy_laws
     from .suites.precision import precision_laws as precision_laws

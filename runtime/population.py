@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..core.errors import ShapeError, message
 from ..core.keys import Key, check_key
-from ..core.optim import optimizers as optim
+from ..core.optim import optimizers
 from ..core.record import replace
 from .evaluate import Evaluate, Evaluation
 from .train import RunState, Trainer
@@ -65,7 +65,7 @@ def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor])
     >>> optim.hyperparameters(state.learner.optimizer)["learning_rate"]
     tensor([0.5000, 0.2500], dtype=torch.float64)
     """
-    optimizer = optim.with_hyperparameters(state.learner.optimizer, changes)
+    optimizer = optimizers.with_hyperparameters(state.learner.optimizer, changes)
     return replace(state, learner=replace(state.learner, optimizer=optimizer))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.tools.calls import in_processes
-from purestep.runtime.effects.workers.pool import Note, working
+from purestep.runtime.effects.workers.pool import WorkerMessage, working
 
 
 def start_in_a_group_of_its_own(folder: str = "") -> int:
@@ -55,7 +55,7 @@ def workers(folder: str) -> None:
     with working(idle, (folder,), size=1, patience=600.0) as crew:
         while True:
             report = crew.receive(1.0)
-            if isinstance(report, Note):
+            if isinstance(report, WorkerMessage):
                 Path(folder, str(report.payload[0])).touch()
 
 

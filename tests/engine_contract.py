@@ -24,7 +24,7 @@ from attrs import frozen
 from engine_actors import Counter, Plain  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, Failed, Failure, Mesh, late
+from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, MemberLost, Mesh, Unanswered, late
 
 SOON = 30.0  # seconds for what works; nobody waits for so long
 FOUND = 3.0  # within so many seconds a death is told
@@ -142,7 +142,7 @@ def what_a_method_raises_comes_back(bench: Bench, _: Path) -> None:
         ("strange", (), ""),
     ]:
         for answer in mesh.call(method, arguments, timeout=SOON):
-            assert isinstance(answer, Failed), (method, answer)
+            assert isinstance(answer, Unanswered), (method, answer)
             assert why in answer.why, (method, answer)
             assert not answer.lost, (method, answer)
     assert values(mesh, "add", 1) == [1, 1]  # they live on
@@ -203,11 +203,11 @@ def a_member_that_is_killed_is_told_once(bench: Bench, _: Path) -> None:
     waiting = part.ask("nap", (SOON,), timeout=SOON)
     os.kill(pids[1], signal.SIGKILL)
     told = bench.cluster.failure(FOUND)
-    assert isinstance(told, Failure)
+    assert isinstance(told, MemberLost)
     assert (told.host, told.mesh, told.member) == ("local", mesh.number, 1)
     assert told.why
     for answer in (*waiting(), *part.call("add", (1,), timeout=SOON), mesh.call("add", (1,), timeout=SOON)[1]):
-        assert isinstance(answer, Failed)
+        assert isinstance(answer, Unanswered)
         assert answer.lost
     assert values(mesh.slice((0, 2)), "add", 1) == [2, 2]  # the call of all reached them
     assert values(other, "add", 1) == [8]
@@ -232,9 +232,9 @@ def what_was_stopped_is_no_failure(bench: Bench, _: Path) -> None:
     for one in (mesh, used, fresh, mesh.slice((2,))):
         answers = one.call("add", (1,), timeout=SOON)
         assert len(answers) == len(one.members)
-        assert all(isinstance(answer, Failed) and answer.lost for answer in answers), answers
+        assert all(isinstance(answer, Unanswered) and answer.lost for answer in answers), answers
     ended = under_way()[0]
-    assert isinstance(ended, Failed)
+    assert isinstance(ended, Unanswered)
     assert ended.lost
     assert time.monotonic() - start < SOON / 2  # none of them hangs
     assert bench.cluster.failure(bench.quiet) == ()
@@ -249,7 +249,7 @@ def what_answers_may_be_stopped(bench: Bench, _: Path) -> None:
     stopping.join(2 * SOON)
     assert not stopping.is_alive()
     for n, waiting in enumerate(asked, start=1):
-        assert all(answer == Done(n) or (isinstance(answer, Failed) and answer.lost) for answer in waiting())
+        assert all(answer == Done(n) or (isinstance(answer, Unanswered) and answer.lost) for answer in waiting())
 
 
 # --- starts ---
@@ -327,7 +327,7 @@ def a_host_may_join(bench: Bench, _: Path) -> None:
         pids = values(there, "pid")
         os.kill(pids[0], signal.SIGKILL)
         told = cluster.failure(FOUND)
-        assert isinstance(told, Failure)
+        assert isinstance(told, MemberLost)
         assert (told.host, told.mesh, told.member) == (name, there.number, 0)
         assert values(there.slice((1,)), "add", 1) == [2]
         assert cluster.failure(bench.quiet) == ()
@@ -358,7 +358,7 @@ def a_cluster_that_is_stopped_leaves_nothing(bench: Bench, _: Path) -> None:
         cluster.stop(timeout=SOON)
         for one in (mesh, other):
             answer = one.call("add", timeout=SOON)[0]
-            assert isinstance(answer, Failed)
+            assert isinstance(answer, Unanswered)
             assert answer.lost
         with pytest.raises(EngineError, match="stopped"):
             cluster.spawn(Counter, size=1, timeout=SOON)

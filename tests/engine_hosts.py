@@ -14,9 +14,16 @@ from typing import Any
 from attrs import frozen
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.cluster.interface import Cluster, Done, Failed, Failure, Mesh, late
+from purestep.runtime.effects.cluster.interface import Cluster, Done, MemberLost, Mesh, Unanswered, late
 from purestep.runtime.effects.cluster.worker_handles import on
-from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Workers, working
+from purestep.runtime.effects.workers.pool import (
+    WorkerAnswer,
+    WorkerJoined,
+    WorkerLost,
+    WorkerMessage,
+    Workers,
+    working,
+)
 
 from .engine_contract import SOON, left, path_with, running, values
 from .engine_spaces import Space, spaces
@@ -121,10 +128,10 @@ def _one_is_killed(cluster: Cluster, mesh: Mesh) -> None:
     pids = values(mesh, "pid")
     os.kill(pids[2], signal.SIGKILL)
     told = cluster.failure(SOON)
-    assert isinstance(told, Failure)
+    assert isinstance(told, MemberLost)
     assert (told.host, told.mesh, told.member) == (mesh.hosts[2], mesh.number, 2)
     answers = mesh.call("pid", timeout=SOON)
-    assert isinstance(answers[2], Failed)
+    assert isinstance(answers[2], Unanswered)
     assert answers[2].lost
     assert [answers[i] for i in (0, 1, 3)] == [Done(pids[i]) for i in (0, 1, 3)]
     assert cluster.failure(1.0) == ()
@@ -142,7 +149,7 @@ class Ward:
         self.workers, self.todo = workers, list(range(TASKS))
         self.done: dict[int, str] = {}
         self.pids: dict[int, int] = {}
-        self.losses: list[Lost] = []
+        self.losses: list[WorkerLost] = []
 
     def go_on(self, until: Callable[[], bool]) -> None:
         """Gives out work and takes answers until something is so."""
@@ -150,16 +157,16 @@ class Ward:
         while not until():
             assert time.monotonic() < end, (self.done, self.losses, self.pids)
             report = self.workers.receive(0.5)
-            if isinstance(report, Lost):
+            if isinstance(report, WorkerLost):
                 self.losses.append(report)
                 self.todo += [task for task, _ in report.work]
                 continue
-            if isinstance(report, Note):
+            if isinstance(report, WorkerMessage):
                 self.pids[report.worker] = report.payload
-            if isinstance(report, Answer):
+            if isinstance(report, WorkerAnswer):
                 assert report.task not in self.done
                 self.done[report.task] = report.payload
-            if isinstance(report, Answer | Joined) and self.todo:
+            if isinstance(report, WorkerAnswer | WorkerJoined) and self.todo:
                 task = self.todo.pop(0)
                 self.workers.send(report.worker, task, f"task {task}")
 
@@ -196,7 +203,7 @@ def behind(host: Host) -> Iterator[Line]:
 
 def outlived(
     engine: str, clustered: Callable[..., AbstractContextManager[Cluster]], silence: float, folder: Path
-) -> tuple[Lost, ...]:
+) -> tuple[WorkerLost, ...]:
     """All of this, one after the other, on two hosts of that engine: whom its crew has lost.
 
     `folder` holds what the hosts import.

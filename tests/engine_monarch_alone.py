@@ -12,7 +12,7 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 from engine_contract import FOUND, descendants  # type: ignore[import-not-found]
 
 from purestep.runtime.effects.cluster import opened
-from purestep.runtime.effects.cluster.interface import Done, Failure, Mesh
+from purestep.runtime.effects.cluster.interface import Done, MemberLost, Mesh
 
 monarch: Any = importlib.import_module("monarch.actor")
 
@@ -47,7 +47,7 @@ def main() -> None:
         while not any(name.startswith("mine-") for name in heard) and time.monotonic() < until:
             time.sleep(0.02)
         said = {
-            "told": [f"{one.member} {one.why}" if isinstance(one, Failure) else "" for one in told],
+            "told": [f"{one.member} {one.why}" if isinstance(one, MemberLost) else "" for one in told],
             "lost": lost,
             "after": len(after),
             "heard": sorted(name.partition("-")[0] for name in heard),

@@ -12,7 +12,7 @@ from engine_contract import FOUND, descendants  # type: ignore[import-not-found]
 
 from purestep.core.errors import PurestepError
 from purestep.runtime.effects.cluster import opened
-from purestep.runtime.effects.cluster.interface import Done, Failure
+from purestep.runtime.effects.cluster.interface import Done, MemberLost
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
         children = [one.value for one in mesh.call("child", timeout=60.0) if isinstance(one, Done)]
         said = {
             "first": [*first.values()],
-            "told": [f"{one.member} {one.why}" if isinstance(one, Failure) else "" for one in told],
+            "told": [f"{one.member} {one.why}" if isinstance(one, MemberLost) else "" for one in told],
             "lost": lost,
             "after": len(after),
             "refused": refused,

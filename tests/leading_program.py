@@ -18,16 +18,15 @@ import torch
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.distributed import driver as leading
-from purestep.runtime.effects.distributed import heartbeat as channel
-from purestep.runtime.effects.distributed.driver import Lead, divided, led
-from purestep.runtime.effects.distributed.process_group import RankError, Ranks, gathered, joined, summed
+from purestep.runtime.effects.distributed import driver, heartbeat
+from purestep.runtime.effects.distributed.driver import Driver, divided, led
+from purestep.runtime.effects.distributed.process_group import ProcessGroup, RankError, gathered, joined, summed
 from purestep.runtime.effects.distributed.shard import spread, whole
 
 Found = dict[str, Any]
 
 
-def handlers_of(ranks: Ranks, found: Found) -> dict[str, Any]:
+def handlers_of(ranks: ProcessGroup, found: Found) -> dict[str, Any]:
     """What all do: each word is noted."""
     words, made = found.setdefault("words", []), list[weakref.ref[Any]]()
 
@@ -87,31 +86,31 @@ def die_after(flag: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def talk(lead: Lead, found: Found) -> int:
+def talk(lead: Driver, found: Found) -> int:
     """All that may be said, and what comes of it."""
-    first = lead.tell("cut", {"a": torch.arange(5.0), "b": torch.ones(())})
+    first = lead.call("cut", {"a": torch.arange(5.0), "b": torch.ones(())})
     found["divided"] = [divided(leaf) for leaf in first.values()]
-    second, more = lead.tell("add", first, 2.0, torch.tensor(3.0))
+    second, more = lead.call("add", first, 2.0, torch.tensor(3.0))
     found["more"] = more["given"].tolist()
-    found["gathered"] = {name: leaf.tolist() for name, leaf in lead.tell("gather", second).items()}
+    found["gathered"] = {name: leaf.tolist() for name, leaf in lead.call("gather", second).items()}
     found["held"] = len(lead.held)
     del first
     time.sleep(1.5)  # longer than one look of those who wait
-    found["after"] = lead.tell("gather", second)["a"].tolist()
+    found["after"] = lead.call("gather", second)["a"].tolist()
     found["known"] = len(lead.known)
-    lead.tell("left")
+    lead.call("left")
     try:
-        lead.tell("refuse", -1)
+        lead.call("refuse", -1)
     except ChoiceError as error:
         found["refused"] = str(error)
     each: list[float] = []
     threads = [
-        threading.Thread(target=lambda own: each.append(float(lead.tell("together", own))), args=(own,))
+        threading.Thread(target=lambda own: each.append(float(lead.call("together", own))), args=(own,))
         for own in range(8)
     ]
     for thread in threads:
         thread.start()
-    lead.later("add", second, 1.0, torch.tensor(1.0))
+    lead.call_later("add", second, 1.0, torch.tensor(1.0))
     for thread in threads:
         thread.join()
     lead.settled()
@@ -119,21 +118,21 @@ def talk(lead: Lead, found: Found) -> int:
     return 7
 
 
-def once_more(lead: Lead, found: Found) -> int:
+def once_more(lead: Driver, found: Found) -> int:
     """Looks whether the store has the next word before it is said."""
-    code = int(lead.tell("together", len(found.setdefault("there", []))))
+    code = int(lead.call("together", len(found.setdefault("there", []))))
     found["there"].append(lead.channel.store.check([str(lead.words + 1)]))
     return code
 
 
-def fail(lead: Lead) -> int:
-    lead.tell("together", 1)
+def fail(lead: Driver) -> int:
+    lead.call("together", 1)
     raise ValueError("something else")
 
 
-def busy(lead: Lead, found: Found, flag: Path) -> int:
+def busy(lead: Driver, found: Found, flag: Path) -> int:
     """Says nothing more while another dies."""
-    lead.tell("depart", 2, flag)
+    lead.call("depart", 2, flag)
     flag.touch()
     try:
         time.sleep(300.0)
@@ -176,15 +175,15 @@ def deserted(rank: int, folder: Path, found: Found) -> None:
     if copy:
         found["killed"] = os.waitpid(copy, 0)[1]
         return
-    usual, channel.EVERY, channel.MISSED = (channel.EVERY, channel.MISSED), 0.2, 15
+    usual, heartbeat.EVERY, heartbeat.MISSED = (heartbeat.EVERY, heartbeat.MISSED), 0.2, 15
     world(rank, 3, folder, found, "deserted", lambda lead: busy(lead, found, folder / "busy"))
-    channel.EVERY, channel.MISSED = usual
+    heartbeat.EVERY, heartbeat.MISSED = usual
     if rank == 2:
         os._exit(1)
 
 
-def hang(lead: Lead) -> int:
-    lead.later("stop")
+def hang(lead: Driver) -> int:
+    lead.call_later("stop")
     time.sleep(300.0)
     return 0
 
@@ -204,7 +203,7 @@ def stuck(rank: int, folder: Path, found: Found) -> None:
         (folder / f"gone{rank}").touch()
     else:
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
-        channel.EVERY, channel.MISSED, leading.GRACE = 0.2, 15, 0.5
+        heartbeat.EVERY, heartbeat.MISSED, driver.GRACE = 0.2, 15, 0.5
         world(rank, 3, folder, found, "stuck", hang)
         os._exit(0)
 

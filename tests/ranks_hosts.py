@@ -10,7 +10,7 @@ from typing import Any
 
 from purestep.core.tree import leaves
 from purestep.runtime.effects.distributed.learner import ranked_learner
-from purestep.runtime.effects.distributed.process_group import Ranks, on_ranks
+from purestep.runtime.effects.distributed.process_group import ProcessGroup, on_ranks
 from purestep.runtime.effects.distributed.shard import whole
 from purestep.runtime.text.trainer import language_trainer
 
@@ -19,7 +19,7 @@ UPDATES = 2
 program: Any = import_module("ranks_program")  # beside this file, for processes that are started with it
 
 
-def trained(ranks: Ranks, own: Any, params: Any) -> list[str]:
+def trained(ranks: ProcessGroup, own: Any, params: Any) -> list[str]:
     """Losses of some updates, and the parameters behind them as a hash of their bits."""
     train, state, said = language_trainer(own), own.init(params), list[str]()
     for step in range(UPDATES):
@@ -32,7 +32,7 @@ def trained(ranks: Ranks, own: Any, params: Any) -> list[str]:
     return [*said, found.hexdigest()]
 
 
-def again_and_again(ranks: Ranks, place: Path) -> None:
+def again_and_again(ranks: ProcessGroup, place: Path) -> None:
     """Each time the test says so."""
     module, params = program.llama()
     make = program.made(program.TOKEN_GRPO, {}, program.CLIPPED)

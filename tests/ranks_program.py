@@ -31,13 +31,13 @@ from purestep.core.record import replace
 from purestep.core.transcript.record import ABSENT, Transcript, empty
 from purestep.core.tree import leaves, tree_map
 from purestep.runtime.distributed.clip import clip_by_whole_norm
-from purestep.runtime.distributed.partition import Deal, by_parts, by_tokens, placed
+from purestep.runtime.distributed.partition import Deal, by_batches, by_tokens, placed
 from purestep.runtime.effects.checkpoint import load as sharded_loading
 from purestep.runtime.effects.checkpoint import save as sharded_saving
 from purestep.runtime.effects.checkpoint.group import joined as grouped
 from purestep.runtime.effects.checkpoint.single import latest, load, save
 from purestep.runtime.effects.distributed.learner import ranked_learner
-from purestep.runtime.effects.distributed.process_group import Ranks, gathered, on_ranks, same_on_all, shared
+from purestep.runtime.effects.distributed.process_group import ProcessGroup, gathered, on_ranks, same_on_all, shared
 from purestep.runtime.effects.distributed.shard import spread, spread_state, whole
 from purestep.runtime.effects.distributed.torch_optimizer import torch_optimizer
 from purestep.runtime.effects.hugging_face.causal_lm import causal_model, from_config, tiny_llama
@@ -121,7 +121,7 @@ def made(
     return lambda model: learner(model, optimizer, objective, **choices)
 
 
-def checks(ranks: Ranks, folder: Path, *, quick: bool) -> None:
+def checks(ranks: ProcessGroup, folder: Path, *, quick: bool) -> None:
     """How far what the ranks compute is from what one process does, by what was compared; then the last rank dies."""
     module, params = llama()
     model, found = causal_model(module), dict[str, Any]()
@@ -150,7 +150,7 @@ def checks(ranks: Ranks, folder: Path, *, quick: bool) -> None:
 
 
 def gradients_apart(
-    ranks: Ranks,
+    ranks: ProcessGroup,
     module: Any,
     model: CausalModel,
     params: Any,
@@ -180,7 +180,7 @@ def at_tokens(column: Tensor, said: Transcript) -> Tensor:
     return torch.where(said.is_action, column, 0.0) if column.ndim > 1 else column
 
 
-def updates_apart(ranks: Ranks, module: Any, model: CausalModel, params: Any, optimizer: Optimizer) -> float:
+def updates_apart(ranks: ProcessGroup, module: Any, model: CausalModel, params: Any, optimizer: Optimizer) -> float:
     """States and figures after some updates of a trainer that clips its gradient."""
     make = made(TOKEN_GRPO, {}, optimizer)
     alone, own = make(model), ranked_learner(make, module, ranks, budget=BUDGET)
@@ -196,7 +196,7 @@ def updates_apart(ranks: Ranks, module: Any, model: CausalModel, params: Any, op
     return max(most, apart(whole(sharded), state), apart(whole(one_step), last))
 
 
-def refusals(ranks: Ranks) -> dict[str, Any]:
+def refusals(ranks: ProcessGroup) -> dict[str, Any]:
     """Whether batches that differ are noticed, and what is shared arrives."""
     found: dict[str, Any] = {}
     try:
@@ -210,7 +210,7 @@ def refusals(ranks: Ranks) -> dict[str, Any]:
     return found
 
 
-def restored(ranks: Ranks, params: Any, folder: Path) -> float:
+def restored(ranks: ProcessGroup, params: Any, folder: Path) -> float:
     """A tree in shards against the whole one it came from, by way of a checkpoint."""
     sharded = spread(ranks, params)
     held = whole(sharded)
@@ -221,7 +221,7 @@ def restored(ranks: Ranks, params: Any, folder: Path) -> float:
     return apart(whole(spread(ranks, spread(ranks, again))), params)
 
 
-def late(ranks: Ranks, folder: Path) -> None:
+def late(ranks: ProcessGroup, folder: Path) -> None:
     """The last rank comes to a meeting long after the others have lost patience."""
     gathered(ranks, torch.zeros(()))
     if ranks.rank == ranks.size - 1:
@@ -237,11 +237,11 @@ def newest(folder: Path, like: Any) -> Any:
     return load(path, like).tree
 
 
-def piece(ranks: Ranks, folder: Path, first: int, last: int) -> None:
+def piece(ranks: ProcessGroup, folder: Path, first: int, last: int) -> None:
     """Updates from `first` up to `last` of a run in float32 that may have begun in other worlds; losses go to a file."""
     module, params = llama(torch.float32)
     make = made(TOKEN_GRPO, {}, chain(clip_by_whole_norm(0.5), adamw(3e-3)))
-    own = ranked_learner(make, module, ranks, deal=by_parts(BUDGET, ranks=ranks.size), reduction=torch.float64)
+    own = ranked_learner(make, module, ranks, deal=by_batches(BUDGET, ranks=ranks.size), reduction=torch.float64)
     state: LanguageState = own.init(params)
     group = grouped(seconds=400.0)
     if first:

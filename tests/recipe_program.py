@@ -22,9 +22,9 @@ from purestep.runtime.cli import main as cli
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.training_machine import Loop
-from purestep.runtime.text.components import parts_of
-from purestep.runtime.text.distributed_learner import in_world
-from purestep.runtime.text.learner_backend import Team
+from purestep.runtime.text.components import text_components
+from purestep.runtime.text.distributed_learner import in_process_group
+from purestep.runtime.text.learner_backend import LearnerBackend
 
 TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "steps": 20, "capacity": 64, "budget": 64}
 ROWS, WIDTH = 8, 40
@@ -56,10 +56,10 @@ def recorded(number: int, vocabulary: int) -> Transcript:
     )
 
 
-def piece(team: Team, folder: Path, first: int, last: int) -> int:
+def piece(team: LearnerBackend, folder: Path, first: int, last: int) -> int:
     """Runs on the first rank."""
     own = arguments()
-    parts = team.parts(parts_of(own))
+    parts = team.parts(text_components(own))
     algorithm, train = team.learner(own, parts)
     state = algorithm.init(parts.begin())
     if first:
@@ -90,7 +90,7 @@ def main(words: list[str]) -> int:
     for size, begin, end, port in (word.split(":") for word in words[2:here]):
         if rank < int(size):
             launched(rank, int(size), port)
-            in_world(partial(piece, folder=place, first=int(begin), last=int(end)))
+            in_process_group(partial(piece, folder=place, first=int(begin), last=int(end)))
     if rank < 2:
         launched(rank, 2, words[here])
         return cli.main(words[here + 1 :])

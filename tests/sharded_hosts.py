@@ -10,12 +10,10 @@ from attrs import evolve
 from torch import Tensor
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from purestep.runtime.effects.checkpoint import async_save as later
-from purestep.runtime.effects.checkpoint import load as loading
-from purestep.runtime.effects.checkpoint import save as saving
+from purestep.runtime.effects.checkpoint import async_save, load, save
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files
 from purestep.runtime.effects.checkpoint.group import joined, locked
-from purestep.runtime.effects.distributed.process_group import Ranks, on_ranks
+from purestep.runtime.effects.distributed.process_group import ProcessGroup, on_ranks
 
 SECONDS = 5.0  # behind which a rank that says nothing is taken for lost
 FIRST, SECOND, LAST = 3, 5, 9  # updates behind which a checkpoint is made, and of the whole run
@@ -35,7 +33,7 @@ def trained(state: Any, last: int) -> Any:
     return state
 
 
-def divided(ranks: Ranks, state: dict[str, Tensor]) -> dict[str, Any]:
+def divided(ranks: ProcessGroup, state: dict[str, Tensor]) -> dict[str, Any]:
     """The state in shards."""
     return {
         name: distribute_tensor(leaf, ranks.mesh, [Shard(0)], src_data_rank=None) if leaf.ndim else leaf
@@ -59,33 +57,33 @@ def held_up(place: Path) -> Files:
     return evolve(DISK, append=append)
 
 
-def train(ranks: Ranks, place: Path, how: str) -> None:
+def train(ranks: ProcessGroup, place: Path, how: str) -> None:
     """A run from its begin: a checkpoint that is whole, and one that the last rank does not bring to its end."""
     group = joined(seconds=SECONDS)
     files = held_up(place) if ranks.rank == ranks.size - 1 else DISK
     with locked(place / "run", group):
         state = trained(divided(ranks, begun()), FIRST)
-        saving.save(place / "run", FIRST, state, group=group)
+        save.save(place / "run", FIRST, state, group=group)
         state = trained(state, SECOND)
         if how == "at once":
-            saving.save(place / "run", SECOND, state, group=group, files=files)
+            save.save(place / "run", SECOND, state, group=group, files=files)
         else:
-            with later.saving(place / "run", group=group, files=files) as saver:
+            with async_save.saving(place / "run", group=group, files=files) as saver:
                 saver.save(SECOND, state)
                 trained(state, LAST)
 
 
-def go_on(ranks: Ranks, place: Path, how: str) -> None:
+def go_on(ranks: ProcessGroup, place: Path, how: str) -> None:
     """The run from its newest checkpoint to its end, on however many ranks; the first save may be held up."""
     group = joined(seconds=60.0)
     files = held_up(place / "again") if how == "again held up" and ranks.rank == ranks.size - 1 else DISK
     with locked(place / "run", group):
-        path = loading.latest(place / "run", group=group)
+        path = load.latest(place / "run", group=group)
         assert path is not None
-        state = loading.load(path, divided(ranks, begun()), group=group).tree
+        state = load.load(path, divided(ranks, begun()), group=group).tree
         state = trained(state, SECOND)
-        saving.save(place / "run", SECOND, state, group=group, files=files)
-        saving.save(place / "run", LAST, trained(state, LAST), group=group)
+        save.save(place / "run", SECOND, state, group=group, files=files)
+        save.save(place / "run", LAST, trained(state, LAST), group=group)
 
 
 def main(words: list[str]) -> int:

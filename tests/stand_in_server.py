@@ -9,7 +9,7 @@ import pytest
 from purestep.runtime.effects.generation.engine import complete, generator
 from purestep.runtime.effects.hugging_face.folder import open_model
 from purestep.runtime.effects.openai_server.vllm_weights import lay_out
-from purestep.runtime.text import sampling as serving
+from purestep.runtime.text import sampling
 
 
 def stood_in(
@@ -32,6 +32,6 @@ def stood_in(
         published.append((where.url, version))
         return 0.0
 
-    patch.setattr(serving, "served", answer)
-    patch.setattr(serving, "publish", take)
+    patch.setattr(sampling, "served", answer)
+    patch.setattr(sampling, "publish", take)
     return published

@@ -17,26 +17,24 @@ from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.core.record import replace
 from purestep.core.tree import leaves
-from purestep.runtime.async_rl import checkpoint as keeping
+from purestep.runtime.async_rl import checkpoint, run_phase, training_phase
 from purestep.runtime.async_rl import run as phases
-from purestep.runtime.async_rl import run_phase as running
 from purestep.runtime.async_rl import trainer as learning
-from purestep.runtime.async_rl import training_phase as phase
 from purestep.runtime.async_rl.requests import prompt_requests
 from purestep.runtime.async_rl.samples import Sample, sample_of, stacked
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin
-from purestep.runtime.async_rl.trainer import Anchored, learning_of
+from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of
 from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.effects.workers.backends import WorkersError
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
-from purestep.runtime.runs.recipe import Outcome
+from purestep.runtime.runs.recipe import SessionResult
 from purestep.runtime.text import run as session
-from purestep.runtime.text.components import parts_of, sampler
-from purestep.runtime.text.training_loop import asked, learning_parts
+from purestep.runtime.text.components import sampler, text_components
+from purestep.runtime.text.training_loop import asked, learning_components
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -156,18 +154,18 @@ def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, arguments = tmp_path / "run", tiny(compare=False, steps=6)
-    save, saved = phase.Phase.save, []
+    save, saved = training_phase.Phase.save, []
 
-    def once(self: phase.Phase, schedule: Any, events: int) -> None:
+    def once(self: training_phase.Phase, schedule: Any, events: int) -> None:
         save(self, schedule, events)
         saved.append(schedule.version)
         if saved == [0, 1, 2]:
             raise Cut
 
-    monkeypatch.setattr(phase.Phase, "save", once)
+    monkeypatch.setattr(training_phase.Phase, "save", once)
     with pytest.raises(Cut):
         session.start(run, arguments, overwrite=False, notice=silent)
-    monkeypatch.setattr(phase.Phase, "save", save)
+    monkeypatch.setattr(training_phase.Phase, "save", save)
     with (run / "async" / "events.jsonl").open("a") as log:
         log.write('{"torn')
     assert session.resume(run, notice=silent).session == ("async",)
@@ -181,7 +179,7 @@ def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
 def test_a_run_that_ended_in_its_beginning_has_its_tokenizer_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*given: Any) -> Outcome:
+    def stop(*given: Any) -> SessionResult:
         return phases.outcome_of((), True, {})
 
     monkeypatch.setattr(phases, "_go_on", stop)
@@ -195,27 +193,27 @@ def test_a_run_that_ended_in_its_beginning_has_its_tokenizer_made_again(
 
 def test_ctrl_c_ends_a_phase_at_a_checkpoint_that_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, arguments = tmp_path / "run", tiny(compare=False, steps=5)
-    save = phase.Phase.save
+    save = training_phase.Phase.save
 
-    def stop(self: phase.Phase, schedule: Any, events: int) -> None:
+    def stop(self: training_phase.Phase, schedule: Any, events: int) -> None:
         save(self, schedule, events)
         if schedule.version == 2:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(phase.Phase, "save", stop)
+    monkeypatch.setattr(training_phase.Phase, "save", stop)
     outcome = session.start(run, arguments, overwrite=False, notice=silent)
     assert outcome.interrupted
     assert not (run / "async" / "totals.json").exists()
-    monkeypatch.setattr(phase.Phase, "save", save)
+    monkeypatch.setattr(training_phase.Phase, "save", save)
     assert not session.resume(run, notice=silent).interrupted
     taken = learned_from(run, "async")
     assert len({one[1:4] for one in taken}) == len(taken) == 20
 
 
 def test_fewer_checkpoints_and_one_more_at_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, train = tmp_path / "run", phase.Phase.train
+    run, train = tmp_path / "run", training_phase.Phase.train
 
-    def stop(self: phase.Phase, command: say.Train) -> Any:
+    def stop(self: training_phase.Phase, command: say.Train) -> Any:
         if command.version == 2:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(1.0)  # until the driver has heard of it
@@ -224,10 +222,10 @@ def test_fewer_checkpoints_and_one_more_at_ctrl_c(tmp_path: Path, monkeypatch: p
     def versions() -> list[int]:
         return sorted(int(path.name[-6:]) for path in (run / "async" / "checkpoints").glob("step_*"))
 
-    monkeypatch.setattr(phase.Phase, "train", stop)
+    monkeypatch.setattr(training_phase.Phase, "train", stop)
     assert session.start(run, tiny(compare=False, steps=5, save_every=4), overwrite=False, notice=silent).interrupted
     assert versions() == [0, 2]
-    monkeypatch.setattr(phase.Phase, "train", train)
+    monkeypatch.setattr(training_phase.Phase, "train", train)
     assert not session.resume(run, notice=silent).interrupted
     assert versions() == [2, 4, 5]
     taken = learned_from(run, "async")
@@ -238,7 +236,7 @@ def test_fewer_checkpoints_and_one_more_at_ctrl_c(tmp_path: Path, monkeypatch: p
 
 
 def a_batch(arguments: Zorplex, version: int, policy: Any) -> list[Sample]:
-    parts = parts_of(arguments)
+    parts = text_components(arguments)
     ask = sampler(parts, temperature=1.0)
     attempts = ask(parts.whole(policy), version, asked(arguments, keys.key(0), version))
     room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
@@ -251,9 +249,9 @@ def paid(sample: Sample, reward: float) -> Sample:
     return evolve(sample, row=replace(sample.row, reward=torch.where(first, reward, 0.0)[None]))
 
 
-def begun(arguments: Zorplex) -> learning.Learning:
-    parts = parts_of(arguments)
-    algorithm, _ = learning_parts(arguments, parts)
+def begun(arguments: Zorplex) -> learning.VersionedLearner:
+    parts = text_components(arguments)
+    algorithm, _ = learning_components(arguments, parts)
     return learning_of(arguments, parts, 0, algorithm.init(parts.begin()), {})
 
 
@@ -265,8 +263,8 @@ def test_each_segment_is_anchored_one_version_after_its_own() -> None:
         trainer.update(version, batches[version])
         policies.append(trainer.state.params.policy)
         batches.append(a_batch(arguments, version + 1, trainer.state.params.policy))
-    mixed = {number: Anchored(batch[0]) for number, batch in enumerate(batches)}
-    after = trainer.anchored(mixed)
+    mixed = {number: SampleWithProximal(batch[0]) for number, batch in enumerate(batches)}
+    after = trainer.with_proximal(mixed)
     reader = learning_of(arguments, trainer.parts, 2, trainer.state, {})
     for number, policy in ((0, policies[1]), (1, policies[2])):
         row = mixed[number].sample.row
@@ -278,7 +276,7 @@ def test_each_segment_is_anchored_one_version_after_its_own() -> None:
         assert not torch.allclose(now.proximal_log_prob[spoken], row.behaviour_log_prob[spoken], atol=1e-4)
         assert after[number].done == {number}
     assert after[2] == mixed[2], "the newest have no later weights"
-    assert trainer.anchored(after) == after, "what is set stays"
+    assert trainer.with_proximal(after) == after, "what is set stays"
 
 
 def evolve_policy(state: Any, policy: Any) -> Any:
@@ -304,22 +302,22 @@ def test_weights_that_are_not_kept_are_named() -> None:
     for version in range(3):
         trainer.update(version, first)
     with pytest.raises(StructureError, match="anchored: weights of version is 1, wanted one of"):
-        trainer.anchored({0: Anchored(first[0])})
+        trainer.with_proximal({0: SampleWithProximal(first[0])})
 
 
 def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
     arguments = tiny()
     trainer = begun(arguments)
     first, second, *_ = a_batch(arguments, 0, trainer.state.params.policy)
-    schedule = begin(running.rules_of(arguments), prompts=2, workers=2, slots=3)
-    kept = keeping.Kept(schedule=schedule, events=3, seconds=1.5)
-    samples = {(1, 0, 0): Anchored(first), (0, 1, 2): Anchored(second, frozenset({0}))}
+    schedule = begin(run_phase.rules_of(arguments), prompts=2, workers=2, slots=3)
+    kept = checkpoint.PhaseCheckpoint(schedule=schedule, events=3, seconds=1.5)
+    samples = {(1, 0, 0): SampleWithProximal(first), (0, 1, 2): SampleWithProximal(second, frozenset({0}))}
     policy = trainer.state.params.policy
-    standing = keeping.Standing(kept=kept, learner=trainer.state, past={7: policy}, samples=samples)
-    keeping.save(tmp_path, standing, facts={}, metadata={})
-    where = keeping.newest(tmp_path)
+    standing = checkpoint.PhaseState(kept=kept, learner=trainer.state, past={7: policy}, samples=samples)
+    checkpoint.save(tmp_path, standing, facts={}, metadata={})
+    where = checkpoint.newest(tmp_path)
     assert isinstance(where, Path)
-    back = keeping.load(where, arguments, trainer.state)
+    back = checkpoint.load(where, arguments, trainer.state)
     assert (back.kept.schedule, back.kept.events, back.kept.seconds) == (schedule, 3, 1.5)
     assert set(back.past) == {7}
     assert set(back.samples) == set(samples)
@@ -359,7 +357,7 @@ def test_generators_that_die_again_and_again_are_given_up_and_the_run_can_go_on(
     def dies(mailbox: Any, *arguments: Any) -> None:
         raise OSError("no room")
 
-    monkeypatch.setattr(running, "generate", dies)
+    monkeypatch.setattr(run_phase, "generate", dies)
     with pytest.raises(WorkersError, match="no room"):
         session.start(run, arguments, overwrite=False, notice=said.append)
     assert any("is lost" in one for one in said)

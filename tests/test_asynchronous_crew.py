@@ -14,14 +14,14 @@ from attrs import define, evolve, field
 from purestep.core.language.requests import Request
 from purestep.core.machine import Command, Event, Failed, Interrupted, Machine
 from purestep.core.transcript.record import empty
-from purestep.runtime.async_rl.orchestrator import Hands, crew
-from purestep.runtime.async_rl.rollout_worker import GivenUp, GiveUp, Job, Made, Progress
+from purestep.runtime.async_rl.orchestrator import Connections, orchestrator_effects
+from purestep.runtime.async_rl.rollout_worker import Cancel, Cancelled, Completed, Progress, RolloutRequest
 from purestep.runtime.async_rl.samples import OWN, Sample
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
-from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Report, Workers
-from purestep.runtime.machine.drive import DRIVER, Entry, Finished, Told, drive
+from purestep.runtime.effects.workers.pool import Report, WorkerAnswer, WorkerJoined, WorkerLost, WorkerMessage, Workers
+from purestep.runtime.machine.drive import DRIVER, Entry, Finished, Received, drive
 
 PATIENCE = 2000  # reports that do not come before a test is over
 
@@ -57,7 +57,7 @@ class Scripted:
         return report
 
     def effects(self, trainer: dict[type[Any], Callable[[Any], Event]], count: int = 2) -> Any:
-        hands = Hands(
+        hands = Connections(
             workers=Workers(self.send, self.receive, lambda: (), lambda: ()),
             count=count,
             slots=3,
@@ -71,7 +71,7 @@ class Scripted:
             starts=self.starts,
             prepared=lambda starts, ready: self.prepared.append(ready),
         )
-        return crew(hands, self.told)
+        return orchestrator_effects(hands, self.told)
 
     def opened(self, *commands: Command, trainer: Any = None, count: int = 2) -> Callable[[], Entry]:
         """What follows once these commands, numbered from 0, have begun."""
@@ -104,13 +104,13 @@ def taken(follow: Callable[[], Entry], count: int) -> list[Entry]:
 def test_a_sample_is_asked_for_told_of_and_taken() -> None:
     script = Scripted()
     follow = script.opened(dispatch(4, seat=1, worker=1, version=2))
-    assert script.sent == [(1, 0, Job(request_of(4, 1), 2))]
+    assert script.sent == [(1, 0, RolloutRequest(request_of(4, 1), 2))]
     made = sample_of(request_of(4, 1), head=2, tail=3, tokens=7)
     span = ("generate", 1.0, 2.0, 2)
-    script.reports.extend([Note(1, Progress(((0, 3, 2),), (span,), 2)), Answer(1, 0, Made(made))])
+    script.reports.extend([WorkerMessage(1, Progress(((0, 3, 2),), (span,), 2)), WorkerAnswer(1, 0, Completed(made))])
     assert taken(follow, 3) == [
-        Told(0, "dispatch", say.TokenChunk(4, 1, 0, 3, 2)),
-        Told(0, "dispatch", say.Finished(4, 1, 0, 7, 2, 3)),
+        Received(0, "dispatch", say.TokenChunk(4, 1, 0, 3, 2)),
+        Received(0, "dispatch", say.Finished(4, 1, 0, 7, 2, 3)),
         Finished(0, "dispatch"),
     ]
     assert script.arrived == {(4, 1, 0): made}
@@ -119,39 +119,41 @@ def test_a_sample_is_asked_for_told_of_and_taken() -> None:
 
 
 def test_what_is_no_progress_and_who_was_expected_are_no_news() -> None:
-    script = Scripted(reports=deque([Joined(0), Note(0, "hello"), Joined(1), Joined(2)]))
+    script = Scripted(reports=deque([WorkerJoined(0), WorkerMessage(0, "hello"), WorkerJoined(1), WorkerJoined(2)]))
     follow = script.opened(dispatch(0))
-    assert follow() == Told(DRIVER, "", say.Joined(2, 3))
+    assert follow() == Received(DRIVER, "", say.Joined(2, 3))
 
 
 @pytest.mark.parametrize("other", [request_of(3, 1), evolve(request_of(3, 0), group=7)], ids=["id", "group"])
 def test_a_sample_of_another_request_fails_and_is_not_kept(other: Request) -> None:
     command, script = dispatch(3), Scripted()
-    script.reports.append(Answer(0, 0, Made(sample_of(other))))
+    script.reports.append(WorkerAnswer(0, 0, Completed(sample_of(other))))
     told, over = taken(script.opened(command), 2)
     wanted = f"a sample is of the (request, group) {(other.id, other.group)}, not of (30, 3)"
-    assert told == Told(0, "dispatch", Failed(command, wanted))
+    assert told == Received(0, "dispatch", Failed(command, wanted))
     assert over == Finished(0, "dispatch")
     assert script.arrived == {}
 
 
 def test_what_nobody_gave_up_and_comes_back_given_up_fails() -> None:
     command, script = dispatch(3), Scripted()
-    script.reports.append(Answer(0, 0, GivenUp()))
+    script.reports.append(WorkerAnswer(0, 0, Cancelled()))
     told, over = taken(script.opened(command), 2)
-    assert told == Told(0, "dispatch", Failed(command, "a sample was given up, and nobody had asked for that"))
+    assert told == Received(0, "dispatch", Failed(command, "a sample was given up, and nobody had asked for that"))
     assert over == Finished(0, "dispatch")
 
 
 # --- what is given up ---
 
 
-@pytest.mark.parametrize("late", [GivenUp(), Made(sample_of(request_of(5, 0)))], ids=["given up", "made"])
+@pytest.mark.parametrize("late", [Cancelled(), Completed(sample_of(request_of(5, 0)))], ids=["given up", "made"])
 def test_what_was_given_up_tells_nothing_more(late: Any) -> None:
     script = Scripted()
     follow = script.opened(dispatch(5, worker=1), say.Abort(5, 0, 0, 1))
-    assert script.sent[1] == (1, 1, GiveUp(0))
-    script.reports.extend([Note(1, Progress(((0, 3, 0),))), Answer(1, 0, late), Answer(1, 1, GivenUp())])
+    assert script.sent[1] == (1, 1, Cancel(0))
+    script.reports.extend(
+        [WorkerMessage(1, Progress(((0, 3, 0),))), WorkerAnswer(1, 0, late), WorkerAnswer(1, 1, Cancelled())]
+    )
     assert taken(follow, 2) == [Finished(0, "dispatch"), Finished(1, "abort")]
     assert script.arrived == {}
 
@@ -166,11 +168,13 @@ def test_what_is_over_needs_no_giving_up() -> None:
 def test_giving_up_one_attempt_leaves_the_next_at_the_same_seat() -> None:
     script = Scripted()
     follow = script.opened(dispatch(5), say.Abort(5, 0, 0, 0), dispatch(5, attempt=1))
-    script.reports.extend([Answer(0, 0, GivenUp()), Answer(0, 1, GivenUp()), Note(0, Progress(((2, 4, 0),)))])
+    script.reports.extend(
+        [WorkerAnswer(0, 0, Cancelled()), WorkerAnswer(0, 1, Cancelled()), WorkerMessage(0, Progress(((2, 4, 0),)))]
+    )
     assert taken(follow, 3) == [
         Finished(0, "dispatch"),
         Finished(1, "abort"),
-        Told(2, "dispatch", say.TokenChunk(5, 0, 1, 4, 0)),
+        Received(2, "dispatch", say.TokenChunk(5, 0, 1, 4, 0)),
     ]
 
 
@@ -180,12 +184,12 @@ def test_giving_up_one_attempt_leaves_the_next_at_the_same_seat() -> None:
 def test_a_generator_is_lost_with_its_work_alone() -> None:
     script = Scripted()
     follow = script.opened(dispatch(0), dispatch(1, worker=1))
-    made = Made(sample_of(request_of(1, 0)))
-    script.reports.extend([Lost(0, "died", ((0, "a job"),)), Answer(1, 1, made)])
+    made = Completed(sample_of(request_of(1, 0)))
+    script.reports.extend([WorkerLost(0, "died", ((0, "a job"),)), WorkerAnswer(1, 1, made)])
     assert taken(follow, 4) == [
-        Told(DRIVER, "", say.Lost(0)),
+        Received(DRIVER, "", say.Lost(0)),
         Finished(0, "dispatch"),
-        Told(1, "dispatch", say.Finished(1, 0, 0, 5, 0, 0)),
+        Received(1, "dispatch", say.Finished(1, 0, 0, 5, 0, 0)),
         Finished(1, "dispatch"),
     ]
     assert script.lost == [(0, "died")]
@@ -194,8 +198,10 @@ def test_a_generator_is_lost_with_its_work_alone() -> None:
 def test_a_task_for_who_is_gone_comes_back_and_nobody_is_lost_twice() -> None:
     script = Scripted()
     follow = script.opened(dispatch(0), dispatch(1))
-    script.reports.extend([Lost(0, "died", ((0, "a job"),)), Lost(0, "gone before it was sent", ((1, "a job"),))])
-    wanted = [Told(DRIVER, "", say.Lost(0)), Finished(0, "dispatch"), Finished(1, "dispatch")]
+    script.reports.extend(
+        [WorkerLost(0, "died", ((0, "a job"),)), WorkerLost(0, "gone before it was sent", ((1, "a job"),))]
+    )
+    wanted = [Received(DRIVER, "", say.Lost(0)), Finished(0, "dispatch"), Finished(1, "dispatch")]
     assert taken(follow, 3) == wanted
     assert script.lost == [(0, "died")]
 
@@ -203,18 +209,18 @@ def test_a_task_for_who_is_gone_comes_back_and_nobody_is_lost_twice() -> None:
 def test_an_abort_that_is_lost_with_its_generator_is_done() -> None:
     script = Scripted()
     follow = script.opened(dispatch(0), say.Abort(0, 0, 0, 0))
-    script.reports.append(Lost(0, "hung", ((0, "a job"), (1, GiveUp(0)))))
-    wanted = [Told(DRIVER, "", say.Lost(0)), Finished(0, "dispatch"), Finished(1, "abort")]
+    script.reports.append(WorkerLost(0, "hung", ((0, "a job"), (1, Cancel(0)))))
+    wanted = [Received(DRIVER, "", say.Lost(0)), Finished(0, "dispatch"), Finished(1, "abort")]
     assert taken(follow, 3) == wanted
 
 
 def test_with_nobody_there_what_is_over_waits_for_somebody() -> None:
     script = Scripted()
     follow = script.opened(dispatch(0), trainer={say.Train: lambda command: say.Consumed(0)}, count=1)
-    script.reports.extend([Lost(0, "died", ((0, "a job"),)), (), (), Joined(1)])
+    script.reports.extend([WorkerLost(0, "died", ((0, "a job"),)), (), (), WorkerJoined(1)])
     assert taken(follow, 3) == [
-        Told(DRIVER, "", say.Lost(0)),
-        Told(DRIVER, "", say.Joined(1, 3)),
+        Received(DRIVER, "", say.Lost(0)),
+        Received(DRIVER, "", say.Joined(1, 3)),
         Finished(0, "dispatch"),
     ]
 
@@ -226,7 +232,7 @@ def test_a_generator_that_is_lost_while_only_the_trainer_works_is_no_dead_end() 
 
     def train(command: say.Train) -> Event:
         if command.version == 0:
-            script.reports.append(Lost(0, "killed", ()))
+            script.reports.append(WorkerLost(0, "killed", ()))
             seen = time.monotonic() + 20
             while not script.lost and time.monotonic() < seen:
                 time.sleep(0.001)
@@ -234,7 +240,7 @@ def test_a_generator_that_is_lost_while_only_the_trainer_works_is_no_dead_end() 
 
     def publish(command: say.Publish) -> Event:
         if command.version == 1:
-            script.reports.extend([*[()] * 50, Joined(1)])  # long after this is done
+            script.reports.extend([*[()] * 50, WorkerJoined(1)])  # long after this is done
         return say.Published(command.version)
 
     trainer: Any = {say.Train: train, say.Publish: publish}
@@ -244,11 +250,11 @@ def test_a_generator_that_is_lost_while_only_the_trainer_works_is_no_dead_end() 
 
 
 def made_at_once(script: Scripted, worker: int, task: int, payload: Any) -> None:
-    if isinstance(payload, Job):
+    if isinstance(payload, RolloutRequest):
         made = sample_of(payload.request, head=payload.version, tail=payload.version)
-        script.reports.append(Answer(worker, task, Made(made)))
+        script.reports.append(WorkerAnswer(worker, task, Completed(made)))
     else:
-        script.reports.append(Answer(worker, task, GivenUp()))
+        script.reports.append(WorkerAnswer(worker, task, Cancelled()))
 
 
 def driven(rules: Rules, script: Scripted, trainer: Any, *, workers: int) -> Any:
@@ -261,10 +267,10 @@ def test_a_sample_of_another_request_is_tried_again_until_it_is_right() -> None:
     tries: list[int] = []
 
     def react(script: Scripted, worker: int, task: int, payload: Any) -> None:
-        if isinstance(payload, Job) and len(tries) < 2:
+        if isinstance(payload, RolloutRequest) and len(tries) < 2:
             tries.append(task)
             made = sample_of(request_of(8, 8))
-            script.reports.append(Answer(worker, task, Made(made)))
+            script.reports.append(WorkerAnswer(worker, task, Completed(made)))
         else:
             made_at_once(script, worker, task, payload)
 
@@ -288,9 +294,9 @@ def test_pauses_end_in_the_order_of_their_ends() -> None:
     late, soon = dispatch(0), dispatch(1)
     follow = script.opened(say.RetryAfter(late, 0.05), say.RetryAfter(soon, 0.0))
     assert taken(follow, 4) == [
-        Told(1, "retry_after", say.Due(soon)),
+        Received(1, "retry_after", say.Due(soon)),
         Finished(1, "retry_after"),
-        Told(0, "retry_after", say.Due(late)),
+        Received(0, "retry_after", say.Due(late)),
         Finished(0, "retry_after"),
     ]
 
@@ -308,10 +314,10 @@ def test_what_the_trainer_cannot_do_fails_and_the_next_is_done() -> None:
     command, script = say.Train(0, (), 0), Scripted()
     follow = script.opened(command, say.Publish(3), trainer={say.Train: train, say.Publish: publish})
     failed, *rest = taken(follow, 4)
-    assert isinstance(failed, Told)
+    assert isinstance(failed, Received)
     assert failed.event == Failed(command, "ValueError: no gradient")
     assert isinstance(failed.cause, ValueError)
-    assert rest == [Finished(0, "train"), Told(1, "publish", say.Published(3)), Finished(1, "publish")]
+    assert rest == [Finished(0, "train"), Received(1, "publish", say.Published(3)), Finished(1, "publish")]
     assert threads[0].startswith("purestep-trainer")
 
 
@@ -326,10 +332,10 @@ def test_people_are_told_of_what_was_given_up_and_not_of_what_is_usual() -> None
 def test_ctrl_c_and_more_prompts_come_before_all_else() -> None:
     script = Scripted()
     follow = script.opened(say.Report("group", 2, "stale"))
-    script.inbox.put(Told(DRIVER, "", Interrupted()))
+    script.inbox.put(Received(DRIVER, "", Interrupted()))
     script.told.append(say.Submitted(2))
     assert taken(follow, 3) == [
-        Told(DRIVER, "", say.Submitted(2)),
-        Told(DRIVER, "", Interrupted()),
+        Received(DRIVER, "", say.Submitted(2)),
+        Received(DRIVER, "", Interrupted()),
         Finished(0, "report"),
     ]

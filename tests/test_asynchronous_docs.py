@@ -11,19 +11,16 @@ from attrs import fields
 pytest.importorskip("transformers")
 
 from purestep.core.machine import Started
-from purestep.runtime.async_rl import checkpoint as keeping
-from purestep.runtime.async_rl import replay_phase as replaying
-from purestep.runtime.async_rl import report
+from purestep.runtime.async_rl import checkpoint, replay_phase, report
 from purestep.runtime.async_rl import run as session
-from purestep.runtime.cli import main as cli
-from purestep.runtime.effects import cluster as engine
-from purestep.runtime.effects import folder
+from purestep.runtime.cli import main
+from purestep.runtime.effects import cluster, folder
 from purestep.runtime.effects.layout import GENERATORS
 from purestep.runtime.recipes import text_run
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.text import report as turns_report
 from purestep.runtime.text import run as zorplex_session
-from purestep.runtime.text.async_config import Asynchronous
+from purestep.runtime.text.async_config import AsyncConfig
 
 from .run_folders import begun
 
@@ -46,7 +43,7 @@ def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_table_has_every_flag_with_its_default() -> None:
     cells = [line.split("|") for line in PAGE.splitlines() if line.startswith("| `--")]
     rows = {cell[1].strip(" `"): cell[2].strip() for cell in cells}
-    defaults = {flag(one.name): str(one.default) for one in fields(Asynchronous)}
+    defaults = {flag(one.name): str(one.default) for one in fields(AsyncConfig)}
     assert rows == defaults
 
 
@@ -65,21 +62,28 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         begun(Path("runs") / run, {"recipe": "zorplex", "mode": "async", "generators": -1})
         (Path("runs") / run / "sync").mkdir()
         (Path("runs") / run / "sync" / folder.METRICS).write_text("")
-    monkeypatch.setattr(engine, "served", note("host"))
+    monkeypatch.setattr(cluster, "served", note("host"))
     monkeypatch.setattr(zorplex_session, "start", note("train"))
     monkeypatch.setattr(zorplex_session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
-    monkeypatch.setattr(replaying, "replayed", note("replay"))
+    monkeypatch.setattr(replay_phase, "replayed", note("replay"))
     monkeypatch.setattr(text_run, "learning_curve", note("plot"))
     monkeypatch.setattr(turns_report, "measured", lambda paths: ("accuracy", "accuracy"))
     words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
-    assert {cli.main(one) for one in words} == {130}
+    assert {main.main(one) for one in words} == {130}
     assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot", "host", "train", "resume"]
 
 
 def test_the_files_are_those_that_are_written() -> None:
     (tree,) = re.findall(r"```\n(RUN/.*?)```", PAGE, re.DOTALL)
-    names = {keeping.EVENTS, keeping.LEDGER, keeping.TIMELINE, keeping.TOTALS, folder.METRICS, folder.EVALUATION}
+    names = {
+        checkpoint.EVENTS,
+        checkpoint.LEDGER,
+        checkpoint.TIMELINE,
+        checkpoint.TOTALS,
+        folder.METRICS,
+        folder.EVALUATION,
+    }
     names |= {report.COMPARISON, report.TABLE, report.TIMES, report.AGES, folder.PICTURE, folder.ARGUMENTS}
     names |= {*(f"{phase}/" for phase in folder.PHASES), f"{folder.CHECKPOINTS}/", f"{folder.TENSORBOARD}/"}
     words = set(tree.replace("RUN/", "").split())

@@ -19,21 +19,30 @@ from purestep.core.errors import StructureError
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.requests import Request
 from purestep.core.language.text_env import Outcome
-from purestep.core.language.zorplex.env import Play
+from purestep.core.language.zorplex.env import ZorplexState
 from purestep.core.record import replace
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.core.tree import leaves
-from purestep.runtime.async_rl import rollout_worker as generating
-from purestep.runtime.async_rl.rollout_worker import GivenUp, GiveUp, Job, Made, Progress, Spec, generate, refusing
+from purestep.runtime.async_rl import rollout_worker
+from purestep.runtime.async_rl.rollout_worker import (
+    Cancel,
+    Cancelled,
+    Completed,
+    Progress,
+    RolloutRequest,
+    Spec,
+    generate,
+    refusing,
+)
 from purestep.runtime.async_rl.samples import Sample, samples_of
 from purestep.runtime.async_rl.tool_service import served_tools
-from purestep.runtime.effects.tools.guard import Failed
+from purestep.runtime.effects.tools.guard import ToolFailed
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, publishing
 from purestep.runtime.effects.workers.backends import WorkersError, in_process, in_thread
-from purestep.runtime.effects.workers.pool import Answer, Lost, Note, Workers, working
+from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerLost, WorkerMessage, Workers, working
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
-from purestep.runtime.text.components import Parts, attempts_at, parts_of, sampler
+from purestep.runtime.text.components import TextComponents, attempts_at, sampler, text_components
 from purestep.runtime.text.training_loop import asked
 
 TINY: dict[str, Any] = {
@@ -56,7 +65,7 @@ def tiny(**changes: Any) -> Zorplex:
     return changed(zorplex_defaults(), {**TINY, **changes})
 
 
-PARTS = parts_of(tiny())
+PARTS = text_components(tiny())
 REQUESTS = asked(tiny(), keys.key(0), 0)
 
 
@@ -94,7 +103,7 @@ class Scene:
     told: list[tuple[int, int, int]] = field(factory=list)
     kinds: set[str] = field(factory=set)
     failures: int = 0
-    lost: list[Lost] = field(factory=list)
+    lost: list[WorkerLost] = field(factory=list)
     order: list[str] = field(factory=list)
 
     def ask(self, jobs: dict[int, Any], worker: int = 0) -> None:
@@ -109,12 +118,12 @@ class Scene:
             self.heard(self.workers.receive(0.2))
 
     def heard(self, report: Any) -> None:
-        if isinstance(report, Answer):
+        if isinstance(report, WorkerAnswer):
             self.answers[report.task] = report.payload
             self.order.append(f"answer {report.task}")
-        elif isinstance(report, Lost):
+        elif isinstance(report, WorkerLost):
             self.lost.append(report)
-        elif isinstance(report, Note):
+        elif isinstance(report, WorkerMessage):
             self.told.extend(report.payload.tokens)
             self.order.extend(f"tokens {task}" for task, _, _ in report.payload.tokens)
             self.kinds.update(kind for kind, *_ in report.payload.spans)
@@ -122,7 +131,7 @@ class Scene:
 
     def made(self, task: int) -> Sample:
         answer = self.answers[task]
-        assert isinstance(answer, Made)
+        assert isinstance(answer, Completed)
         return answer.sample
 
 
@@ -157,7 +166,7 @@ def at_work(
                 gate.release(1000)
 
 
-def directly(arguments: Zorplex, version: int, requests: Any, parts: Parts = PARTS) -> list[Sample]:
+def directly(arguments: Zorplex, version: int, requests: Any, parts: TextComponents = PARTS) -> list[Sample]:
     """The samples of requests that are sampled in this process."""
     sampling = arguments.sampling
     attempts = sampler(parts, temperature=sampling.temperature)(weights(version), version, requests)
@@ -195,7 +204,7 @@ def of_their_versions(sample: Sample, told: list[tuple[int, int, int]]) -> None:
 def test_a_generator_samples_what_is_sampled_without_one() -> None:
     arguments = tiny()
     with at_work(arguments, version=4) as scene:
-        scene.ask({10 + place: Job(request, 3) for place, request in enumerate(REQUESTS)})
+        scene.ask({10 + place: RolloutRequest(request, 3) for place, request in enumerate(REQUESTS)})
         scene.until(lambda: len(scene.answers) == len(REQUESTS))
     for place, wanted in enumerate(directly(arguments, 4, REQUESTS)):
         alike(scene.made(10 + place), wanted)
@@ -206,7 +215,7 @@ def test_a_generator_samples_what_is_sampled_without_one() -> None:
 
 def test_jobs_wait_for_their_weights_and_a_generator_for_its_first() -> None:
     with at_work(tiny(), version=-1) as scene:
-        scene.ask({0: Job(REQUESTS[0], 2), 1: Job(REQUESTS[1], 0)})
+        scene.ask({0: RolloutRequest(REQUESTS[0], 2), 1: RolloutRequest(REQUESTS[1], 0)})
         scene.until(lambda: scene.workers.alive() == (0,))
         scene.weights.publish(1, weights(1))
         scene.until(lambda: "sync" in scene.kinds)
@@ -223,7 +232,7 @@ def test_jobs_wait_for_their_weights_and_a_generator_for_its_first() -> None:
 
 def test_what_is_under_way_goes_on_with_new_weights() -> None:
     with at_work(tiny(), stepping=True) as scene:
-        scene.ask({place: Job(request, 0) for place, request in enumerate(REQUESTS[:4])})
+        scene.ask({place: RolloutRequest(request, 0) for place, request in enumerate(REQUESTS[:4])})
         for version in (1, 2):
             chunks = len(scene.told)
             scene.gate.release()
@@ -239,11 +248,11 @@ def test_what_is_under_way_goes_on_with_new_weights() -> None:
 
 def test_what_is_not_to_be_interrupted_ends_with_the_weights_it_began_with() -> None:
     with at_work(tiny(interruptible=False), stepping=True) as scene:
-        scene.ask({0: Job(REQUESTS[0], 0)})
+        scene.ask({0: RolloutRequest(REQUESTS[0], 0)})
         scene.gate.release()
         scene.until(lambda: bool(scene.told))
         scene.weights.publish(1, weights(1))
-        scene.ask({1: Job(REQUESTS[1], 1)})
+        scene.ask({1: RolloutRequest(REQUESTS[1], 1)})
         scene.gate.release(1000)
         scene.until(lambda: len(scene.answers) == 2)
     alike(scene.made(0), directly(tiny(), 0, REQUESTS[:1])[0])
@@ -257,20 +266,20 @@ def test_what_is_not_to_be_interrupted_ends_with_the_weights_it_began_with() -> 
 def test_what_is_given_up_is_answered_once_and_nobody_else_notices() -> None:
     arguments = tiny(generator_slots=2)
     with at_work(arguments, stepping=True) as scene:
-        scene.ask({place: Job(request, 0) for place, request in enumerate(REQUESTS[:5])})
-        scene.ask({5: Job(REQUESTS[5], 9)})
+        scene.ask({place: RolloutRequest(request, 0) for place, request in enumerate(REQUESTS[:5])})
+        scene.ask({5: RolloutRequest(REQUESTS[5], 9)})
         scene.gate.release()
         scene.until(lambda: bool(scene.told))
         assert {task for task, _, _ in scene.told} <= {0, 1}
         scene.ask(
-            {10: GiveUp(0), 13: GiveUp(3), 15: GiveUp(5), 17: GiveUp(77)}
+            {10: Cancel(0), 13: Cancel(3), 15: Cancel(5), 17: Cancel(77)}
         )  # seated, waiting for a slot, for weights
         scene.gate.release(1000)
         scene.until(lambda: len(scene.answers) == 10)
         assert not scene.lost
-        scene.ask({11: GiveUp(1)})  # answered long ago
+        scene.ask({11: Cancel(1)})  # answered long ago
         scene.until(lambda: 11 in scene.answers)
-    given_up = {task for task, answer in scene.answers.items() if isinstance(answer, GivenUp)}
+    given_up = {task for task, answer in scene.answers.items() if isinstance(answer, Cancelled)}
     assert given_up == {0, 3, 5, 10, 11, 13, 15, 17}
     assert len(scene.order) - len([one for one in scene.order if "tokens" in one]) == len(scene.answers)
     for task, wanted in enumerate(directly(arguments, 0, REQUESTS[:5])):
@@ -285,10 +294,10 @@ def test_what_is_given_up_is_answered_once_and_nobody_else_notices() -> None:
     ("spoil", "said"),
     [
         (lambda sample: "hello", "str, which is no answer"),
-        (lambda sample: Made(WORDS), "str, which is no sample"),
-        (lambda sample: Made(evolve(sample, tail=9)), "versions that are not those of its tokens"),
+        (lambda sample: Completed(WORDS), "str, which is no sample"),
+        (lambda sample: Completed(evolve(sample, tail=9)), "versions that are not those of its tokens"),
         (
-            lambda sample: Made(evolve(sample, row=replace(sample.row, token=sample.row.token + 10**4))),
+            lambda sample: Completed(evolve(sample, row=replace(sample.row, token=sample.row.token + 10**4))),
             "tokens outside the vocabulary",
         ),
     ],
@@ -308,8 +317,8 @@ def test_who_answers_garbage_is_lost_and_its_work_is_done_by_another(spoil: Any,
         (babbling if first else generate)(mailbox, spec)
 
     with at_work(tiny(), body=body) as scene:
-        job = Job(REQUESTS[0], 0)
-        scene.ask({0: job, 1: Job(REQUESTS[1], 0)})
+        job = RolloutRequest(REQUESTS[0], 0)
+        scene.ask({0: job, 1: RolloutRequest(REQUESTS[1], 0)})
         scene.until(lambda: bool(scene.lost))
         assert scene.lost[0].why == f"garbage: {said}"
         assert scene.lost[0].work[0] == (0, job)
@@ -321,7 +330,7 @@ def test_who_answers_garbage_is_lost_and_its_work_is_done_by_another(spoil: Any,
 
 
 def test_weights_of_another_architecture_are_named() -> None:
-    other = parts_of(tiny(width=32)).begin()
+    other = text_components(tiny(width=32)).begin()
     with at_work(tiny(), like=other, tries=2) as scene:
         with pytest.raises(WorkersError, match=r"2 workers were lost in a row.*WeightsError"):
             scene.until(lambda: False)
@@ -341,7 +350,7 @@ def test_what_has_not_ended_or_has_no_room_makes_no_sample() -> None:
 # --- tools ---
 
 
-def calling(parts: Parts, step: Any = ()) -> Parts:
+def calling(parts: TextComponents, step: Any = ()) -> TextComponents:
     """The parts of a run in whose world every text is a call of a tool; `step` takes the place of the world's own."""
     words = parts.rules.env.params.vocabulary.words
 
@@ -354,9 +363,9 @@ def calling(parts: Parts, step: Any = ()) -> Parts:
 
 def test_tools_behind_a_service_say_what_they_say_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = tiny(tool_replicas=2)
-    monkeypatch.setattr(generating, "parts_of", lambda *given: calling(PARTS))
+    monkeypatch.setattr(rollout_worker, "parts_of", lambda *given: calling(PARTS))
     with at_work(arguments) as scene:
-        scene.ask({place: Job(request, 0) for place, request in enumerate(REQUESTS)})
+        scene.ask({place: RolloutRequest(request, 0) for place, request in enumerate(REQUESTS)})
         scene.until(lambda: len(scene.answers) == len(REQUESTS))
     for task, wanted in enumerate(directly(arguments, 0, REQUESTS, calling(PARTS))):
         alike(scene.made(task), wanted)
@@ -369,7 +378,7 @@ def test_a_tool_that_fails_costs_its_own_calls_and_each_is_counted(how: str, mon
     arguments, over, hung = tiny(tool_replicas=3, tool_timeout=0.5), threading.Event(), list[Any]()
     bad = attempts_at(PARTS, REQUESTS[:1])[0].episode.world.task
 
-    def step(params: Any, state: Play, action: Any, key: Any) -> tuple[Play, Outcome]:
+    def step(params: Any, state: ZorplexState, action: Any, key: Any) -> tuple[ZorplexState, Outcome]:
         if state.task == bad and how == "raises":
             raise OSError("no such table")
         if state.task == bad and len(hung) < 2:  # a call, with one replica and with another
@@ -378,10 +387,10 @@ def test_a_tool_that_fails_costs_its_own_calls_and_each_is_counted(how: str, mon
         return PARTS.rules.env.step(params, state, action, key)
 
     requests: tuple[Request, ...] = REQUESTS[1:]  # the first of them is at that task
-    monkeypatch.setattr(generating, "parts_of", lambda *given: calling(PARTS, step))
+    monkeypatch.setattr(rollout_worker, "parts_of", lambda *given: calling(PARTS, step))
     with at_work(arguments) as scene:
         try:
-            scene.ask({place: Job(request, 0) for place, request in enumerate(requests)})
+            scene.ask({place: RolloutRequest(request, 0) for place, request in enumerate(requests)})
             scene.until(lambda: len(scene.answers) == len(requests))
         finally:
             over.set()
@@ -396,7 +405,7 @@ def test_a_tool_that_fails_costs_its_own_calls_and_each_is_counted(how: str, mon
 
 
 def test_a_service_with_nobody_left_is_one_more_way_to_fail() -> None:
-    failed: list[Failed] = []
+    failed: list[ToolFailed] = []
     over = threading.Event()
 
     def step(params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Outcome]:
@@ -423,7 +432,7 @@ class Bomb:
 
 @pytest.mark.slow  # replicas import torch
 def test_replicas_in_processes_say_the_same_and_one_that_dies_costs_its_call() -> None:
-    given, failed = tiny(tool_replicas=2, tool_engine="process").asynchronous, list[Failed]()
+    given, failed = tiny(tool_replicas=2, tool_engine="process").asynchronous, list[ToolFailed]()
     with served_tools(PARTS, given, failed.append) as parts:
         env: Any = parts.rules.env
         plain: Any = PARTS.rules.env
@@ -457,7 +466,7 @@ def children() -> set[int]:
 def test_a_generator_in_a_process_is_killed_and_another_one_samples_the_same() -> None:
     before = children()
     with at_work(tiny(), engine=in_process) as scene:
-        jobs: dict[int, Any] = {place: Job(request, 0) for place, request in enumerate(REQUESTS)}
+        jobs: dict[int, Any] = {place: RolloutRequest(request, 0) for place, request in enumerate(REQUESTS)}
         scene.ask(jobs)
         scene.until(lambda: bool(scene.told))
         for number in children() - before:

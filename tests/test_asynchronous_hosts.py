@@ -12,21 +12,21 @@ import torch
 from attrs import evolve, frozen
 
 from purestep.core.errors import CheckpointError, ChoiceError
-from purestep.runtime.async_rl import placement as placing
-from purestep.runtime.async_rl.placement import on_devices, placed, seen
+from purestep.runtime.async_rl import placement
+from purestep.runtime.async_rl.placement import on_devices, placed, probe_hosts
 from purestep.runtime.async_rl.rollout_worker import Spec, generate
 from purestep.runtime.async_rl.version_check import packages
-from purestep.runtime.cli import run as commands
+from purestep.runtime.cli import run
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.interface import Cluster, EngineError
 from purestep.runtime.effects.cluster.rejoining import rejoining
 from purestep.runtime.effects.weight_sync import inlet, this_host
 from purestep.runtime.effects.workers.backends import Mailbox, in_thread
-from purestep.runtime.effects.workers.pool import Lost, Note, working
+from purestep.runtime.effects.workers.pool import WorkerLost, WorkerMessage, working
 from purestep.runtime.recipes.zorplex import check, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text import run as session
-from purestep.runtime.text.async_config import Asynchronous
+from purestep.runtime.text.async_config import AsyncConfig
 
 from .programs import until
 from .run_folders import begun
@@ -83,7 +83,7 @@ def test_hosts_that_cannot_be_had_are_told_in_one_line_before_anything_is_done(
 def test_an_engine_that_is_not_installed_says_what_to_install(engine: Any, package: str) -> None:
     if find_spec(engine):
         pytest.skip("it is there")
-    given = Asynchronous(engine=engine, hosts="127.0.0.1:9")
+    given = AsyncConfig(engine=engine, hosts="127.0.0.1:9")
     with pytest.raises(EngineError, match=rf"{package} is not installed, .*pip install"), placed(given, silent):
         pass
 
@@ -103,11 +103,11 @@ def nobodys(name: str, *, hosts: Any = (), store: int = 0) -> Iterator[Cluster]:
 
 def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     said = list[str]()
-    monkeypatch.setattr(placing, "opened", nobodys)
-    monkeypatch.setattr(placing, "rejoining", lambda *_: nullcontext())
-    monkeypatch.setattr(placing, "outlet", lambda way, params: nullcontext())
-    monkeypatch.setattr(placing, "seen", lambda *_: [elsewhere()])
-    given = Asynchronous(engine="monarch", hosts="10.0.0.2:7000")
+    monkeypatch.setattr(placement, "opened", nobodys)
+    monkeypatch.setattr(placement, "rejoining", lambda *_: nullcontext())
+    monkeypatch.setattr(placement, "outlet", lambda way, params: nullcontext())
+    monkeypatch.setattr(placement, "seen", lambda *_: [elsewhere()])
+    given = AsyncConfig(engine="monarch", hosts="10.0.0.2:7000")
     refused = pytest.raises(
         EngineError, match=r"^Monarch's buffers over TCP is not encrypted and goes to 10.0.0.2, .*; --trust-network"
     )
@@ -119,11 +119,11 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
         with placed(evolve(given, **more), said.append):
             pass
     with monkeypatch.context() as encrypted:
-        encrypted.setattr(placing, "monarch_scheme", lambda: "tls")
+        encrypted.setattr(placement, "monarch_scheme", lambda: "tls")
         with placed(given, said.append):
             pass
-    monkeypatch.setattr(placing, "this_host", lambda: elsewhere(verbs=True))
-    monkeypatch.setattr(placing, "seen", lambda *_: [elsewhere(verbs=True)])
+    monkeypatch.setattr(placement, "this_host", lambda: elsewhere(verbs=True))
+    monkeypatch.setattr(placement, "seen", lambda *_: [elsewhere(verbs=True)])
     with placed(evolve(given, transfer="monarch"), said.append):
         pass
     assert said[-1] == "weights go by monarch: asked for, 1 host, all with RDMA"
@@ -132,10 +132,10 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
 def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     has = packages()
     with opened("processes") as cluster:
-        assert [one.name for one in seen(cluster)] == ["local"]
-        monkeypatch.setattr(placing, "packages", lambda: {**has, "torch": "0.1"})
+        assert [one.name for one in probe_hosts(cluster)] == ["local"]
+        monkeypatch.setattr(placement, "packages", lambda: {**has, "torch": "0.1"})
         with pytest.raises(ChoiceError, match=rf"host local: torch is {has['torch']}, wanted 0.1 as where it trains"):
-            seen(cluster)
+            probe_hosts(cluster)
     spec = Spec(arguments=tiny(), tokenizer={}, weights="shared://nowhere", packages={**has, "purestep": "0.0"})
     with pytest.raises(ChoiceError, match=f"purestep is {has['purestep']}, wanted 0.0"):
         generate(None, spec)  # type: ignore[arg-type]
@@ -144,10 +144,10 @@ def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Path) -> None:
     begun(tmp_path, {"recipe": "zorplex", "mode": "sync", "generators": -1})
     with pytest.raises(ChoiceError, match="--hosts is given, wanted a run with generators"):
-        commands.resume_command([str(tmp_path), "--hosts", "10.0.0.2:7000"])
+        run.resume_command([str(tmp_path), "--hosts", "10.0.0.2:7000"])
     begun(tmp_path, {"recipe": "zorplex", "mode": "async", "generators": -1})
     with pytest.raises(ChoiceError, match="--server is given, wanted a run without generators"):
-        commands.resume_command([str(tmp_path), "--server", "http://127.0.0.1:8000/v1"])
+        run.resume_command([str(tmp_path), "--server", "http://127.0.0.1:8000/v1"])
     with pytest.raises(CheckpointError):
         session.resume(tmp_path / "absent", notice=silent, moved={"hosts": ""})
 
@@ -157,7 +157,7 @@ def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Pat
 
 def test_generators_of_this_machine_read_shared_memory() -> None:
     params = {"w": torch.arange(3.0)}
-    with placed(Asynchronous(), silent) as place, place.publishing(params) as weights:
+    with placed(AsyncConfig(), silent) as place, place.publishing(params) as weights:
         weights.publish(0, params)
         with inlet(weights.address, params) as reader:
             version, found = reader.fetch(-1)
@@ -186,10 +186,10 @@ def test_a_generator_of_this_machine_gets_the_device_of_the_one_it_replaces() ->
             def said(kind: type[Any], workers: Any = workers) -> Any:
                 return next(one for one in iter(lambda: workers.receive(SOON), ()) if isinstance(one, kind))
 
-            assert [said(Note).payload for _ in range(2)] == ["cuda:0", "cuda:1"]
+            assert [said(WorkerMessage).payload for _ in range(2)] == ["cuda:0", "cuda:1"]
             workers.send(1, 0, "end")
-            assert said(Lost).worker == 1
-            devices.append(said(Note).payload)
+            assert said(WorkerLost).worker == 1
+            devices.append(said(WorkerMessage).payload)
     assert devices == ["cuda:1", "cuda:1"]
 
 

@@ -21,7 +21,7 @@ from purestep.runtime.async_rl.replay_phase import replayed
 from purestep.runtime.async_rl.scheduler.state import Schedule
 from purestep.runtime.async_rl.scheduler.timeline import Span, merged, shifts
 from purestep.runtime.async_rl.training_phase import Phase
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.json_lines import objects
 from purestep.runtime.effects.reporting import plot, timeline_picture
@@ -29,7 +29,7 @@ from purestep.runtime.machine.json_codec import encode, line
 from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
-from purestep.runtime.runs.recipe import Outcome
+from purestep.runtime.runs.recipe import SessionResult
 from purestep.runtime.text import run as turns
 from purestep.runtime.text.evaluation import wilson
 
@@ -415,12 +415,12 @@ TINY = [
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the command line."""
     place = tmp_path_factory.mktemp("runs") / "one"
-    assert cli.main(["train", "zorplex", "--run", str(place), *TINY]) == 0
+    assert main.main(["train", "zorplex", "--run", str(place), *TINY]) == 0
     return place
 
 
 def test_training_compares_draws_and_leaves_a_model(trained: Path, capsys: Said) -> None:
-    assert cli.main(["resume", str(trained)]) == 0
+    assert main.main(["resume", str(trained)]) == 0
     said = capsys.readouterr().out
     assert f"timeline: {trained / 'timeline.png'}" in said
     assert f"model: {trained / 'model'}" in said
@@ -434,11 +434,11 @@ def test_training_compares_draws_and_leaves_a_model(trained: Path, capsys: Said)
 def test_what_happened_can_be_gone_through_again(trained: Path, capsys: Said) -> None:
     for name in ("sync", "async"):
         assert replayed(trained, name).wrong == ()
-    assert cli.main(["replay", str(trained / "async")]) == 0
+    assert main.main(["replay", str(trained / "async")]) == 0
     said = capsys.readouterr().out
     assert "of 1 session give the scheduler of version 3 again, bit for bit" in said
     assert "3 updates learned from 12 samples in 6 groups, each once" in said
-    assert cli.main(["replay", str(trained.parent)]) == 1
+    assert main.main(["replay", str(trained.parent)]) == 1
     assert "no run with generators, wanted the folder of one" in capsys.readouterr().err
 
 
@@ -452,7 +452,7 @@ def test_a_log_that_was_tampered_with_gives_another_scheduler(
     try:
         write(path, [*rows[:last], changed_row, *rows[last + 1 :]])
         assert replayed(trained, "async").wrong
-        assert cli.main(["replay", str(trained)]) == 1
+        assert main.main(["replay", str(trained)]) == 1
         assert "do not give the scheduler of version 3" in capsys.readouterr().out
         write(path, rows[1:])
         with pytest.raises(StructureError, match="replay: the first row is"):
@@ -462,49 +462,49 @@ def test_a_log_that_was_tampered_with_gives_another_scheduler(
 
 
 def test_such_a_run_is_evaluated_talked_to_and_drawn(trained: Path, tmp_path: Path, capsys: Said) -> None:
-    assert cli.main(["evaluate", str(trained), "--tasks", "2", "--phase", "sync"]) == 0
+    assert main.main(["evaluate", str(trained), "--tasks", "2", "--phase", "sync"]) == 0
     assert "evaluation: accuracy" in capsys.readouterr().out
-    assert cli.main(["evaluate", str(trained)]) == 0
+    assert main.main(["evaluate", str(trained)]) == 0
     said = capsys.readouterr().out
     assert "after async, greedy" in said
     assert "before, greedy" in said
-    assert cli.main(["chat", str(trained), "--task", "1"]) == 0
+    assert main.main(["chat", str(trained), "--task", "1"]) == 0
     assert "task 1 (right:" in capsys.readouterr().out
-    assert cli.main(["plot", str(trained), "--out", str(tmp_path / "pictures")]) == 0
+    assert main.main(["plot", str(trained), "--out", str(tmp_path / "pictures")]) == 0
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == [
         "learning_curve.png",
         "staleness.png",
         "timeline.png",
     ]
     out = tmp_path / "both.png"
-    assert cli.main(["plot", str(trained), str(trained), "--out", str(out), "--over", "seconds"]) == 0
+    assert main.main(["plot", str(trained), str(trained), "--out", str(out), "--over", "seconds"]) == 0
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_with_generators_is_not_begun_over_another_unasked(trained: Path, capsys: Said) -> None:
     words = ["train", "zorplex", "--run", str(trained), *TINY]
-    assert cli.main(words) == 1
+    assert main.main(words) == 1
     assert "a run with checkpoints, wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
-    assert cli.main([*words, "--mode", "sync", "--generators", "0"]) == 1
+    assert main.main([*words, "--mode", "sync", "--generators", "0"]) == 1
     assert "a run with checkpoints, wanted a new folder" in capsys.readouterr().err
     assert (trained / "async" / "ledger.jsonl").exists()
 
 
 def test_ctrl_c_says_how_to_go_on(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
-    def ended(*given: Any, **named: Any) -> Outcome:
+    def ended(*given: Any, **named: Any) -> SessionResult:
         return session.outcome_of(("sync",), True, {})
 
-    def struck(*given: Any, **named: Any) -> Outcome:
+    def struck(*given: Any, **named: Any) -> SessionResult:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(turns, "resume", ended)
-    assert cli.main(["resume", str(trained)]) == 130
+    assert main.main(["resume", str(trained)]) == 130
     assert f"interrupted and saved; sync is over; go on with: purestep resume {trained}" in capsys.readouterr().err
     monkeypatch.setattr(turns, "resume", struck)
-    assert cli.main(["resume", str(trained)]) == 130
+    assert main.main(["resume", str(trained)]) == 130
     assert f"stopped at once; purestep resume {trained} goes on from the last checkpoint" in capsys.readouterr().err
     monkeypatch.setattr(turns, "start", struck)
-    assert cli.main(["train", "zorplex", "--run", str(tmp_path / "none"), *TINY]) == 130
+    assert main.main(["train", "zorplex", "--run", str(tmp_path / "none"), *TINY]) == 130
     assert "nothing was saved yet" in capsys.readouterr().err
 
 
@@ -535,11 +535,11 @@ def test_a_run_that_was_cut_off_and_went_on_is_gone_through_over_its_sessions(
     monkeypatch.setattr(Phase, "save", once)
     words = ["train", "zorplex", "--run", str(place), *TINY, "--no-compare", "--warm-steps", "0", "--steps", "4"]
     with pytest.raises(Cut):
-        cli.main(words)
+        main.main(words)
     monkeypatch.setattr(Phase, "save", save)
     assert report.audit(place, "async").wrong == ()
     assert replayed(place, "async").line().endswith("of 1 session give the scheduler of version 2 again, bit for bit")
-    assert cli.main(["resume", str(place)]) == 0
+    assert main.main(["resume", str(place)]) == 0
     assert "async/sync" not in capsys.readouterr().out
     assert replayed(place, "async").line().endswith("of 2 sessions give the scheduler of version 4 again, bit for bit")
     assert report.audit(place, "async").wrong == ()

@@ -7,10 +7,10 @@ from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.language.codec import END, MODEL, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.rollout import Attempt, Said, begin_attempt, hear
+from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
 from purestep.core.language.text_env import Terminated, Truncated
 from purestep.core.language.to_transcript import transcripts
-from purestep.core.language.zorplex.env import Play, zorplex, zorplex_parser
+from purestep.core.language.zorplex.env import ZorplexState, zorplex, zorplex_parser
 from purestep.core.transcript.record import LENGTH, MAX_SEQ_LEN, STOP, TOOL, USER
 
 RULES = protocol(zorplex("simple"), zorplex_parser(), max_steps=4)
@@ -18,22 +18,22 @@ CODEC = byte_codec()
 ROLLOUT = rollouts(Request(id=3, group=1, task=(8, 0), sampling=(1, 1)))[0]
 
 
-def begun(capacity: int = 200, max_new_tokens: int = 40) -> Attempt[Play]:
-    return begin_attempt(RULES, CODEC, ROLLOUT, capacity=capacity, max_new_tokens=max_new_tokens)
+def begun(capacity: int = 200, max_new_tokens: int = 40) -> Rollout[ZorplexState]:
+    return begin_rollout(RULES, CODEC, ROLLOUT, capacity=capacity, max_new_tokens=max_new_tokens)
 
 
-def said(text: str, *, stop: bool = True, finish_reason: str = "stop") -> Said:
+def said(text: str, *, stop: bool = True, finish_reason: str = "stop") -> ModelOutput:
     ids = (*text.encode(), *((END,) if stop else ()))
-    return Said(ids=ids, log_probs=(-0.5,) * len(ids), versions=(7,) * len(ids), finish_reason=finish_reason)
+    return ModelOutput(ids=ids, log_probs=(-0.5,) * len(ids), versions=(7,) * len(ids), finish_reason=finish_reason)
 
 
 def test_an_episode_is_told_token_by_token() -> None:
     task = begun().episode.world.task
     word, value = task.asked[0], str(task.answer)
-    looked = hear(RULES, CODEC, begun(), said(f"LOOKUP[{word}]"))
+    looked = add_output(RULES, CODEC, begun(), said(f"LOOKUP[{word}]"))
     assert CODEC.decode(looked.pending) == value
     assert looked.pending[-2:] == (END, MODEL)
-    over = hear(RULES, CODEC, looked, said(f"[ANSWER] {value}"))
+    over = add_output(RULES, CODEC, looked, said(f"[ANSWER] {value}"))
     assert over.end == Terminated()
     assert over.ids == (*begun().ids, *said(f"LOOKUP[{word}]").ids, *looked.pending, *said(f"[ANSWER] {value}").ids)
     columns = transcripts((over,), capacity=200, calls=4)
@@ -48,7 +48,7 @@ def test_an_episode_is_told_token_by_token() -> None:
 
 def test_no_room_for_another_call_is_a_truncation() -> None:
     short = begun(capacity=len(begun().ids) + 20, max_new_tokens=20)
-    full = hear(RULES, CODEC, short, said("hm" * 10, stop=False, finish_reason="length"))
+    full = add_output(RULES, CODEC, short, said("hm" * 10, stop=False, finish_reason="length"))
     assert full.end == Truncated("max_seq_len")
     assert (full.room, full.pending) == (0, ())
     columns = transcripts((full,), capacity=short.capacity, calls=2)
@@ -61,14 +61,14 @@ def test_no_room_for_another_call_is_a_truncation() -> None:
     ("wrong", "error", "match"),
     [
         (evolve(said("5"), log_probs=()), ShapeError, "hear: ids, log_probs, versions is of lengths"),
-        (Said(ids=(262,), log_probs=(0.0,), versions=(0,)), ChoiceError, "hear: ids is 262, wanted 0 to 261"),
+        (ModelOutput(ids=(262,), log_probs=(0.0,), versions=(0,)), ChoiceError, "hear: ids is 262, wanted 0 to 261"),
         (said("5" * 50), ChoiceError, "hear: number of ids is 51, wanted at most 40"),
         (said("5", finish_reason="eos"), ChoiceError, "hear: finish_reason is 'eos'"),
     ],
 )
-def test_what_no_sampler_could_have_given_is_refused(wrong: Said, error: type[Exception], match: str) -> None:
+def test_what_no_sampler_could_have_given_is_refused(wrong: ModelOutput, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
-        hear(RULES, CODEC, begun(), wrong)
+        add_output(RULES, CODEC, begun(), wrong)
 
 
 def test_a_prompt_without_room_to_answer_is_refused() -> None:
@@ -81,6 +81,6 @@ def test_a_prompt_without_room_to_answer_is_refused() -> None:
 
 
 def test_a_call_given_up_may_be_made_again() -> None:
-    given_up = hear(RULES, CODEC, begun(), said("LOOK", finish_reason="abort"))
+    given_up = add_output(RULES, CODEC, begun(), said("LOOK", finish_reason="abort"))
     assert given_up == begun()
     assert given_up.call == 0

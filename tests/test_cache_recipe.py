@@ -24,23 +24,23 @@ from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, St
 from purestep.core.language.evaluation import Axis, Curve
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.list_reduction.lists import Lists
-from purestep.core.language.list_reduction.problems import given_source, list_source
+from purestep.core.language.list_reduction.problems import list_source, problem_source
 from purestep.core.language.list_reduction.tasks import read_list, right_reasoning, step_correct
 from purestep.core.language.parsers import strict_answer
 from purestep.core.language.prompting import Prompting, Query, Response, prompted
 from purestep.core.language.reasoning_cache.cycles import Cycles, attempt_request, cycling
-from purestep.core.language.reasoning_cache.evaluation import Standing, standing
+from purestep.core.language.reasoning_cache.evaluation import CyclesResult, cycles_result
 from purestep.core.language.reasoning_cache.events import GroupResult
 from purestep.core.language.reasoning_cache.rollouts import answered
-from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import Problem
 from purestep.core.language.reasoning_cache.templates import thought
-from purestep.core.language.rollout import Heard, Said
+from purestep.core.language.rollout import ModelOutput, ModelTurn
 from purestep.core.language.task import TextTask
 from purestep.properties import check as check_laws
 from purestep.properties import preparation_laws
 from purestep.properties.framework.families import own_prepared
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects.jsonl_stream import read as read_stream
 from purestep.runtime.effects.reporting.curves_picture import banded, curves_picture, student
 from purestep.runtime.effects.reporting.metrics import read
@@ -51,12 +51,19 @@ from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.runs.trusting import Trust
 from purestep.runtime.text import prompting, report
 from purestep.runtime.text import run as session
-from purestep.runtime.text.components import check_room, parts_of
+from purestep.runtime.text.components import check_room, text_components
 from purestep.runtime.text.config import CHANGES
 from purestep.runtime.text.prompting import asked, fits, in_process
 from purestep.runtime.text.report import evaluation
-from purestep.runtime.text.sampling import source
-from purestep.runtime.text.training_loop import LanguageWorld, demonstrated, held_at, learning_parts, phases, policy_of
+from purestep.runtime.text.sampling import run_sampler
+from purestep.runtime.text.training_loop import (
+    TextTrainingLoop,
+    demonstrated,
+    held_at,
+    learning_components,
+    phases,
+    policy_of,
+)
 
 from .laws.reasoning_cache.families import own_cycling
 from .laws.reasoning_cache.reasoning_rollout import cycling_laws
@@ -106,7 +113,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "one"
-    assert cli.main(["train", "cache", "--run", str(run), *WORDS]) == 0
+    assert main.main(["train", "cache", "--run", str(run), *WORDS]) == 0
     return run
 
 
@@ -178,15 +185,15 @@ def test_what_a_right_run_needs_room_for_is_asked_for(changes: dict[str, Any], s
     arguments = tiny(**changes)
     check(arguments)
     with pytest.raises(ChoiceError, match=said):
-        check_room(parts_of(arguments))
+        check_room(text_components(arguments))
 
 
 def test_help_explains_every_flag(capsys: Said_) -> None:
-    assert cli.main(["train", "cache", "--help"]) == 0
+    assert main.main(["train", "cache", "--help"]) == 0
     text = capsys.readouterr().out
     assert [name for name in flatten(cache_defaults()) if flag(name) not in text] == []
     assert "--output-dir" in text
-    assert cli.main(["train"]) == 0
+    assert main.main(["train"]) == 0
     assert "\n  cache " in capsys.readouterr().out
 
 
@@ -216,7 +223,10 @@ class Scripted:
                 continue
             self.keys += [one.sampling for one in own.values()]
             self.limits |= {one.max_new_tokens for one in own.values()}
-            said = {place: Said(ids=(len(one.prompt),), log_probs=(-0.5,), versions=(4,)) for place, one in own.items()}
+            said = {
+                place: ModelOutput(ids=(len(one.prompt),), log_probs=(-0.5,), versions=(4,))
+                for place, one in own.items()
+            }
             found |= {place: Response(text="hm", said=one, version=4) for place, one in said.items()}
         return [found[place] for place in range(len(queries))]
 
@@ -230,7 +240,7 @@ def _found(key: Any, cycles: Cycles) -> tuple[GroupResult, ...]:
 
 
 def cycles_of(
-    cache: Any, settings: Settings, problems: Sequence[Problem], limits: tuple[int, int], stream: str = "training"
+    cache: Any, settings: CacheSettings, problems: Sequence[Problem], limits: tuple[int, int], stream: str = "training"
 ) -> Prompting[tuple[Any, Cycles], tuple[GroupResult, ...]]:
     """The runs of these problems."""
     return cycling(
@@ -244,7 +254,7 @@ def cycles_of(
 
 
 def scripted(model: Scripted, problems: int = 3, **changes: Any) -> tuple[GroupResult, ...]:
-    settings: Settings = evolve(settings_of(tiny(), "here"), retry_base_delay=0.0, **changes)
+    settings: CacheSettings = evolve(settings_of(tiny(), "here"), retry_base_delay=0.0, **changes)
     given = problems_of(Lists(longest=6), "training", 0, problems)
     made = cycles_of(cache_with(tiny(), settings), settings, given, (9, 5))
     return prompted(made, keys.key(1), 0, problems, model)
@@ -283,7 +293,7 @@ def test_two_workers_say_what_one_says() -> None:
     found = []
     for workers in (1, 2):
         arguments = tiny(rollout_workers=workers, llm_max_rollouts=3)
-        parts, settings = parts_of(arguments), settings_of(arguments, "here")
+        parts, settings = text_components(arguments), settings_of(arguments, "here")
         assert len((parts.speaker, *parts.speakers)) == workers
         given = problems_of(Lists(longest=6), "training", 0, 3)
         made = cycles_of(cache_with(arguments, settings), settings, given, (6, 4))
@@ -297,7 +307,7 @@ def test_an_evaluation_whose_calls_fail_for_good_is_none(monkeypatch: pytest.Mon
     def lost(*given: Any, **named: Any) -> Any:
         raise TimeoutError("no answer")
 
-    parts = parts_of(tiny(retry_base_delay=0.0, cycles=1))
+    parts = text_components(tiny(retry_base_delay=0.0, cycles=1))
     monkeypatch.setattr(prompting, "complete", lost)
     with pytest.raises(PurestepError, match=r"2 of 2 given up \(TimeoutError.*try again"):
         evaluation(parts, parts.begin(), tasks=2, draw=0)
@@ -311,7 +321,7 @@ def test_what_may_pass_is_tried_again_and_changes_nothing() -> None:
 
 def test_a_prompt_without_room_gets_an_empty_reply() -> None:
     arguments = tiny()
-    parts, settings = parts_of(arguments), evolve(settings_of(arguments, "here"), num_samples_per_problem=1)
+    parts, settings = text_components(arguments), evolve(settings_of(arguments, "here"), num_samples_per_problem=1)
     wide = "x1 " * 60
     assert not fits(parts, wide)
     ended = in_process(parts, parts.begin(), 0, temperature=1.0, top_p=1.0)
@@ -322,7 +332,7 @@ def test_a_prompt_without_room_gets_an_empty_reply() -> None:
     )
     first, second = asked(parts, ended, once, keys.key(0), 0, 1, 0)
     assert (first.text, first.finish_reason, first.said) == ("", "length", ())
-    assert isinstance(second.said, Said)
+    assert isinstance(second.said, ModelOutput)
     assert len(second.said.ids) <= 4
     (problem,) = problems_of(Lists(), "training", 0, 1)
     made = cycles_of(cache_with(arguments, settings), settings, [problem], (4, 4))
@@ -333,7 +343,7 @@ def test_a_prompt_without_room_gets_an_empty_reply() -> None:
 
 
 ONE = (0.5,)
-STOOD = Standing(problems=1, accuracy=ONE, accuracy_low=ONE, accuracy_high=ONE, carried=ONE, tokens=ONE)
+STOOD = CyclesResult(problems=1, accuracy=ONE, accuracy_low=ONE, accuracy_high=ONE, carried=ONE, tokens=ONE)
 POLICIES = """
 from purestep.core.language.reasoning_cache.rollouts import rollout_policy
 
@@ -404,7 +414,7 @@ def told(number: int = 60, **changes: Any) -> list[tuple[str, str]]:
     """Prompts and texts of demonstrations."""
     arguments = tiny(demonstrations=number, **changes)
     pairs = []
-    for one in demonstrated(arguments, parts_of(arguments), keys.key(3)):
+    for one in demonstrated(arguments, text_components(arguments), keys.key(3)):
         prompt, said = (next(e.text for e in one.episode.events if isinstance(e, kind)) for kind in (User, Sampled))
         pairs.append((prompt, said))
     return pairs
@@ -434,11 +444,11 @@ def test_with_think_tags_only_the_thinking_is_summed_up() -> None:
     finished = [said for _, said in every if strict_answer(said) != ()]
     assert finished
     assert all(strict_answer(thought(said)) == () for said in finished)
-    check_room(parts_of(tiny(use_think_tags=True)))
+    check_room(text_components(tiny(use_think_tags=True)))
 
 
 def test_demonstrations_that_are_all_too_long_are_refused() -> None:
-    arguments, parts = tiny(), parts_of(tiny())
+    arguments, parts = tiny(), text_components(tiny())
     long = evolve(parts, task=evolve(parts.task, conversations=lambda key, number, skill: [("?", "a3=3; " * 9)]))
     with pytest.raises(ChoiceError, match="--demonstrations is all too long"):
         demonstrated(arguments, long, keys.key(3))
@@ -447,17 +457,17 @@ def test_demonstrations_that_are_all_too_long_are_refused() -> None:
 # --- one step of training ---
 
 
-def world_of(tmp_path: Path, **changes: Any) -> LanguageWorld:
+def world_of(tmp_path: Path, **changes: Any) -> TextTrainingLoop:
     arguments = tiny(warm_steps=0, **changes)
-    parts = parts_of(arguments)
-    algorithm, trainer = learning_parts(arguments, parts)
-    samples = source(tmp_path, arguments, parts, silent)
+    parts = text_components(arguments)
+    algorithm, trainer = learning_components(arguments, parts)
+    samples = run_sampler(tmp_path, arguments, parts, silent)
 
     def evaluate(state: Any) -> Any:
         whole = parts.whole(state.params.policy)
         return report.on_the_way(parts, whole, tasks=2, draw=1, version=int(state.step))[1]
 
-    return LanguageWorld(
+    return TextTrainingLoop(
         run=tmp_path,
         arguments=arguments,
         parts=parts,
@@ -475,9 +485,9 @@ def world_of(tmp_path: Path, **changes: Any) -> LanguageWorld:
 
 def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) -> None:
     world, seen = world_of(tmp_path), []
-    trainer, made = world.trainer, LanguageWorld._sampled
+    trainer, made = world.trainer, TextTrainingLoop._sampled
 
-    def noted(self: LanguageWorld, *given: Any) -> Any:
+    def noted(self: TextTrainingLoop, *given: Any) -> Any:
         attempts, figures = made(self, *given)
         seen.append((attempts, figures["states"]))
         return attempts, figures
@@ -485,7 +495,7 @@ def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) 
     batches = []
     world.trainer = lambda state, batch, key: (batches.append(batch), trainer(state, batch, key))[1]  # type: ignore[func-returns-value]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LanguageWorld, "_sampled", noted)
+        patch.setattr(TextTrainingLoop, "_sampled", noted)
         for _ in range(2):
             world.train(Train(1))
     for (attempts, states), batch in zip(seen, batches, strict=True):
@@ -498,7 +508,7 @@ def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) 
             assert prompt == f"{point.problem.problem_text}\nSo far: {point.curr_summary}\nGo on:"
             right = step_correct(read_list(point.problem.problem_text), point.curr_summary, said, numbers=2)
             assert one.episode.steps[0].reward == float(right)
-            (heard,) = (piece for piece in one.pieces if isinstance(piece, Heard))
+            (heard,) = (piece for piece in one.pieces if isinstance(piece, ModelTurn))
             assert set(heard.said.versions) <= {0, 1}
 
 
@@ -509,7 +519,7 @@ def test_a_model_that_is_right_is_paid_and_evaluated_as_such() -> None:
 
     def complete(queries: tuple[Query, ...]) -> list[Response]:
         texts = [reply(one.prompt) for one in queries]
-        said = [Said(ids=tuple(map(ord, text)), log_probs=(), versions=()) for text in texts]
+        said = [ModelOutput(ids=tuple(map(ord, text)), log_probs=(), versions=()) for text in texts]
         return [Response(text=text, said=one) for text, one in zip(texts, said, strict=True)]
 
     def reply(prompt: str) -> str:
@@ -527,7 +537,7 @@ def test_a_model_that_is_right_is_paid_and_evaluated_as_such() -> None:
     found = prompted(made, keys.key(0), 0, 6, complete)
     states = [one.state for result in found for one in result.attempts]
     lengths = [len(read_list(state.problem.problem_text).numbers) for state in states]
-    told_ = standing(states)
+    told_ = cycles_result(states)
     wanted = [sum(-(-length // 2) <= cycle for length in lengths) / 6 for cycle in range(1, 5)]
     assert list(told_.accuracy) == wanted
     assert 0 < wanted[1] < wanted[2] == 1.0
@@ -595,7 +605,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
     class Cut(Exception):
         pass
 
-    made = LanguageWorld._sampled if cut == 3 else LanguageWorld._warm
+    made = TextTrainingLoop._sampled if cut == 3 else TextTrainingLoop._warm
 
     def stopped(self: Any, *given: Any) -> Any:
         if self.iteration == cut == 1:
@@ -607,7 +617,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
 
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LanguageWorld, made.__name__, stopped)
+        patch.setattr(TextTrainingLoop, made.__name__, stopped)
         with pytest.raises(Cut):
             session.start(run, tiny(), overwrite=False, notice=silent)
     assert len(read(run / "metrics.jsonl")) == cut
@@ -620,32 +630,32 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
 
 def test_an_entry_that_is_too_large_ends_the_run_in_one_line(tmp_path: Path, capsys: Said_) -> None:
     words = ["--shared-memory-entry-size", "64", "--warm-steps", "0", "--overwrite", "--held-out", "1"]
-    assert cli.main(["train", "cache", "--output-dir", str(tmp_path), *WORDS, *words]) == 1
+    assert main.main(["train", "cache", "--output-dir", str(tmp_path), *WORDS, *words]) == 1
     assert "wanted at most 64; raise the bound" in capsys.readouterr().err
 
 
 def test_evaluate_plot_and_resume_know_such_runs(trained: Path, tmp_path: Path, capsys: Said_) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained, run)
-    assert cli.main(["evaluate", str(run), "--cycles", "2", "--problems", "3"]) == 0
+    assert main.main(["evaluate", str(run), "--cycles", "2", "--problems", "3"]) == 0
     assert "of 3 problems" in capsys.readouterr().out
     told_ = json.loads((run / "evaluation.json").read_text())
     assert "before" not in told_
     assert len(told_["after"]["accuracy"]) == 2
-    assert cli.main(["plot", str(run), "--out", str(tmp_path / "one.png")]) == 0
-    assert cli.main(["plot", str(run), str(trained), "--out", str(tmp_path / "both.png")]) == 0
+    assert main.main(["plot", str(run), "--out", str(tmp_path / "one.png")]) == 0
+    assert main.main(["plot", str(run), str(trained), "--out", str(tmp_path / "both.png")]) == 0
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("one.png", "both.png"))
-    assert cli.main(["plot", "--out", str(run)]) == 1
+    assert main.main(["plot", "--out", str(run)]) == 1
     assert "purestep plot: RUN is absent" in capsys.readouterr().err
-    assert cli.main(["evaluate", str(run), "--cycles", "-1"]) == 1
+    assert main.main(["evaluate", str(run), "--cycles", "-1"]) == 1
     assert "--cycles is -1" in capsys.readouterr().err
-    assert cli.main(["resume", str(run)]) == 0
+    assert main.main(["resume", str(run)]) == 0
     assert "nothing was left to train" in capsys.readouterr().out
     assert "before" in json.loads((run / "evaluation.json").read_text())
-    assert cli.main(["train", "cache", "--run", str(run), *WORDS]) == 1
+    assert main.main(["train", "cache", "--run", str(run), *WORDS]) == 1
     assert "wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
     begun(tmp_path / "empty", {"recipe": "cache"})
-    assert cli.main(["plot", str(tmp_path / "empty")]) == 1
+    assert main.main(["plot", str(tmp_path / "empty")]) == 1
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -688,7 +698,7 @@ def sums(path: Path, number: int = 20) -> Path:
 def test_problems_of_a_file_are_trained_on_and_each_fifth_is_held_out(tmp_path: Path, capsys: Said_) -> None:
     run, path = tmp_path / "run", sums(tmp_path / "sums.jsonl")
     words = [word for name, value in TINY.items() if name != "warm_steps" for word in (flag(name), str(value))]
-    assert cli.main(["train", "cache", "--run", str(run), *words, "--problems-file", str(path)]) == 0
+    assert main.main(["train", "cache", "--run", str(run), *words, "--problems-file", str(path)]) == 0
     entries = read_stream(run / "rollouts.jsonl").entries
     seen = {entry.rows[0]["problem_id"] for entry in entries}
     held_out = {f"{n} + 1?" for n in range(4, 20, 5)}
@@ -697,16 +707,18 @@ def test_problems_of_a_file_are_trained_on_and_each_fifth_is_held_out(tmp_path: 
     told_ = json.loads((run / "evaluation.json").read_text())
     assert (told_["after"]["problems"], told_["after"]["carried"]) == (4, [])
     capsys.readouterr()
-    assert cli.main(["evaluate", str(run), "--problems", "5"]) == 1
+    assert main.main(["evaluate", str(run), "--problems", "5"]) == 1
     assert "held-out problems is 5, wanted at most 4, each fifth of" in capsys.readouterr().err
     path.write_text(path.read_text() + json.dumps({"problem": "?", "answer": "1"}) + "\n")
     for command in ("resume", "evaluate"):
-        assert cli.main([command, str(run)]) == 1
+        assert main.main([command, str(run)]) == 1
         assert "the task's data is others than when the run began" in capsys.readouterr().err
 
 
 def test_given_problems_come_again_in_another_order() -> None:
-    given = given_source([Problem(problem_id=str(n), problem_text=str(n), answer="1") for n in range(10)], where="here")
+    given = problem_source(
+        [Problem(problem_id=str(n), problem_text=str(n), answer="1") for n in range(10)], where="here"
+    )
     drawn = [one.problem_id for one in given.drawn("training")(keys.key(0), 0, 16)]
     assert sorted(drawn[:8]) == sorted(drawn[8:]) == ["0", "1", "2", "3", "5", "6", "7", "8"]
     assert drawn[:8] != drawn[8:]
@@ -715,7 +727,7 @@ def test_given_problems_come_again_in_another_order() -> None:
     with pytest.raises(ChoiceError, match="here is 2 held-out problems, wanted at least 3"):
         given.drawn("evaluation")(keys.key(3), 0, 3)
     with pytest.raises(ChoiceError, match="here is 4 problems, wanted at least 5"):
-        given_source([Problem(problem_id=str(n), problem_text=str(n), answer="1") for n in range(4)], where="here")
+        problem_source([Problem(problem_id=str(n), problem_text=str(n), answer="1") for n in range(4)], where="here")
 
 
 @pytest.mark.parametrize(
@@ -732,7 +744,7 @@ def test_given_problems_come_again_in_another_order() -> None:
 def test_a_wrong_line_is_named_by_its_number(line: str, said: str, tmp_path: Path, capsys: Said_) -> None:
     first = '{"problem": "0 + 1?", "answer": "1"}'
     path = written(tmp_path / "sums.jsonl", first, "", line)
-    assert cli.main(["train", "cache", "--run", str(tmp_path / "run"), "--problems-file", str(path)]) == 1
+    assert main.main(["train", "cache", "--run", str(tmp_path / "run"), "--problems-file", str(path)]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.search(rf"{re.escape(str(path))}: {said}, wanted", last), last
 
@@ -747,7 +759,7 @@ def test_a_wrong_line_is_named_by_its_number(line: str, said: str, tmp_path: Pat
     ],
 )
 def test_what_does_not_go_together_is_a_line(words: list[str], said: str, tmp_path: Path, capsys: Said_) -> None:
-    assert cli.main(["train", "cache", "--run", str(tmp_path / "run"), *words]) == 1
+    assert main.main(["train", "cache", "--run", str(tmp_path / "run"), *words]) == 1
     assert re.search(said, capsys.readouterr().err.splitlines()[-1])
 
 
@@ -779,17 +791,17 @@ def test_generators_prepare_a_run_that_is_killed_and_goes_on(tmp_path: Path, cap
     until(third.exists, "it has made three updates", alive=lambda: going.poll() is None, said=lambda: "it ended")
     going.send_signal(signal.SIGKILL)
     going.communicate(timeout=60)
-    assert cli.main(["resume", str(run)]) == 0
+    assert main.main(["resume", str(run)]) == 0
     out = capsys.readouterr().out
     assert "cycles  before" in out
     assert "after async" in out
-    assert cli.main(["replay", str(run)]) == 0
+    assert main.main(["replay", str(run)]) == 0
     assert "each once" in capsys.readouterr().out
     entries = read_stream(run / "async" / "rollouts.jsonl").entries
     assert len({entry.number for entry in entries}) == len(entries) >= 6 * 2
-    assert cli.main(["evaluate", str(run), "--cycles", "2", "--problems", "3"]) == 0
+    assert main.main(["evaluate", str(run), "--cycles", "2", "--problems", "3"]) == 0
     assert "of 3 problems" in capsys.readouterr().out
-    assert cli.main(["plot", str(run)]) == 0
+    assert main.main(["plot", str(run)]) == 0
 
 
 @pytest.mark.slow  # two processes import torch
@@ -802,7 +814,7 @@ def test_two_ranks_learn_what_one_process_learns(tmp_path: Path) -> None:
         check=True,
         capture_output=True,
     )
-    assert cli.main(["train", "cache", "--run", str(tmp_path / "one"), *words]) == 0
+    assert main.main(["train", "cache", "--run", str(tmp_path / "one"), *words]) == 0
     import safetensors.torch
 
     one, other = (safetensors.torch.load_file(path / "model" / "model.safetensors") for path in (tmp_path / "one", run))
@@ -833,6 +845,6 @@ def test_ctrl_c_saves_the_step_in_flight_and_resume_goes_on(trained: Path, tmp_p
     _, err = going.communicate(timeout=120)
     assert going.returncode == 130, err
     assert f"purestep resume {run}" in err
-    assert cli.main(["resume", str(run)]) == 0
+    assert main.main(["resume", str(run)]) == 0
     one, other = tensors(trained), tensors(run)
     assert all(torch.equal(one[name], other[name]) for name in one)

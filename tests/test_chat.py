@@ -23,16 +23,13 @@ from purestep.core.errors import ChoiceError
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.events import LENGTH, STOP, Event, ToolResult
 from purestep.core.language.protocol import Protocol, protocol
-from purestep.core.language.requests import Rollout, expand, requests, rollouts, task_keys
-from purestep.core.language.rollout import Attempt, Heard, begin_attempt
+from purestep.core.language.requests import RolloutSpec, expand, requests, rollouts, task_keys
+from purestep.core.language.rollout import ModelTurn, Rollout, begin_rollout
 from purestep.core.language.text_env import Outcome, Raised, Terminated, TextEnv
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.transcript.log_probs import token_log_probs
-from purestep.runtime.effects.openai_server import client as chat_client
-from purestep.runtime.effects.openai_server import parse_response as chat_reply
-from purestep.runtime.effects.openai_server import sample as chat
-from purestep.runtime.effects.openai_server import text_only as chat_text
+from purestep.runtime.effects.openai_server import client, parse_response, sample, text_only
 from purestep.runtime.effects.openai_server.client import Server, reached
 from purestep.runtime.effects.openai_server.sample import ServerError, served, server, serving
 from purestep.runtime.effects.openai_server.text_only import spoken
@@ -73,13 +70,13 @@ def fake(answer: Answer) -> Fake:
     return Fake(soon)
 
 
-def all_rollouts(n: int, stream: str = "training") -> tuple[Rollout, ...]:
+def all_rollouts(n: int, stream: str = "training") -> tuple[RolloutSpec, ...]:
     asked = requests(task_keys(keys.key(3), stream, n), keys.key(4))
     return tuple(rollout for request in asked for rollout in rollouts(request))
 
 
-def begun(n: int, rules: Protocol[Any, Any] = RULES, *, capacity: int = 256) -> list[Attempt[Any]]:
-    return [begin_attempt(rules, CODEC, one, capacity=capacity, max_new_tokens=32) for one in all_rollouts(n)]
+def begun(n: int, rules: Protocol[Any, Any] = RULES, *, capacity: int = 256) -> list[Rollout[Any]]:
+    return [begin_rollout(rules, CODEC, one, capacity=capacity, max_new_tokens=32) for one in all_rollouts(n)]
 
 
 def reply(body: dict[str, Any], ids: list[int], finish: str = "stop", **changes: Any) -> dict[str, Any]:
@@ -121,7 +118,7 @@ def test_attempts_come_back_ended_in_order_with_the_servers_own_ids() -> None:
     for first, last in zip(before, after, strict=True):
         assert last.end == Terminated()
         assert last.episode.world.answer == last.episode.world.task.answer
-        heard = [piece.said for piece in last.pieces if isinstance(piece, Heard)]
+        heard = [piece.said for piece in last.pieces if isinstance(piece, ModelTurn)]
         assert [said.versions for said in heard] == [(7,) * len(said.ids) for said in heard]
         assert [said.log_probs[1] for said in heard] == [-0.501] * 3
         assert {said.finish_reason for said in heard} == {STOP}
@@ -148,7 +145,7 @@ def test_a_request_asks_for_the_plain_distribution_and_for_what_learning_needs()
 def test_seeds_are_of_the_call_and_the_sampling_key_alone() -> None:
     group = expand(requests(task_keys(keys.key(3), "training", 1), keys.key(4))[0], 4, keys.key(5))
     attempts = [
-        begin_attempt(RULES, CODEC, rollout, capacity=256, max_new_tokens=32)
+        begin_rollout(RULES, CODEC, rollout, capacity=256, max_new_tokens=32)
         for request in group
         for rollout in rollouts(request)
     ]
@@ -199,7 +196,7 @@ def test_a_real_models_log_probs_are_those_a_learner_finds() -> None:
 
     rules = protocol(zorplex(), zorplex_parser(), max_steps=2)
     attempts = [
-        begin_attempt(rules, CODEC, one, capacity=160, max_new_tokens=12) for one in all_rollouts(3, "evaluation")
+        begin_rollout(rules, CODEC, one, capacity=160, max_new_tokens=12) for one in all_rollouts(3, "evaluation")
     ]
     after = served(fake(sampled).server(), rules, CODEC, attempts, version=1)
     assert served(fake(sampled).server(), rules, CODEC, attempts, version=1) == after
@@ -302,7 +299,7 @@ def test_processed_log_probs_serve_any_temperature_and_certainty_needs_none() ->
     def said(**sampling: Any) -> Any:
         one = fake(ideal)
         (attempt,) = served(one.server(), RULES, CODEC, begun(1), version=0, **sampling)
-        return next(piece.said for piece in attempt.pieces if isinstance(piece, Heard)), one.bodies[0]
+        return next(piece.said for piece in attempt.pieces if isinstance(piece, ModelTurn)), one.bodies[0]
 
     warm, body = said(temperature=0.7, top_p=0.9, log_probs="processed")
     assert (warm.temperature, warm.top_p, body["temperature"], body["top_p"]) == (0.7, 0.9, 0.7, 0.9)
@@ -442,7 +439,7 @@ def test_no_more_requests_are_under_way_than_allowed() -> None:
 
 
 def test_a_call_that_the_server_gave_up_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "PAUSE", 0.0)
+    monkeypatch.setattr(sample, "PAUSE", 0.0)
     given_up: list[int] = []
 
     def at_first_paused(body: dict[str, Any]) -> Any:
@@ -573,7 +570,7 @@ def listing(*names: str, busy: int = 0) -> tuple[Callable[[], Any], list[str]]:
 
 
 def test_a_server_that_starts_is_waited_for_and_its_model_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_client, "PAUSE", 0.001)
+    monkeypatch.setattr(client, "PAUSE", 0.001)
     carrier, asked = listing("tiny", busy=2)
     one = reached("http://fake/v1", within=5.0, retries=0, http_client=carrier)
     assert (one.model, asked) == ("tiny", ["/v1/models"] * 3)
@@ -583,7 +580,7 @@ def test_a_server_that_starts_is_waited_for_and_its_model_found(monkeypatch: pyt
 
 
 def test_a_server_that_is_silent_is_waited_for_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_client, "LOOK", 0.1)
+    monkeypatch.setattr(client, "LOOK", 0.1)
 
     async def silent(request: Any) -> Any:
         await asyncio.sleep(30)
@@ -599,7 +596,7 @@ def test_a_server_that_is_silent_is_waited_for_no_longer_than_said(monkeypatch: 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_server_that_does_not_let_us_in_is_asked_once(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_client, "PAUSE", 0.001)
+    monkeypatch.setattr(client, "PAUSE", 0.001)
     asked: list[str] = []
 
     async def respond(request: Any) -> Any:
@@ -657,7 +654,7 @@ def test_an_answer_without_a_text_is_refused(answer: Answer) -> None:
         spoken(fake(answer).server(), RULES, all_rollouts(1), max_new_tokens=16)
 
 
-@pytest.mark.parametrize("module", [chat, chat_client, chat_reply, chat_text])
+@pytest.mark.parametrize("module", [sample, client, parse_response, text_only])
 def test_importing_brings_no_client(module: ModuleType) -> None:
     """Only functions import it: it is an extra."""
     top = ast.parse(Path(str(module.__file__)).read_text()).body

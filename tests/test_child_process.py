@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from child_parts import hang, idle  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.tools.calls import TIMED_OUT, Failure, in_processes
-from purestep.runtime.effects.workers.pool import Note, working
+from purestep.runtime.effects.tools.calls import TIMED_OUT, ToolFailure, in_processes
+from purestep.runtime.effects.workers.pool import WorkerMessage, working
 from purestep.runtime.effects.workers.process import ChildProcess, run_body
 from purestep.runtime.effects.workers.survivor import ended_afterwards
 
@@ -70,12 +70,12 @@ def test_a_child_ends_with_what_has_left_its_group_also_where_it_has_ended_befor
 def test_workers_and_tools_end_with_what_has_left_their_group(kind: str, tmp_path: Path) -> None:
     if kind == "tool":
         with in_processes(1) as perform:
-            assert perform(hang, (str(tmp_path),), 1.0) == Failure(TIMED_OUT)
+            assert perform(hang, (str(tmp_path),), 1.0) == ToolFailure(TIMED_OUT)
             pids = {int(path.name) for path in tmp_path.iterdir()}
             assert left(pids) == set()
     else:
         with working(idle, size=1, patience=60.0, grace=0.1) as crew:
-            while not isinstance(report := crew.receive(20.0), Note):
+            while not isinstance(report := crew.receive(20.0), WorkerMessage):
                 pass
             pids = {*report.payload}
     assert len(pids) == 2

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError, NonFiniteError
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.cli import run as commands
 from purestep.runtime.cli.chat import typed_lines
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint.atomic_files import lock
 from purestep.runtime.effects.layout import COMMON
-from purestep.runtime.runs import loop_state as world
+from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import flag, flatten, option
 from purestep.runtime.runs.registry import HIDDEN, OWN, find
 
@@ -33,7 +33,7 @@ Said = pytest.CaptureFixture[str]
 
 
 def train(run: Path, *words: str, recipe: str = "ppo") -> int:
-    return cli.main(["train", recipe, "--run", str(run), *TINY, *words])
+    return main.main(["train", recipe, "--run", str(run), *TINY, *words])
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +47,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_help_names_every_command_and_those_of_other_packages(capsys: Said) -> None:
-    assert cli.main(["--help"]) == cli.main([]) == 0
+    assert main.main(["--help"]) == main.main([]) == 0
     text = capsys.readouterr().out
     for name in ("train", "evaluate", "resume", "plot", "verify", "--debug"):
         assert name in text
 
 
 def test_help_of_train_names_the_recipes(capsys: Said) -> None:
-    assert cli.main(["train"]) == cli.main(["train", "-h"]) == 0
+    assert main.main(["train"]) == main.main(["train", "-h"]) == 0
     text = capsys.readouterr().out
     assert all(f"\n  {name} " in text for name in OWN if name not in HIDDEN)
 
 
 @pytest.mark.parametrize("recipe", OWN)
 def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None:
-    assert cli.main(["train", recipe, "--help"]) == 0
+    assert main.main(["train", recipe, "--help"]) == 0
     text = capsys.readouterr().out
     chosen = find(recipe)
     names = [*flatten(chosen.defaults(())), *flatten(chosen.closing()), "run", "overwrite"]
@@ -71,7 +71,7 @@ def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None
 
 @pytest.mark.parametrize("recipe", OWN)
 def test_no_flag_is_without_words(recipe: str, capsys: Said) -> None:
-    assert cli.main(["train", recipe, "--help"]) == 0
+    assert main.main(["train", recipe, "--help"]) == 0
     words = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     told = re.findall(r"(--[a-z-]+)(?:, --no-[a-z-]+)? (?:[A-Z]+|\{[^}]*\}|\[[^]]*\])?(.*?)\(default:", words)
     assert len(told) > 15
@@ -79,7 +79,7 @@ def test_no_flag_is_without_words(recipe: str, capsys: Said) -> None:
 
 
 def test_help_shows_the_defaults_of_the_env_that_is_asked_for(capsys: Said) -> None:
-    assert cli.main(["train", "ppo", "--env", "pendulum", "--seed=3", "--help"]) == 0
+    assert main.main(["train", "ppo", "--env", "pendulum", "--seed=3", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "--gamma FLOAT" in text
     assert "(default: 0.9)" in text
@@ -88,7 +88,7 @@ def test_help_shows_the_defaults_of_the_env_that_is_asked_for(capsys: Said) -> N
 
 @pytest.mark.parametrize("command", ["evaluate", "resume", "plot"])
 def test_the_other_commands_have_help_too(command: str, capsys: Said) -> None:
-    assert cli.main([command, "--help"]) == 0
+    assert main.main([command, "--help"]) == 0
     assert f"usage: purestep {command}" in capsys.readouterr().out
 
 
@@ -125,19 +125,19 @@ def test_a_run_in_which_no_episode_ended_has_no_picture(tmp_path: Path, capsys: 
     said = capsys.readouterr()
     assert "no picture: " in said.err
     assert "evaluation: 4 episodes:" in said.out
-    assert cli.main(["plot", str(tmp_path)]) == 1
+    assert main.main(["plot", str(tmp_path)]) == 1
     assert "without any finite 'episode_return'" in one_line(capsys)
 
 
 def test_observations_and_rewards_can_be_normalised(tmp_path: Path) -> None:
     assert train(tmp_path, "--normalize", "both") == 0
-    assert cli.main(["evaluate", str(tmp_path), "--episodes", "2", "--action", "sample"]) == 0
+    assert main.main(["evaluate", str(tmp_path), "--episodes", "2", "--action", "sample"]) == 0
 
 
 def test_evaluate_is_the_same_for_one_seed_and_differs_for_another(trained: Path, capsys: Said) -> None:
     said = []
     for seed in ("1", "1", "2"):
-        assert cli.main(["evaluate", str(trained), "--episodes", "5", "--seed", seed, "--action", "sample"]) == 0
+        assert main.main(["evaluate", str(trained), "--episodes", "5", "--seed", seed, "--action", "sample"]) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] != said[2]
     written = json.loads((trained / "evaluation.json").read_text())
@@ -149,11 +149,11 @@ def test_plot_of_one_run_goes_into_it_and_of_several_where_it_is_told(
     trained: Path, tmp_path: Path, capsys: Said
 ) -> None:
     (trained / "learning_curve.png").unlink(missing_ok=True)
-    assert cli.main(["plot", str(trained)]) == 0
+    assert main.main(["plot", str(trained)]) == 0
     assert (trained / "learning_curve.png").read_bytes().startswith(PNG)
     assert train(tmp_path / "two", "--seed", "1") == 0
     out = tmp_path / "curve.png"
-    assert cli.main(["plot", str(trained), str(tmp_path / "two"), "--out", str(out)]) == 0
+    assert main.main(["plot", str(trained), str(tmp_path / "two"), "--out", str(out)]) == 0
     assert out.read_bytes().startswith(PNG)
     assert str(out) in capsys.readouterr().out
 
@@ -162,31 +162,31 @@ def test_plot_of_one_run_goes_into_it_and_of_several_where_it_is_told(
 def test_whoever_stops_it_it_saves_tells_how_to_go_on_and_resume_does(
     tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    inner, calls = world.World.train, iter(range(1, 100))
+    inner, calls = loop_state.LoopState.train, iter(range(1, 100))
 
-    def interrupted(self: world.World, command: Any) -> Any:
+    def interrupted(self: loop_state.LoopState, command: Any) -> Any:
         if next(calls) == 2:
             signal.raise_signal(number)
         return inner(self, command)
 
     run = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(world.World, "train", interrupted)
+        patched.setattr(loop_state.LoopState, "train", interrupted)
         assert train(run) == 130
     assert f"interrupted after 32 steps and saved; go on with: purestep resume {run}" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert not (run / "evaluation.json").exists()
-    assert cli.main(["resume", str(run), "--episodes", "2"]) == 0
+    assert main.main(["resume", str(run), "--episodes", "2"]) == 0
     assert "evaluation: 2 episodes:" in capsys.readouterr().out
-    assert cli.main(["resume", str(run), "--episodes", "2"]) == 0
+    assert main.main(["resume", str(run), "--episodes", "2"]) == 0
     assert "nothing was left to train" in capsys.readouterr().out
 
 
 def test_ctrl_c_while_compiling_stops_at_once(tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compiling(self: world.World, notice: Callable[[str], None]) -> None:
+    def compiling(self: loop_state.LoopState, notice: Callable[[str], None]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(world.World, "warm", compiling)
+    monkeypatch.setattr(loop_state.LoopState, "warm", compiling)
     assert train(tmp_path) == 130
     assert "stopped at once; nothing was saved yet" in capsys.readouterr().err
 
@@ -239,7 +239,7 @@ def test_an_error_is_one_line_with_a_remedy(
     words: list[str], wanted: str, capsys: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(words) == 1
+    assert main.main(words) == 1
     line = one_line(capsys)
     parts = wanted.split(".*")
     assert all(part in line for part in parts), line
@@ -250,15 +250,15 @@ def test_a_run_that_exists_or_is_in_use_is_refused(trained: Path, capsys: Said) 
     assert train(trained) == 1
     assert f"purestep resume {trained}; or pass --overwrite" in one_line(capsys)
     with lock(trained):
-        assert cli.main(["resume", str(trained)]) == 1
+        assert main.main(["resume", str(trained)]) == 1
     assert "in use by process" in one_line(capsys)
 
 
 def test_an_empty_folder_is_no_run(tmp_path: Path, capsys: Said) -> None:
     for command in ("evaluate", "resume"):
-        assert cli.main([command, str(tmp_path)]) == 1
+        assert main.main([command, str(tmp_path)]) == 1
         assert "no run of purestep, wanted that of a run" in one_line(capsys)
-    assert cli.main(["plot", str(tmp_path)]) == 1
+    assert main.main(["plot", str(tmp_path)]) == 1
     assert "name the folder of a run" in one_line(capsys)
 
 
@@ -277,14 +277,14 @@ def test_arguments_that_name_no_world_are_no_run_to_be_drawn(
 ) -> None:
     folder.mark(tmp_path, "ppo")
     (tmp_path / "arguments.json").write_text(json.dumps(held))
-    assert cli.main(["plot", str(tmp_path)]) == 1
+    assert main.main(["plot", str(tmp_path)]) == 1
     assert wanted in one_line(capsys)
 
 
 def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
-    assert cli.main(["train", "ppo", "--learning-rat", "1"]) == 2
+    assert main.main(["train", "ppo", "--learning-rat", "1"]) == 2
     assert "--learning-rate" in capsys.readouterr().err
-    assert cli.main(["train", "ppo", "--envs", "many"]) == 2
+    assert main.main(["train", "ppo", "--envs", "many"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -303,10 +303,10 @@ def test_words_that_are_no_command_line_are_explained(capsys: Said) -> None:
 def test_whatever_is_raised_becomes_one_line_unless_debug(
     error: Exception, wanted: str, capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def fails(self: world.World, command: Any) -> Any:
+    def fails(self: loop_state.LoopState, command: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(world.World, "train", fails)
+    monkeypatch.setattr(loop_state.LoopState, "train", fails)
     assert train(tmp_path) == 1
     assert one_line(capsys).startswith(wanted)
     with pytest.raises(type(error)):
@@ -329,14 +329,14 @@ def test_a_chat_in_another_encoding_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_command_of_another_package_gets_its_words(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     points = [
-        EntryPoint("words", "builtins:len", cli.GROUP),
-        EntryPoint("broken", "nowhere_at_all.x:command", cli.GROUP),
+        EntryPoint("words", "builtins:len", main.GROUP),
+        EntryPoint("broken", "nowhere_at_all.x:command", main.GROUP),
     ]
-    monkeypatch.setattr(cli, "entry_points", lambda group: points)
-    assert cli.main(["words", "a", "b", "--c"]) == 3
-    assert cli.main(["--help"]) == 0
+    monkeypatch.setattr(main, "entry_points", lambda group: points)
+    assert main.main(["words", "a", "b", "--c"]) == 3
+    assert main.main(["--help"]) == 0
     assert "nowhere_at_all.x" in capsys.readouterr().out
-    assert cli.main(["broken"]) == 1
+    assert main.main(["broken"]) == 1
     assert "nowhere_at_all is not installed, wanted it installed; install the package's extras" in one_line(capsys)
 
 

@@ -21,7 +21,7 @@ import yaml  # type: ignore[import-untyped]
 
 pytest.importorskip("transformers", reason="the extra llm is not installed")
 
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster as engine
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.text import run as session
@@ -158,7 +158,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def line(words: Words) -> str:
         noted.clear()
-        assert cli.main(words) == 130, words
+        assert main.main(words) == 130, words
         return noted[0]
 
     return line

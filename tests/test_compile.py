@@ -16,7 +16,7 @@ from purestep.core.errors import CompileError, RecompileError
 from purestep.core.record import record, replace, tensor
 from purestep.core.scan import scan
 from purestep.core.tree import clone
-from purestep.runtime import compile as module
+from purestep.runtime import compile
 from purestep.runtime.compile import fingerprint, program
 
 
@@ -292,7 +292,7 @@ def test_a_fingerprint_names_everything_that_decides(tmp_path: Path, monkeypatch
     for folder in ("core", "algorithms", "runtime"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.py").write_text("1")
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "runtime" / "compile.py"))
+    monkeypatch.setattr(compile, "__file__", str(tmp_path / "runtime" / "compile.py"))
     plain = fingerprint("cartpole", 4)
     assert len(plain) == 32
     assert plain == fingerprint("cartpole", 4)

@@ -18,10 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from purestep.core.errors import CheckpointError, PurestepError
-from purestep.runtime.cli import main as cli
-from purestep.runtime.effects.checkpoint import load as loading
-from purestep.runtime.effects.checkpoint import save as saving
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.cli import main
+from purestep.runtime.effects.checkpoint import load, save, single
 from purestep.runtime.effects.checkpoint.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
 from purestep.runtime.effects.checkpoint.shards import ShardReader
 from purestep.runtime.recipes.classic import RECIPES
@@ -245,7 +243,7 @@ def test_where_none_is_good_one_line_says_so(
     for where in sorted((run / "checkpoints").glob("step_*")):
         HARMS[name](where)
     for words in (["evaluate", str(run)], ["resume", str(run)]):
-        assert cli.main(words) == 1
+        assert main.main(words) == 1
         out, err = capsys.readouterr()
         assert out == ""
         *_, last = err.splitlines()
@@ -256,7 +254,7 @@ def test_where_none_is_good_one_line_says_so(
 def test_evaluate_and_resume_use_the_one_before(copies: Callable[[], Path], capsys: pytest.CaptureFixture[str]) -> None:
     run = copies()
     HARMS["NaN weights"](newest(run))
-    assert cli.main(["evaluate", str(run), "--episodes", "1"]) == 0
+    assert main.main(["evaluate", str(run), "--episodes", "1"]) == 0
     said = capsys.readouterr().err
     assert said.count("NaN or infinite numbers in learner.params") == 1
     runs.resume(run, notice=lambda text: None)
@@ -361,13 +359,13 @@ SHARDED_HARMS: dict[str, Callable[[Path], Any]] = {
 @pytest.mark.parametrize("name", SHARDED_HARMS)
 def test_damage_of_a_sharded_checkpoint_is_named(name: str, tmp_path: Path) -> None:
     tree, run = {"w": torch.ones(3)}, tmp_path / "run"
-    old, new = (saving.save(run, step, tree, machine=(step,)) for step in (1, 2))
+    old, new = (save.save(run, step, tree, machine=(step,)) for step in (1, 2))
     SHARDED_HARMS[name](new)
     said: list[str] = []
-    assert loading.latest(run, report=said.append) == old
+    assert load.latest(run, report=said.append) == old
     assert len(said) == 1
     with pytest.raises(DamagedError):
-        loading.load(new, tree)
+        load.load(new, tree)
 
 
 class Evil:
@@ -392,10 +390,10 @@ def test_shards_are_read_without_running_what_they_say(tmp_path: Path) -> None:
 
 def test_what_is_usable_is_looked_for_from_the_newest_on(tmp_path: Path) -> None:
     for step in (1, 2, 3):
-        checkpoint.save(tmp_path, step, {})
+        single.save(tmp_path, step, {})
 
     def find(report: Callable[[str], None], without: Any) -> Path | None:
-        return checkpoint.latest(tmp_path, report=report, without=without)
+        return single.latest(tmp_path, report=report, without=without)
 
     tried: list[str] = []
 
@@ -406,7 +404,7 @@ def test_what_is_usable_is_looked_for_from_the_newest_on(tmp_path: Path) -> None
         return where.name
 
     said: list[str] = []
-    assert checkpoint.newest_usable(find, use, report=said.append) == "step_000001"
+    assert single.newest_usable(find, use, report=said.append) == "step_000001"
     assert tried == ["step_000003", "step_000002", "step_000001"]
     assert [one.count("of another kind") for one in said] == [1, 1]
 
@@ -414,5 +412,5 @@ def test_what_is_usable_is_looked_for_from_the_newest_on(tmp_path: Path) -> None
         raise ZeroDivisionError(where.name)
 
     with pytest.raises(ZeroDivisionError, match="step_000003"):  # what no checkpoint can mend comes as it is
-        checkpoint.newest_usable(find, never, report=said.append)
+        single.newest_usable(find, never, report=said.append)
     assert len(said) == 2

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.machine import Failed, Interrupted, Machine, Started, Stop
-from purestep.runtime.machine.drive import Effects, Finished, Handlers, Told, drive, serial, threads
+from purestep.runtime.machine.drive import Effects, Finished, Handlers, Received, drive, serial, threads
 from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 
 
@@ -179,7 +179,7 @@ def test_commands_of_one_batch_run_at_once_and_tell_in_order_of_completion() -> 
     log: Log = []
     told = end(batch(Work(0), Work(1)), (), recorded({Work: handler}, log))
     assert told == (Started(), Done(1), Done(0))
-    assert [entry.command for entry in log if isinstance(entry, Told)] == [1, 0]
+    assert [entry.command for entry in log if isinstance(entry, Received)] == [1, 0]
     assert end(batch(Work(0), Work(1)), (), replayed(log)) == told
 
 
@@ -499,19 +499,19 @@ def test_a_log_keeps_no_exception_alive() -> None:
     log: Log = []
     failing = Machine(lambda count, event: (count + 1, (Work(3),) if count == 0 else (Stop(),)))
     end(failing, 0, recorded(serial({Work: sometimes_failing}), log))
-    assert log == [Told(0, "Work", Failed(Work(3), "ValueError: work 3")), Finished(0, "Work")]
-    assert all(entry.cause is None for entry in log if isinstance(entry, Told))
+    assert log == [Received(0, "Work", Failed(Work(3), "ValueError: work 3")), Finished(0, "Work")]
+    assert all(entry.cause is None for entry in log if isinstance(entry, Received))
 
 
 def test_a_torn_line_and_a_tensor_are_refused() -> None:
-    log: Log = [Told(0, "Work", Done(1)), Finished(0, "Work")]
+    log: Log = [Received(0, "Work", Done(1)), Finished(0, "Work")]
     assert from_lines(to_lines(log), [Done]) == log
     with pytest.raises(StructureError, match="line 2"):
         from_lines(to_lines(log)[:-4], [Done])
     with pytest.raises(ChoiceError, match="'Done'"):
         from_lines(to_lines(log))
     with pytest.raises(StructureError, match=r"log\[0\] is Tensor"):
-        to_lines([Told(0, "Work", torch.ones(1))])
+        to_lines([Received(0, "Work", torch.ones(1))])
 
 
 def test_time_does_not_run_backwards() -> None:

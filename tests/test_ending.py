@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects.distributed.process_group import RankError
 from purestep.runtime.effects.signals import interruptible
 
@@ -51,23 +51,23 @@ def lost(words: list[str]) -> int:
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, cli.Command]:
-    known = {"train": cli.Command("", lost)}
-    monkeypatch.setattr(cli, "COMMANDS", known)
+def commands(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, main.Command]:
+    known = {"train": main.Command("", lost)}
+    monkeypatch.setattr(main, "COMMANDS", known)
     return known
 
 
-def test_with_debug_it_is_raised(commands: Mapping[str, cli.Command], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_debug_it_is_raised(commands: Mapping[str, main.Command], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RankError):
-        cli.main(["--debug", *commands])
+        main.main(["--debug", *commands])
 
 
 def test_a_process_alone_ends_as_ever(
-    commands: Mapping[str, cli.Command], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    commands: Mapping[str, main.Command], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert cli.main([*commands]) == 1
+    assert main.main([*commands]) == 1
     assert capsys.readouterr().err == "purestep: rank 0 is alone\n"
 
 

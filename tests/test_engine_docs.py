@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects.cluster import ENGINES
 from purestep.runtime.effects.cluster.monarch.engine import SILENCE
 from purestep.runtime.effects.cluster.replicas import on as replicas_on
@@ -34,7 +34,7 @@ def test_every_command_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert ours
     for _, *words in ours:
         given = {word for word in words if word.startswith("--")}
-        assert cli.main([words[0], "--help"]) == 0
+        assert main.main([words[0], "--help"]) == 0
         text = capsys.readouterr().out
         assert all(flag in text for flag in given), words
 

@@ -12,18 +12,24 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from purestep.runtime.effects.cluster import ENGINES, opened, replicas
-from purestep.runtime.effects.cluster import worker_rules as rules
+from purestep.runtime.effects.cluster import ENGINES, opened, replicas, worker_rules
 from purestep.runtime.effects.cluster.interface import Cluster, Mesh
 from purestep.runtime.effects.cluster.local.cluster import State
-from purestep.runtime.effects.cluster.local.members import Place, here
+from purestep.runtime.effects.cluster.local.members import HostAccess, here
 from purestep.runtime.effects.cluster.worker_actor import Post
 from purestep.runtime.effects.cluster.worker_handles import on
-from purestep.runtime.effects.tools.calls import RAISED, TIMED_OUT, Failure, Returned, ToolError
+from purestep.runtime.effects.tools.calls import RAISED, TIMED_OUT, Returned, ToolError, ToolFailure
 from purestep.runtime.effects.tools.service import serving
 from purestep.runtime.effects.tools.service_rules import HEALTHY
 from purestep.runtime.effects.workers.backends import WorkersError
-from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Workers, working
+from purestep.runtime.effects.workers.pool import (
+    WorkerAnswer,
+    WorkerJoined,
+    WorkerLost,
+    WorkerMessage,
+    Workers,
+    working,
+)
 from purestep.runtime.effects.workers.program import NOTE
 
 from .engine_contract import left
@@ -86,7 +92,7 @@ def test_a_body_runs_in_the_context_of_the_call_that_starts_it() -> None:
         CALL.reset(token)
     assert post.thread is not None
     post.thread.join()
-    said = [pickle.loads(letter) for letter in rules.parcel(post.box).letters]
+    said = [pickle.loads(letter) for letter in worker_rules.parcel(post.box).letters]
     assert (NOTE, "the engine's") in said
 
 
@@ -110,10 +116,10 @@ def cluster(bodies: Any) -> Iterator[Cluster]:
 
     def add_host(name: str, /, *, timeout: float) -> str:
         del timeout
-        state.take_in(name, here(state.heard))
+        state.take_in(name, here(state.handle_report))
         return name
 
-    state.take_in("local", here(state.heard))
+    state.take_in("local", here(state.handle_report))
     yield Cluster(
         name="several",
         hosts=state.hosts,
@@ -128,7 +134,7 @@ def cluster(bodies: Any) -> Iterator[Cluster]:
 def lost(cluster: Cluster, name: str) -> None:
     """Cut off that host and end it; all hosts here are processes of this machine."""
     state: State = cluster.hosts.__self__  # type: ignore[attr-defined]
-    place: Place = state.places[name]
+    place: HostAccess = state.places[name]
     state.lost(name, [place], "its cable was cut")
     place.close()
 
@@ -157,22 +163,22 @@ def test_a_crew_goes_on_when_its_workers_raise_hang_or_are_killed(bodies: Any, a
     with working(bodies.echo, size=1, patience=3.0, engine=on(any_cluster)) as workers:
         pids = []
         for number, what in enumerate(("kill", "raise", "hang")):
-            assert until(workers, Joined).worker == number
-            pids.append(until(workers, Note).payload)
+            assert until(workers, WorkerJoined).worker == number
+            pids.append(until(workers, WorkerMessage).payload)
             workers.send(number, 10 * number, "word")
-            assert until(workers, Answer) == Answer(number, 10 * number, "WORD")
+            assert until(workers, WorkerAnswer) == WorkerAnswer(number, 10 * number, "WORD")
             workers.send(number, 10 * number + 1, "hang" if what == "kill" else what)
             if what == "kill":
                 os.kill(pids[0], signal.SIGKILL)
-            lost = until(workers, Lost)
+            lost = until(workers, WorkerLost)
             why = {"kill": "died: ", "raise": "raised: KeyError: 'dosk'", "hang": "hung: silent for 3."}
             assert lost.why.startswith(why[what])
             assert [task for task, _ in lost.work] == [10 * number + 1]
             assert left({pids[-1]}) == set()
-        last = until(workers, Joined).worker
-        pids.append(until(workers, Note).payload)
+        last = until(workers, WorkerJoined).worker
+        pids.append(until(workers, WorkerMessage).payload)
         workers.send(last, 21, "not this time")
-        assert until(workers, Answer) == Answer(last, 21, "NOT THIS TIME")
+        assert until(workers, WorkerAnswer) == WorkerAnswer(last, 21, "NOT THIS TIME")
         assert workers.stop() == ()
     assert left({*pids}) == set()
 
@@ -180,13 +186,13 @@ def test_a_crew_goes_on_when_its_workers_raise_hang_or_are_killed(bodies: Any, a
 def test_a_body_with_room_gets_its_tasks_while_it_works(bodies: Any, cluster: Cluster) -> None:
     name = cluster.add_host("roomy", timeout=10.0)
     with working(bodies.slots, size=1, patience=20.0, engine=on(cluster, hosts=(name,))) as workers:
-        until(workers, Joined)
+        until(workers, WorkerJoined)
         words = {task: f"word {task}" for task in range(60)}
         for task in range(3):
             workers.send(0, task, words[task])
         got = {}
         for task in range(3, 63):
-            answer = until(workers, Answer)
+            answer = until(workers, WorkerAnswer)
             got[answer.task] = answer.payload
             if task in words:
                 workers.send(0, task, words[task])
@@ -214,14 +220,14 @@ def test_a_replacement_gets_the_host_and_the_device_that_are_used_least(bodies: 
     def begun(count: int) -> list[tuple[str, str]]:
         """Where that many workers have begun, in any order."""
         for _ in range(count):
-            note = until(workers, Note)
+            note = until(workers, WorkerMessage)
             pids[note.worker] = note.payload[1]
         where, spawned[:] = sorted(spawned), []
         return where
 
     def kill(worker: int) -> None:
         os.kill(pids[worker], signal.SIGKILL)
-        assert until(workers, Lost).worker == worker
+        assert until(workers, WorkerLost).worker == worker
 
     first, second = (cluster.add_host(name, timeout=20.0) for name in ("first", "second"))
     devices, pids = ("cuda:0", "cuda:1"), dict[int, int]()
@@ -246,7 +252,7 @@ def test_a_worker_waits_for_a_host(bodies: Any, cluster: Cluster) -> None:
     with working(bodies.echo, size=1, patience=60.0, engine=on(cluster, hosts=("late",))) as workers:
         assert workers.receive(0.3) == ()
         cluster.add_host("late", timeout=20.0)
-        assert until(workers, Joined).worker == 0
+        assert until(workers, WorkerJoined).worker == 0
     lost(cluster, "late")
 
 
@@ -259,7 +265,7 @@ def test_what_cannot_be_had_is_said(bodies: Any, cluster: Cluster) -> None:
     with working(
         bodies.echo, size=1, patience=1.0, engine=on(cluster, hosts=("nowhere",), start=0.2), tries=1
     ) as workers:
-        assert "on: hosts is none for 0.2 s" in until(workers, Lost).why
+        assert "on: hosts is none for 0.2 s" in until(workers, WorkerLost).why
 
 
 @pytest.mark.slow
@@ -267,7 +273,7 @@ def test_replicas_of_a_service_are_members_too(any_cluster: Cluster) -> None:
     with serving(replicas.on(any_cluster), 2, pause=0.1) as service:
         assert [service.perform(divmod, (7, n), 20.0) for n in (2, 3)] == [Returned((3, 1)), Returned((2, 1))]
         raised = service.perform(divmod, (7, 0), 20.0)
-        assert isinstance(raised, Failure)
+        assert isinstance(raised, ToolFailure)
         assert (raised.kind, raised.error.partition(":")[0]) == (RAISED, "ZeroDivisionError")
         with pytest.raises(ToolError, match="not to be sent"):
             service.perform(lambda: 7, (), 20.0)
@@ -282,5 +288,5 @@ def test_replicas_of_a_service_are_members_too(any_cluster: Cluster) -> None:
         end = time.monotonic() + 60.0
         while {one.state for one in service.health()} != {HEALTHY} and time.monotonic() < end:
             time.sleep(0.05)
-        assert service.perform(time.sleep, (60.0,), 0.5) == Failure(TIMED_OUT)
+        assert service.perform(time.sleep, (60.0,), 0.5) == ToolFailure(TIMED_OUT)
     assert left({*pids}) == set()

@@ -14,7 +14,7 @@ import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.runtime.effects.cluster import opened
-from purestep.runtime.effects.cluster.interface import EngineError, Failure, late
+from purestep.runtime.effects.cluster.interface import EngineError, MemberLost, late
 from purestep.runtime.effects.cluster.monarch.engine import SILENCE, hosted
 from purestep.runtime.effects.cluster.monarch.members import LEAST
 from purestep.runtime.effects.cluster.monarch.runtime import reached
@@ -140,8 +140,8 @@ def test_hosts_are_lost_and_others_take_their_place(bench: Bench) -> None:
             assert left(there, SOON) == set()
 
 
-def assert_lost(told: Failure | tuple[()], whom: tuple[str, int, int]) -> None:
-    assert isinstance(told, Failure)
+def assert_lost(told: MemberLost | tuple[()], whom: tuple[str, int, int]) -> None:
+    assert isinstance(told, MemberLost)
     assert (told.host, told.mesh, told.member) == whom
     assert "its host is lost" in told.why
 
@@ -159,7 +159,7 @@ def test_stop_ends_what_cannot_hear_and_what_was_started(bench: Bench) -> None:
     pids, children = values(killed, "pid"), values(killed, "child")
     os.kill(pids[0], signal.SIGKILL)
     told = bench.cluster.failure(FOUND)
-    assert isinstance(told, Failure)
+    assert isinstance(told, MemberLost)
     assert told.why == "its process ended (SIGKILL)"
     assert left({*children}) == set()
 

@@ -16,8 +16,8 @@ import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.runtime.effects.cluster import opened, served
-from purestep.runtime.effects.cluster.interface import EngineError, Failure, late
-from purestep.runtime.effects.cluster.ray.folders import PREFIX, made, sweep
+from purestep.runtime.effects.cluster.interface import EngineError, MemberLost, late
+from purestep.runtime.effects.cluster.ray.folders import PREFIX, new_folder, sweep
 from purestep.runtime.effects.cluster.ray.version import tried
 
 from .engine_contract import CONTRACT, FOUND, SOON, Bench, Claim, descendants, left, name_of, path_with, values
@@ -50,7 +50,7 @@ def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
 
 def test_what_a_kill_has_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    folder, hold = made()
+    folder, hold = new_folder()
     old = tmp_path / f"{PREFIX}old"
     old.mkdir()
     (old / "log").write_text("")
@@ -106,7 +106,7 @@ def test_stop_ends_what_cannot_hear_and_what_was_started(bench: Bench) -> None:
     killed = bench.cluster.spawn(Counter, size=1, timeout=SOON)
     pids, children = values(killed, "pid"), values(killed, "child")
     os.kill(pids[0], signal.SIGKILL)
-    assert isinstance(bench.cluster.failure(FOUND), Failure)
+    assert isinstance(bench.cluster.failure(FOUND), MemberLost)
     assert left({*children}) == set()
 
 

@@ -13,7 +13,7 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.cluster import opened
-from purestep.runtime.effects.cluster.interface import EngineError, Failure
+from purestep.runtime.effects.cluster.interface import EngineError, MemberLost
 from purestep.runtime.effects.weight_sync import outlet
 from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError
 
@@ -53,7 +53,7 @@ def test_nodes_come_and_go(there: Node) -> None:
         pids = values(mesh, "pid")
         os.kill(pids[0], signal.SIGKILL)
         told = cluster.failure(FOUND)
-        assert isinstance(told, Failure)
+        assert isinstance(told, MemberLost)
         assert (told.host, told.mesh, told.member) == (first, mesh.number, 0)
         with pytest.raises(EngineError, match=r"host 10\.0\.0\.9 is none of .*, wanted a node of Ray"):
             cluster.add_host("10.0.0.9", timeout=0.2)
@@ -66,7 +66,7 @@ def test_nodes_come_and_go(there: Node) -> None:
             assert again.hosts == (first, second)
             pids += values(again, "pid")
         told = cluster.failure(SOON)
-        assert isinstance(told, Failure)
+        assert isinstance(told, MemberLost)
         assert (told.host, told.mesh, told.member) == (second, again.number, 1)
         assert soon(lambda: cluster.hosts() == (first,))
         assert values(mesh.slice((1,)), "add", 1) == values(again.slice((0,)), "add", 1) == [1]

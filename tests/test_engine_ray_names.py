@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from purestep.runtime.effects.cluster.local.cluster import State
-from purestep.runtime.effects.cluster.local.members import ENDED, Place
-from purestep.runtime.effects.cluster.ray import existing_cluster as ray_given
+from purestep.runtime.effects.cluster.local.members import ENDED, HostAccess
+from purestep.runtime.effects.cluster.ray import existing_cluster
 
 
 def test_a_node_that_replaces_one_of_its_name_gets_the_name_once_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
 
-    def place(ray: Any, number: str, *given: Any, **named: Any) -> Place:
+    def place(ray: Any, number: str, *given: Any, **named: Any) -> HostAccess:
         ignore = lambda *told: None  # noqa: E731
-        return Place(ignore, ignore, ignore, lambda: closed.append(number))
+        return HostAccess(ignore, ignore, ignore, lambda: closed.append(number))
 
-    monkeypatch.setattr(ray_given, "on_node", place)
+    monkeypatch.setattr(existing_cluster, "on_node", place)
     nodes: list[dict[str, Any]] = []
     ray = SimpleNamespace(nodes=lambda: nodes, get_runtime_context=lambda: SimpleNamespace(get_node_id=lambda: "0"))
     state = State()
-    given = ray_given.Given(ray, state)
+    given = existing_cluster.ExistingCluster(ray, state)
 
     def seen(**alive: bool) -> tuple[str, ...]:
         nodes[:] = [
@@ -38,7 +38,7 @@ def test_a_node_that_replaces_one_of_its_name_gets_the_name_once_that_is_gone(mo
     assert closed == ["second"]  # members that were begun under the other name end
     assert seen(second=True) == ("gpu",)
     nodes[0]["Alive"] = False
-    given.heard(
+    given.pass_report(
         ENDED, (0, 0), b"its process ended (The node specified via NodeAffinitySchedulingStrategy doesn't exist)"
     )
     assert state.hosts() == ()  # before another member is asked for on it

@@ -12,7 +12,7 @@ from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError
 from purestep.runtime.effects.cluster.monarch import engine as monarch_engine
-from purestep.runtime.effects.cluster.monarch import runtime as monarch_home
+from purestep.runtime.effects.cluster.monarch import runtime
 from purestep.runtime.effects.weight_sync import inlet, outlet
 
 WRONG = {"monarch": ("torchmonarch", "0.8.0", "0.7.x"), "ray": ("ray", "2.61.0", "2.60")}
@@ -24,7 +24,7 @@ def versions(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     told: dict[str, str] = {}
     installed = metadata.version
     monkeypatch.setattr(metadata, "version", lambda name: told.get(name) or installed(name))
-    monkeypatch.setattr(monarch_engine, "shared", type(monarch_home.shared)())  # as in a process that has not used it
+    monkeypatch.setattr(monarch_engine, "shared", type(runtime.shared)())  # as in a process that has not used it
     return told
 
 

@@ -24,8 +24,8 @@ from purestep.core.logic.terms import Names, Vocabulary, encode
 from purestep.core.policy import ActorCritic
 from purestep.runtime.effects.reporting import proof_picture as drawing
 from purestep.runtime.effects.reporting.proof_picture import proof_picture
-from purestep.runtime.logic.attempts import OPEN, Attempt, Move, attempts, ending, left_out
-from purestep.runtime.logic.explain import Row, lines, rows
+from purestep.runtime.logic.attempts import OPEN, Move, ProofAttempt, attempts, ending, left_out
+from purestep.runtime.logic.explain import ProofRow, lines, rows
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proof_tree import Goal, proof_tree
 from purestep.runtime.logic.recycle import idle, play, proven_all
@@ -47,7 +47,7 @@ def fixed(sign: float) -> ActorCritic:
 
 def tried(
     query: Names, sign: float = 1.0, *, goals: int = 2, **changes: Unpack[GameRules]
-) -> tuple[Attempt, Goal, tuple[Row, ...]]:
+) -> tuple[ProofAttempt, Goal, tuple[ProofRow, ...]]:
     game, world = borders(**changes)
     game = evolve(game, widths=evolve(game.widths, atoms=goals))
     atom = encode(game.names, [query])
@@ -146,7 +146,7 @@ def queries_of(made: Proofs) -> Tensor:
     return torch.cat([true, true[:, [0, 2, 1]]])
 
 
-def trees(made: Proofs, game: Game, seed: int) -> Iterator[tuple[list[int], Attempt, Goal]]:
+def trees(made: Proofs, game: Game, seed: int) -> Iterator[tuple[list[int], ProofAttempt, Goal]]:
     queries, base = queries_of(made), made.world.base
     told = attempts(game, *learnt(made, seed), base, queries)
     for query, attempt in zip(queries.tolist(), told, strict=True):
@@ -285,10 +285,13 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 def test_a_picture_shows_every_goal_in_a_box_of_its_own(tmp_path: Path, figures: list[Figure]) -> None:
     told = [
-        Row(0, "rule", "in(a, b)", "in(X, Y) :- next(X, Z), in(Z, Y), and_so_on(X, Y, Z)", "p = 0.50, of 3 choices")
+        ProofRow(
+            0, "rule", "in(a, b)", "in(X, Y) :- next(X, Z), in(Z, Y), and_so_on(X, Y, Z)", "p = 0.50, of 3 choices"
+        )
     ]
     told += [
-        Row(1 + place % 7, "open" if place % 2 else "known", f"in(${place}_$, b^)", "fact", "") for place in range(14)
+        ProofRow(1 + place % 7, "open" if place % 2 else "known", f"in(${place}_$, b^)", "fact", "")
+        for place in range(14)
     ]
     assert proof_picture(told, tmp_path / "new" / "proof.png", title="in(a, b)", note="proven; " + "note " * 20)
     (figure,) = figures
@@ -317,7 +320,7 @@ def _within(inner: Any, outer: Any) -> bool:
 
 
 def test_lines_lead_from_a_box_to_those_right_below_it(tmp_path: Path, figures: list[Figure]) -> None:
-    told = [Row(depth, "known", f"p(a, {place})", "fact", "") for place, depth in enumerate([0, 1, 2, 1])]
+    told = [ProofRow(depth, "known", f"p(a, {place})", "fact", "") for place, depth in enumerate([0, 1, 2, 1])]
     proof_picture(told, tmp_path / "proof.png", title="p")
     ((axes,),) = [figure.axes for figure in figures]
     boxes = [patch for patch in axes.patches if isinstance(patch, FancyBboxPatch)]

@@ -20,15 +20,15 @@ from purestep.core.language.codec import byte_codec
 from purestep.core.language.episode import Completion
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.protocol import Protocol, begin, protocol, step
-from purestep.core.language.reasoning_cache.events import Fetched, Publish, Replied, Schedule
+from purestep.core.language.reasoning_cache.events import CacheState, Fetched, PublishGroup, Replied
 from purestep.core.language.reasoning_cache.machine import reasoning_cache
 from purestep.core.language.reasoning_cache.rollouts import summarization_rollout
 from purestep.core.language.reasoning_cache.schedule import reasoning_machine
-from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import Problem, Reply
 from purestep.core.language.requests import Request, expand
 from purestep.core.language.requests import rollouts as rollouts_of
-from purestep.core.language.rollout import Said, begin_attempt, hear
+from purestep.core.language.rollout import ModelOutput, add_output, begin_rollout
 from purestep.core.language.text_env import Outcome, Raised, TextEnv
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.machine import Started
@@ -38,8 +38,7 @@ from purestep.core.transcript.record import FAILED, Transcript
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
-from purestep.runtime.text import components as language_parts
-from purestep.runtime.text import run as session
+from purestep.runtime.text import components, run
 
 KEY = keys.key(0)
 ERROR = "ValueError: no number in this text"
@@ -105,9 +104,9 @@ def batch(worth: list[float | str]) -> Transcript:
     asked = expand(Request(id=0, group=0, task=(0, 0), sampling=(0, 0)), len(worth), KEY)
     ended = []
     for place, request in enumerate(asked):
-        begun = begin_attempt(made, codec, rollouts_of(request)[0], capacity=16, max_new_tokens=4)
-        said = Said(ids=(*str(place).encode(), 256), log_probs=(-0.5, -0.25), versions=(0, 0))
-        ended.append(hear(made, codec, begun, said))
+        begun = begin_rollout(made, codec, rollouts_of(request)[0], capacity=16, max_new_tokens=4)
+        said = ModelOutput(ids=(*str(place).encode(), 256), log_probs=(-0.5, -0.25), versions=(0, 0))
+        ended.append(add_output(made, codec, begun, said))
     return transcripts(ended, capacity=16, calls=3)
 
 
@@ -145,14 +144,14 @@ def test_a_rollout_policy_that_raises_ends_its_attempt() -> None:
         return raising()
 
     cache = reasoning_cache(policy, summarization_rollout)
-    settings = Settings(output_dir="runs/rc", problem_queue_size=1, attempts=1, num_samples_per_problem=1)
+    settings = CacheSettings(output_dir="runs/rc", problem_queue_size=1, attempts=1, num_samples_per_problem=1)
     machine = reasoning_machine(cache, settings)
-    asking, _ = machine.step(Schedule(), Started())
+    asking, _ = machine.step(CacheState(), Started())
     problem = Problem(problem_id="0", problem_text="2 + 3?", answer="5")
     running, (call,) = machine.step(asking, Fetched(first=0, problems=(problem,), last=True))
     reply = Reply(cycle_step=0, text="5")
     _, commands = machine.step(running, Replied(attempt=call.attempt, asked=call.asked, reply=reply))
-    published = next(one for one in commands if isinstance(one, Publish))
+    published = next(one for one in commands if isinstance(one, PublishGroup))
     assert [one.failed for one in published.result.attempts] == [ERROR]
 
 
@@ -182,7 +181,7 @@ def tiny(**changes: Any) -> Zorplex:
 
 def breaking(monkeypatch: pytest.MonkeyPatch, way: str, fails: Breaks) -> None:
     """Has texts that no zorplex parser can read act on a world, or call a tool, that raises for some of them."""
-    own = language_parts.rules_of
+    own = components.rules_of
 
     def rules_of(*given: Any, **named: Any) -> Protocol[Any, Any]:
         made = own(*given, **named)
@@ -203,7 +202,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, way: str, fails: Breaks) -> None:
         env = evolve(made.env, step=act, tools={**made.env.tools, **tools})
         return evolve(made, env=env, parser=parser, incomplete="accept")
 
-    monkeypatch.setattr(language_parts, "rules_of", rules_of)
+    monkeypatch.setattr(components, "rules_of", rules_of)
 
 
 SOME: dict[str, Breaks] = {
@@ -216,7 +215,7 @@ SOME: dict[str, Breaks] = {
 def test_a_run_in_turns_goes_on_and_reports(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     breaking(monkeypatch, way, SOME[way])
     notices: list[str] = []
-    session.start(tmp_path / "run", tiny(), overwrite=False, notice=notices.append)
+    run.start(tmp_path / "run", tiny(), overwrite=False, notice=notices.append)
     rows = read(tmp_path / "run" / "metrics.jsonl")[-2:]
     failed = [row["failed"] for row in rows]
     assert all(0.0 <= share < 1.0 for share in failed)
@@ -239,7 +238,7 @@ def test_a_run_with_generators_goes_on_and_reports(
     breaking(monkeypatch, way, SOME[way])
     notices: list[str] = []
     arguments = tiny(**BESIDE, **changes)
-    session.start(tmp_path / "run", arguments, overwrite=False, notice=notices.append)
+    run.start(tmp_path / "run", arguments, overwrite=False, notice=notices.append)
     failed = [row["failed"] for phase in ("sync", "async") for row in read(tmp_path / "run" / phase / "metrics.jsonl")]
     assert len(failed) == 4
     assert 0.0 < sum(failed) < 4.0
@@ -254,7 +253,7 @@ def test_a_batch_of_which_all_fail_ends_the_run_in_one_line(
     breaking(monkeypatch, "step", lambda text, key: True)
     more = BESIDE if beside else {}
     with pytest.raises(PurestepError) as caught:
-        session.start(tmp_path / "run", tiny(**more), overwrite=False, notice=lambda text: None)
+        run.start(tmp_path / "run", tiny(**more), overwrite=False, notice=lambda text: None)
     said = str(caught.value)
     assert f"each of 8 episodes is failed, the first with {ERROR}, wanted at least one without an error" in said
     assert "\n" not in said

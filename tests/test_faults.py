@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from purestep.core.errors import CheckpointError
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.checkpoint.atomic_files import INSIDE
 from purestep.runtime.effects.reporting.metrics import tensorboard
 
@@ -21,10 +21,10 @@ ROOT = Path(__file__).parent.parent
 def test_a_run_whose_folder_is_gone_is_told_so_and_makes_none(tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    checkpoint.save(run, 1, {"w": torch.ones(1)}, files=INSIDE)
+    single.save(run, 1, {"w": torch.ones(1)}, files=INSIDE)
     shutil.rmtree(run)
     with pytest.raises(CheckpointError, match=r"in a folder that is gone, .*; bring it back"):
-        checkpoint.save(run, 2, {"w": torch.ones(1)}, files=INSIDE)
+        single.save(run, 2, {"w": torch.ones(1)}, files=INSIDE)
     assert not run.exists()
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError
 from purestep.properties.framework.crash import Crash, CrashingFiles
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import folder, layout
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock, write_whole
 from purestep.runtime.effects.checkpoint.directory import steps
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
@@ -111,7 +111,7 @@ def test_a_project_keeps_every_byte(tmp_path: Path, foreign: str | None, more: l
         ["train", "ppo", "--steps", "8", "--backend", "none"],
         ["train", "prove", "--data", "family:20", "--steps", "8", "--backend", "none"],
     ):
-        assert cli.main([*words, "--run", str(project), *more]) == 1
+        assert main.main([*words, "--run", str(project), *more]) == 1
         said = capsys.readouterr().err.splitlines()[-1]
         assert said.startswith(f"purestep: {project} is a ")
         assert "wanted a new folder; choose another folder" in said
@@ -270,14 +270,14 @@ def test_an_old_run_is_refused_by_every_command(tmp_path: Path, capsys: Said) ->
         left = contents(run)
         several = {"zorplex": ["chat", "replay"], "prove": []}.get(recipe, [])
         for command in ("resume", "evaluate", "plot", *several):
-            assert cli.main([command, str(run)]) == 1
+            assert main.main([command, str(run)]) == 1
             said = capsys.readouterr().err.splitlines()
             assert said[-1] == (
                 f"purestep: {run} is a run of an older purestep, without .purestep.json, wanted that of a run; "
                 "train it anew, in another folder"
             ), (command, recipe)
         if recipe == "prove":
-            assert cli.main(["explain", "in(a, b)", "--run", str(run)]) == 1
+            assert main.main(["explain", "in(a, b)", "--run", str(run)]) == 1
             assert "a run of an older purestep" in capsys.readouterr().err
         assert contents(run) == left
 
@@ -411,11 +411,11 @@ def test_a_copy_of_a_checkpoint_is_no_checkpoint_of_the_run(tmp_path: Path) -> N
     import torch
 
     tree = {"w": torch.ones(2)}
-    first = checkpoint.save(tmp_path, 1, tree)
+    first = single.save(tmp_path, 1, tree)
     for name in ("step_best", "step_1", "step_000001.bak"):
         shutil.copytree(first, first.with_name(name))
-    last = [checkpoint.save(tmp_path, step, tree, keep=1) for step in (2, 3)][-1]
-    assert checkpoint.latest(tmp_path) == last
+    last = [single.save(tmp_path, step, tree, keep=1) for step in (2, 3)][-1]
+    assert single.latest(tmp_path) == last
     assert {path.name for path in first.parent.iterdir()} == {
         *("step_best", "step_1", "step_000001.bak"),
         *("latest", last.name),
@@ -455,11 +455,11 @@ def test_out_is_looked_at_before_the_work(
     (tmp_path / "looped").symlink_to(tmp_path / "looped")
     words = ["plot", str(run)] if command == "plot" else ["explain", "in(a, b)", "--run", str(run)]
     for out in ("notes.txt", "pipe", "linked", "run", "notes.txt/x.png", "linked/x.png", "pipe/x", "looped", "."):
-        assert cli.main([*words, "--out", str(tmp_path / out)]) == 1
+        assert main.main([*words, "--out", str(tmp_path / out)]) == 1
         (said,) = capsys.readouterr().err.splitlines()
         assert "wanted a " in said, out
         assert "name another one" in said, out
-    assert cli.main([*words, "--out", "/dev/null"]) == 1
+    assert main.main([*words, "--out", "/dev/null"]) == 1
     assert "/dev/null is a device" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["linked", "looped", "notes.txt", "pipe", "run"]
     assert (tmp_path / "notes.txt").read_text() == "mine"

@@ -18,12 +18,12 @@ from purestep.core.language.codec import Codec, byte_codec
 from purestep.core.language.events import LENGTH, STOP, TOOL_CALL
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, call_key, requests, rollouts, task_keys
-from purestep.core.language.rollout import Attempt, Heard, begin_attempt
+from purestep.core.language.rollout import ModelTurn, Rollout, begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv, Truncated
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.tree import leaves
 from purestep.properties import check
-from purestep.runtime.effects.generation import engine as generate
+from purestep.runtime.effects.generation import engine
 from purestep.runtime.effects.generation.engine import complete, generator
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 
@@ -40,7 +40,7 @@ CODEC = byte_codec()
 BIGRAM = bigram(CODEC.vocabulary)
 TABLE = BIGRAM.init(keys.key(0))
 ROOM: dict[str, Any] = {"capacity": 72, "max_new_tokens": 9}
-AnyAttempt = Attempt[Any]
+AnyAttempt = Rollout[Any]
 
 
 def echo() -> Protocol[Any, Any]:
@@ -64,19 +64,19 @@ def asked(count: int = 7) -> tuple[Request, ...]:
 
 def sampled(**changes: Any) -> tuple[AnyAttempt, ...]:
     options = {**ROOM, "slots": 3, **changes}
-    return generate.rollouts(BIGRAM, TABLE, WORLD, CODEC, options.pop("asked", asked()), **options)
+    return engine.rollouts(BIGRAM, TABLE, WORLD, CODEC, options.pop("asked", asked()), **options)
 
 
-def heard(attempts: tuple[AnyAttempt, ...]) -> list[Heard]:
-    return [piece for one in attempts for piece in one.pieces if isinstance(piece, Heard)]
+def heard(attempts: tuple[AnyAttempt, ...]) -> list[ModelTurn]:
+    return [piece for one in attempts for piece in one.pieces if isinstance(piece, ModelTurn)]
 
 
-def calls(attempt: AnyAttempt) -> list[tuple[tuple[int, ...], Heard]]:
+def calls(attempt: AnyAttempt) -> list[tuple[tuple[int, ...], ModelTurn]]:
     """Each call with the ids before it."""
-    found: list[tuple[tuple[int, ...], Heard]] = []
+    found: list[tuple[tuple[int, ...], ModelTurn]] = []
     ids: tuple[int, ...] = ()
     for piece in attempt.pieces:
-        if isinstance(piece, Heard):
+        if isinstance(piece, ModelTurn):
             found.append((ids, piece))
             ids = (*ids, *piece.said.ids)
         else:
@@ -167,7 +167,7 @@ def test_a_text_ends_where_it_is_over_and_what_lies_beyond_is_dropped() -> None:
 def test_ids_that_the_codec_has_not_say_nothing_and_stay_what_was_sampled() -> None:
     wider = bigram(CODEC.vocabulary + 60)
     table, options = wider.init(keys.key(0)), {**ROOM, "slots": 3, "ending": until_capital}
-    attempts = generate.rollouts(wider, table, WORLD, CODEC, asked(), **options)
+    attempts = engine.rollouts(wider, table, WORLD, CODEC, asked(), **options)
     beyond = [piece for piece in heard(attempts) if max(piece.said.ids) >= CODEC.vocabulary]
     assert beyond
     assert all(not isinstance(one.end, tuple) for one in attempts)
@@ -199,7 +199,7 @@ def scores(model: CausalModel, params: Any, attempt: AnyAttempt, temperature: fl
 def test_the_learner_s_log_probs_are_the_sampler_s(llama: Any, slots: int, temperature: float) -> None:
     model, params, _ = llama
     options = {**ROOM, "slots": slots, "temperature": temperature}
-    attempts = generate.rollouts(model, params, WORLD, CODEC, asked(5), **options)
+    attempts = engine.rollouts(model, params, WORLD, CODEC, asked(5), **options)
     written = transcripts(attempts, capacity=72, calls=8)
     assert int(written.is_action.sum()) > 60
     for row, attempt in enumerate(attempts):
@@ -213,7 +213,7 @@ def test_other_weights_may_take_over_between_chunks(llama: Any) -> None:
     """Each token is scored by the weights whose version it carries, over all that stands before it."""
     model, *weights = llama
     made = generator(model, WORLD, CODEC, slots=3, chunk_length=1, **ROOM)
-    attempts = [begin_attempt(WORLD, CODEC, rollout, **ROOM) for one in asked(5) for rollout in rollouts(one)]
+    attempts = [begin_rollout(WORLD, CODEC, rollout, **ROOM) for one in asked(5) for rollout in rollouts(one)]
     generation, number = made.begin(weights[0], 0, attempts), 0
     while not generation.over:
         version = number // 4 % 5
@@ -232,7 +232,7 @@ def test_weights_and_what_was_begun_stay_as_they_were(llama: Any) -> None:
     model, params, _ = llama
     before = [value.clone() for value in leaves(params)]
     made = generator(model, WORLD, CODEC, slots=2, **ROOM)
-    attempts = [begin_attempt(WORLD, CODEC, rollouts(one)[0], **ROOM) for one in asked(3)]
+    attempts = [begin_rollout(WORLD, CODEC, rollouts(one)[0], **ROOM) for one in asked(3)]
     begun = made.begin(params, 0, attempts)
     once = made.advance(params, 0, begun)
     assert complete(made, params, 0, attempts) == complete(made, params, 0, attempts)
@@ -244,7 +244,7 @@ def test_weights_and_what_was_begun_stay_as_they_were(llama: Any) -> None:
 def test_an_attempt_half_way_goes_on_where_it_is(llama: Any) -> None:
     model, params, _ = llama
     made = generator(model, WORLD, CODEC, slots=2, chunk_length=1, **ROOM)
-    attempts = [begin_attempt(WORLD, CODEC, rollouts(one)[0], **ROOM) for one in asked(3)]
+    attempts = [begin_rollout(WORLD, CODEC, rollouts(one)[0], **ROOM) for one in asked(3)]
     generation = made.begin(params, 0, attempts)
     for _ in range(14):
         generation = made.advance(params, 0, generation)
@@ -298,12 +298,12 @@ def test_models_and_attempts_that_do_not_fit_are_refused(llama: Any) -> None:
     with pytest.raises(ChoiceError, match=r"codec.vocabulary is 262, wanted at most the model's 200"):
         generator(bigram(200), WORLD, CODEC, **ROOM)
     with pytest.raises(ChoiceError, match="begin: capacity is 97, wanted at most the window 96"):
-        generate.rollouts(model, params, WORLD, CODEC, asked(1), capacity=97, max_new_tokens=4)
-    long = begin_attempt(WORLD, CODEC, rollouts(asked(1)[0])[0], capacity=90, max_new_tokens=4)
+        engine.rollouts(model, params, WORLD, CODEC, asked(1), capacity=97, max_new_tokens=4)
+    long = begin_rollout(WORLD, CODEC, rollouts(asked(1)[0])[0], capacity=90, max_new_tokens=4)
     with pytest.raises(ChoiceError, match=r"max_new_tokens is \(90, 4\), wanted at most the slots' \(72, 9\)"):
         generator(model, WORLD, CODEC, **ROOM).begin(params, 0, [long])
     with pytest.raises(ChoiceError, match="begin: prompt is without a token"):
-        generate.rollouts(model, params, WORLD, without_prompts(CODEC), asked(1), **ROOM)
+        engine.rollouts(model, params, WORLD, without_prompts(CODEC), asked(1), **ROOM)
 
 
 @pytest.mark.slow
@@ -311,7 +311,7 @@ def test_compiled_chunks_score_as_a_full_pass_does(llama: Any) -> None:
     """Once sampled, tokens differ where one rounding does; the log-probs of what was sampled do not."""
     model, params, _ = llama
     made = generator(model, WORLD, CODEC, slots=3, chunk_length=2, compiled=True, **ROOM)
-    attempts = [begin_attempt(WORLD, CODEC, rollouts(one)[0], **ROOM) for one in asked(5)]
+    attempts = [begin_rollout(WORLD, CODEC, rollouts(one)[0], **ROOM) for one in asked(5)]
     for attempt in complete(made, params, 4, attempts):
         wanted = scores(model, params, attempt)
         for before, piece in calls(attempt):

@@ -23,9 +23,9 @@ from purestep.core.steps import Trajectory, ended
 from purestep.core.tree import leaf_names, leaves
 from purestep.runtime.effects.gymnasium.env import (
     GymnasiumEnv,
+    GymnasiumError,
     GymnasiumVectorEnv,
     GymnasiumWorld,
-    WorldError,
     begin_anew,
     gymnasium_rollout,
     gymnasium_trainer,
@@ -210,11 +210,11 @@ def test_a_world_that_moved_on_refuses_older_worlds() -> None:
         after, _ = act(params, start, keys.key(2))
         act(params, after, keys.key(3))
         with pytest.raises(
-            WorldError, match=r"is at \[1, 4\], wanted at \[1, 8\], where the world stands; pass the newest"
+            GymnasiumError, match=r"is at \[1, 4\], wanted at \[1, 8\], where the world stands; pass the newest"
         ):
             act(params, after, keys.key(3))
         begin(world.env, keys.key(0))
-        with pytest.raises(WorldError, match=r"is at \[1, 0\], wanted at \[2, 0\]"):
+        with pytest.raises(GymnasiumError, match=r"is at \[1, 0\], wanted at \[2, 0\]"):
             act(params, start, keys.key(2))
 
 
@@ -229,7 +229,9 @@ def test_a_full_graph_compile_says_why_it_cannot() -> None:
 
 def test_a_vector_env_that_only_resets_in_the_next_step_is_refused() -> None:
     native = gymnasium.make_vec("CartPole-v1", ENVS, vectorization_mode="vector_entry_point")
-    with pytest.raises(WorldError, match="mode of CartPoleVectorEnv is NEXT_STEP, wanted SAME_STEP or DISABLED; make"):
+    with pytest.raises(
+        GymnasiumError, match="mode of CartPoleVectorEnv is NEXT_STEP, wanted SAME_STEP or DISABLED; make"
+    ):
         gymnasium_world(lambda: native, ENVS)
 
 
@@ -259,7 +261,7 @@ def test_a_vector_env_that_breaks_its_word_is_noticed(make: Callable[[], Any], s
     model = model_of(rooms())
     with gymnasium_world(make, ENVS) as world:
         worlds, act = begin(world.env, keys.key(0)), gymnasium_rollout(world, model, LENGTH)
-        with pytest.raises(WorldError, match=says):
+        with pytest.raises(GymnasiumError, match=says):
             act(model.init(keys.key(1)), worlds, keys.key(2))
 
 
@@ -301,7 +303,7 @@ def test_worlds_in_processes_of_their_own_play_the_same(mode: AutoresetMode) -> 
 
     assert equal(play(lambda: processes(True), 0), play(poles(SAME), 0))
     if mode is NEXT:
-        with pytest.raises(WorldError, match="wanted SAME_STEP or DISABLED"):
+        with pytest.raises(GymnasiumError, match="wanted SAME_STEP or DISABLED"):
             gymnasium_world(lambda: processes(False), ENVS)
     else:
         assert equal(play(lambda: processes(False), 0), play(poles(SAME), 0))
@@ -364,7 +366,7 @@ def test_a_saved_run_goes_on_with_what_it_learnt_and_new_episodes() -> None:
         saved, _ = run.iterate(run.init(keys.key(0)))
     with gymnasium_world(single, ENVS) as world:
         run = learner(world)
-        with pytest.raises(WorldError, match="begin again"):
+        with pytest.raises(GymnasiumError, match="begin again"):
             run.iterate(saved)
         state: RunState = begin_anew(world, saved)
         assert equal(state.learner, saved.learner)

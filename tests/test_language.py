@@ -26,20 +26,28 @@ from purestep.core.language.requests import (
     world_key,
 )
 from purestep.core.language.text_env import Terminated, Truncated
-from purestep.core.language.zorplex.env import EXAMPLES, KINDS, TOOLS, Play, instructions, zorplex, zorplex_parser
+from purestep.core.language.zorplex.env import (
+    EXAMPLES,
+    KINDS,
+    TOOLS,
+    ZorplexState,
+    instructions,
+    zorplex,
+    zorplex_parser,
+)
 from purestep.core.language.zorplex.failure_modes import FAILURE_MODES, failure_mode, meant
-from purestep.core.language.zorplex.tasks import Vocabulary, letters, recursive, two_syllables
+from purestep.core.language.zorplex.tasks import WordTable, letters, recursive, two_syllables
 
 KEY = keys.key(0)
 SYLLABLES = two_syllables()
 
 
-def begun(kind: str = "compositional", **options: Any) -> tuple[Any, Episode[Play], Prompt]:
+def begun(kind: str = "compositional", **options: Any) -> tuple[Any, Episode[ZorplexState], Prompt]:
     rules = protocol(zorplex(kind, **options), zorplex_parser(), system=instructions(kind), max_steps=5)
     return rules, *begin(rules, KEY)
 
 
-def said(rules: Any, episode: Episode[Play], *texts: str) -> tuple[Episode[Play], Any]:
+def said(rules: Any, episode: Episode[ZorplexState], *texts: str) -> tuple[Episode[ZorplexState], Any]:
     turn: Any = ()
     for text in texts:
         episode, turn = step(rules, episode, Completion(text), KEY)
@@ -157,8 +165,8 @@ def test_the_deepest_chain_of_a_large_vocabulary_is_found_by_depth() -> None:
 # --- judging ---
 
 
-def attempt(**changes: Any) -> Play:
-    env = zorplex("simple", vocabulary=Vocabulary(("bli", "kra", "zor"), 0, 5, (4, 4, 4)))
+def attempt(**changes: Any) -> ZorplexState:
+    env = zorplex("simple", vocabulary=WordTable(("bli", "kra", "zor"), 0, 5, (4, 4, 4)))
     return evolve(env.reset(env.params, KEY)[0], **changes)
 
 
@@ -209,11 +217,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "kind": (lambda: zorplex("simpel"), "did you mean 'simple'"),
     "difficulty": (lambda: zorplex(difficulty="harder"), "did you mean 'hard'"),
     "depth": (lambda: zorplex("recursive", vocabulary=letters(KEY), max_depth=14), "max_depth is 14, wanted 1 to 13"),
-    "few words": (lambda: zorplex(vocabulary=Vocabulary(("a", "b"), 0, 1)), "wanted at least 3, all different"),
-    "capitals": (lambda: zorplex(vocabulary=Vocabulary(("a", "b", "C"), 0, 1)), "wanted small ASCII letters"),
+    "few words": (lambda: zorplex(vocabulary=WordTable(("a", "b"), 0, 1)), "wanted at least 3, all different"),
+    "capitals": (lambda: zorplex(vocabulary=WordTable(("a", "b", "C"), 0, 1)), "wanted small ASCII letters"),
     "bounds": (lambda: zorplex(vocabulary=two_syllables(5, 0)), "wanted low <= high"),
     "large": (lambda: zorplex(vocabulary=two_syllables(0, 10**6)), "wanted below 1000000"),
-    "table": (lambda: zorplex(vocabulary=Vocabulary(("a", "b", "c"), 0, 1, (1,))), "is 1, wanted 3"),
+    "table": (lambda: zorplex(vocabulary=WordTable(("a", "b", "c"), 0, 1, (1,))), "is 1, wanted 3"),
     "steps": (lambda: protocol(zorplex(), answer(), max_steps=0), "max_steps is 0"),
     "budget": (lambda: protocol(zorplex(), answer(), max_steps=1, tool_budget=-1), "tool_budget is -1"),
     "tools": (

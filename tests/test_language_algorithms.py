@@ -36,7 +36,7 @@ from purestep.core.transcript.record import (
 )
 from purestep.core.tree import leaves
 from purestep.properties.strategies.tiny_causal import tiny_causal
-from purestep.runtime.text.batching import listed_parts
+from purestep.runtime.text.batching import listed_batches
 from purestep.runtime.text.trainer import NOTHING, language_trainer
 
 VOCABULARY = 5
@@ -402,7 +402,7 @@ def test_compiled_shapes_follow_from_the_budget(budget: int, window: int) -> Non
     for last in range(1, 47):
         lengths = [17, 17, 17, last, 0, 3, last // 2, 40]
         rows = [0, 1, 2, 3, 4, 6, 7]
-        parts = listed_parts(lengths, rows, budget, window)
+        parts = listed_batches(lengths, rows, budget, window)
         assert sorted(row for part in parts for row in part.rows) == rows
         assert {(part.cost // part.width, part.width) for part in parts} <= allowed
         for part in parts:

@@ -4,8 +4,8 @@ from purestep.core import keys
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.parsers import answer
 from purestep.core.language.text_env import Outcome, TextEnv
-from purestep.core.language.zorplex.env import Play, Reward, zorplex, zorplex_parser
-from purestep.core.language.zorplex.tasks import Task
+from purestep.core.language.zorplex.env import Reward, ZorplexState, zorplex, zorplex_parser
+from purestep.core.language.zorplex.tasks import ZorplexTask
 from purestep.properties import check, codec_laws, parser_laws, text_env_laws
 from purestep.properties.framework.families import own_reading, own_world_laws
 from purestep.properties.strategies.language import ledger
@@ -24,7 +24,9 @@ test_attempts = check(attempt_laws(), own_trying())
 test_codecs = check(codec_laws(), byte_codec())
 test_ledger = check(own_world_laws(), ledger())
 MOVES = ("LOOKUP[quomun]", "LOOKUP[shiyor]", "[ANSWER] 5")
-test_zorplex_as_a_world = check(text_env_laws(zorplex_parser(), *MOVES, classes=(Play, Task, Reward)), zorplex())
+test_zorplex_as_a_world = check(
+    text_env_laws(zorplex_parser(), *MOVES, classes=(ZorplexState, ZorplexTask, Reward)), zorplex()
+)
 ONE_STEP: TextEnv[tuple[()], int] = TextEnv(
     (),
     lambda _, key: (0, f"{int(keys.randint(key, (), 0, 10))}?"),

@@ -4,7 +4,7 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.effects.cluster.device_assignment import next_spot
+from purestep.runtime.effects.cluster.device_assignment import next_device
 
 from .laws.effects.device_assignment import spots_laws
 from .laws.effects.engine import engine_laws
@@ -13,7 +13,7 @@ from .laws.effects.worker_adapter import hands_laws, own_posting
 
 test_engine = check(engine_laws(), own_clustering())
 test_hands = check(hands_laws(), own_posting())
-test_spots = check(spots_laws(), next_spot)
+test_spots = check(spots_laws(), next_device)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.async_rl.trainer import Learning
+from purestep.runtime.async_rl.trainer import VersionedLearner
 
 from .laws.async_rl.active_rollouts import desk_laws
 from .laws.async_rl.conversations import own_writing
@@ -16,7 +16,7 @@ from .laws.async_rl.starts import starts_laws
 
 test_desk = check(desk_laws(), own_desking())
 test_samples = check(sample_laws(), own_writing())
-test_segments = check(segment_laws(), Learning.anchored)
+test_segments = check(segment_laws(), VersionedLearner.with_proximal)
 test_starts = check(starts_laws(), own_starts)
 
 

@@ -7,7 +7,7 @@ from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.effects import queue_rules
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
-from purestep.runtime.effects.workers import supervisor as workers_rules
+from purestep.runtime.effects.workers import supervisor
 
 from .laws.effects.experience import experience_laws, own_replaying
 from .laws.effects.queue import queue_laws
@@ -22,7 +22,7 @@ test_weights = check(weights_laws(), own_transfer())
 test_choice = check(choice_laws(), choice)
 test_queue = check(queue_laws(), queue_rules.step)
 test_experience = check(experience_laws(), own_replaying())
-test_workers = check(workers_laws(), workers_rules.step)
+test_workers = check(workers_laws(), supervisor.step)
 test_service = check(service_laws(), own_serving())
 
 
@@ -32,7 +32,7 @@ test_service = check(service_laws(), own_serving())
     [
         (ring_laws(), RING),
         (queue_laws(), queue_rules.step),
-        (workers_laws(), workers_rules.step),
+        (workers_laws(), supervisor.step),
         (service_laws(), own_serving()),
     ],
     ids=lambda value: getattr(value, "name", ""),

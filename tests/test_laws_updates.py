@@ -16,7 +16,7 @@ from purestep.core.policy import ActorCritic
 from purestep.properties import check, named_profile, order_laws, probe_laws, update_laws, verify
 from purestep.properties.framework.crash import CrashingFiles
 from purestep.properties.suites.update import Factory
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint import single
 
 from .laws.algorithms.decoupled_update import decoupled_update_laws
 from .laws.runtime.stale_actor import lagging_laws, own_lagging
@@ -25,8 +25,8 @@ from .laws.runtime.stale_actor import lagging_laws, own_lagging
 def on_disk(tree: Any) -> Any:
     """A tree after a real checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
-        saved = checkpoint.save(Path(folder), 1, tree, files=CrashingFiles(-1).files)
-        return checkpoint.load(saved, tree).tree
+        saved = single.save(Path(folder), 1, tree, files=CrashingFiles(-1).files)
+        return single.load(saved, tree).tree
 
 
 def learns_by_ppo(model: ActorCritic) -> Algorithm:

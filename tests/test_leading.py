@@ -15,10 +15,10 @@ import torch
 from torch._C._distributed_c10d import HashStore
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.distributed import heartbeat as channel
-from purestep.runtime.effects.distributed.driver import Lead, led
+from purestep.runtime.effects.distributed import heartbeat
+from purestep.runtime.effects.distributed.driver import Driver, led
 from purestep.runtime.effects.distributed.heartbeat import Channel, alive
-from purestep.runtime.effects.distributed.process_group import RankError, Ranks, joined
+from purestep.runtime.effects.distributed.process_group import ProcessGroup, RankError, joined
 
 PROGRAM = Path(__file__).parent / "leading_program.py"
 SIZE = 3
@@ -127,15 +127,15 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_process_alone_tells_itself() -> None:
     seen: list[Any] = []
 
-    def program(lead: Lead) -> int:
-        seen.append(lead.tell("double", {"a": torch.tensor(2.0)}, 3))
+    def program(lead: Driver) -> int:
+        seen.append(lead.call("double", {"a": torch.tensor(2.0)}, 3))
         with pytest.raises(ChoiceError, match="tell: word is 'other', wanted one of"):
-            lead.tell("other")
+            lead.call("other")
         with pytest.raises(ChoiceError, match="no"):
-            lead.tell("refuse")
-        lead.later("double", 1, 2)
+            lead.call("refuse")
+        lead.call_later("double", 1, 2)
         lead.settled()
-        lead.later("refuse")
+        lead.call_later("refuse")
         with pytest.raises(ChoiceError, match="no"):
             lead.settled()
         return 3
@@ -154,21 +154,21 @@ def test_nothing_is_told_after_something_went_wrong() -> None:
         raise OSError("gone")
 
     with joined(device="cpu") as ranks, ThreadPoolExecutor(1) as pool:
-        lead = Lead(ranks, {"fault": fault}, Channel(HashStore()), pool)
+        lead = Driver(ranks, {"fault": fault}, Channel(HashStore()), pool)
         with pytest.raises(OSError, match="gone"):
-            lead.tell("fault")
+            lead.call("fault")
         with pytest.raises(RankError, match="ranks: rank 0 is in the middle of 'fault', wanted no more words"):
-            lead.tell("fault")
+            lead.call("fault")
 
 
-def ranks_of(rank: int) -> Ranks:
+def ranks_of(rank: int) -> ProcessGroup:
     nowhere: Any = ()
-    return Ranks(rank=rank, size=2, device=torch.device("cpu"), mesh=nowhere, timeout=1.0)
+    return ProcessGroup(rank=rank, size=2, device=torch.device("cpu"), mesh=nowhere, timeout=1.0)
 
 
 def test_a_first_process_without_signs_of_life_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "EVERY", 0.005)
-    monkeypatch.setattr(channel, "MISSED", 3)
+    monkeypatch.setattr(heartbeat, "EVERY", 0.005)
+    monkeypatch.setattr(heartbeat, "MISSED", 3)
     silent = Channel(HashStore())
     silent.beat(0, 0)
     with pytest.raises(RankError, match="ranks: rank 1 is without a sign of rank 0 for 0 s"):
@@ -176,8 +176,8 @@ def test_a_first_process_without_signs_of_life_is_given_up(monkeypatch: pytest.M
 
 
 def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "EVERY", 0.005)
-    monkeypatch.setattr(channel, "MISSED", 3)
+    monkeypatch.setattr(heartbeat, "EVERY", 0.005)
+    monkeypatch.setattr(heartbeat, "MISSED", 3)
     told, released, errors = threading.Event(), threading.Event(), list[RankError]()
 
     class Vanished:
@@ -202,8 +202,8 @@ def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_first_process_that_shows_signs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "EVERY", 0.005)
-    monkeypatch.setattr(channel, "MISSED", 3)
+    monkeypatch.setattr(heartbeat, "EVERY", 0.005)
+    monkeypatch.setattr(heartbeat, "MISSED", 3)
     seen: list[str] = []
 
     class Beating:

@@ -18,7 +18,7 @@ from rich.console import Console
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.machine import Machine, Started, Stop
 from purestep.runtime.effects.reporting.metrics import (
-    Report,
+    ReportMetrics,
     Row,
     fan_out,
     floats,
@@ -145,9 +145,9 @@ def test_tensors_become_floats_and_nothing_else_does() -> None:
 def test_reports_of_a_driven_machine_reach_every_sink_whole() -> None:
     one: list[Row] = []
     two: list[Row] = []
-    reports = tuple(Report({"iteration": n, "loss": torch.tensor(float(n))}) for n in range(20))
+    reports = tuple(ReportMetrics({"iteration": n, "loss": torch.tensor(float(n))}) for n in range(20))
     machine: Machine[int] = Machine(lambda n, event: (n, (*reports, Stop()) if event == Started() else ()))
-    list(drive(machine, 0, {Report: fan_out(one.append, thin(two.append, 5))}))
+    list(drive(machine, 0, {ReportMetrics: fan_out(one.append, thin(two.append, 5))}))
     assert sorted(row["loss"] for row in one) == [float(n) for n in range(20)]
     assert sorted(row["iteration"] for row in two) == [0, 5, 10, 15]
 
@@ -162,7 +162,7 @@ def test_sinks_see_one_row_at_a_time() -> None:
         inside[0] -= 1
 
     handle = fan_out(slow)
-    threads = [threading.Thread(target=handle, args=(Report({"a": 1.0}),)) for _ in range(8)]
+    threads = [threading.Thread(target=handle, args=(ReportMetrics({"a": 1.0}),)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

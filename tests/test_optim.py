@@ -10,7 +10,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.networks import layout, mlp
-from purestep.core.optim import optimizers as optim
+from purestep.core.optim import optimizers
 from purestep.core.optim.optimizers import Optimizer
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, size, tree_map
@@ -21,22 +21,22 @@ FLOAT32, FLOAT64 = 1e-5, 1e-12  # what a hundred steps of descent make of differ
 
 Reference = Callable[[list[Tensor]], torch.optim.Optimizer]
 PAIRS: dict[str, tuple[Optimizer, Reference]] = {
-    "sgd": (optim.sgd(0.05), lambda p: torch.optim.SGD(p, 0.05)),
-    "momentum": (optim.sgd(0.02, momentum=0.9), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
+    "sgd": (optimizers.sgd(0.05), lambda p: torch.optim.SGD(p, 0.05)),
+    "momentum": (optimizers.sgd(0.02, momentum=0.9), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9)),
     "nesterov": (
-        optim.nesterov(0.02, momentum=0.9),
+        optimizers.nesterov(0.02, momentum=0.9),
         lambda p: torch.optim.SGD(p, 0.02, momentum=0.9, nesterov=True),
     ),
-    "adam": (optim.adam(0.01), lambda p: torch.optim.Adam(p, 0.01)),
-    "adam, large eps": (optim.adam(0.01, eps=1e-3), lambda p: torch.optim.Adam(p, 0.01, eps=1e-3)),
-    "adam, ppo": (optim.adam(2.5e-3, eps=1e-5), lambda p: torch.optim.Adam(p, 2.5e-3, eps=1e-5)),
+    "adam": (optimizers.adam(0.01), lambda p: torch.optim.Adam(p, 0.01)),
+    "adam, large eps": (optimizers.adam(0.01, eps=1e-3), lambda p: torch.optim.Adam(p, 0.01, eps=1e-3)),
+    "adam, ppo": (optimizers.adam(2.5e-3, eps=1e-5), lambda p: torch.optim.Adam(p, 2.5e-3, eps=1e-5)),
     "adam, betas": (
-        optim.adam(0.01, beta1=0.8, beta2=0.99),
+        optimizers.adam(0.01, beta1=0.8, beta2=0.99),
         lambda p: torch.optim.Adam(p, 0.01, betas=(0.8, 0.99)),
     ),
-    "adamw": (optim.adamw(0.01), lambda p: torch.optim.AdamW(p, 0.01)),
+    "adamw": (optimizers.adamw(0.01), lambda p: torch.optim.AdamW(p, 0.01)),
     "adamw, strong": (
-        optim.adamw(0.01, weight_decay=0.3, eps=1e-5),
+        optimizers.adamw(0.01, weight_decay=0.3, eps=1e-5),
         lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.3, eps=1e-5),
     ),
 }
@@ -59,7 +59,7 @@ def ours(optimizer: Optimizer, params: Any, state: Any = None, steps: int = STEP
     state = optimizer.init(params) if state is None else state
     for _ in range(steps):
         updates, state = optimizer.update(torch.func.grad(loss)(params), state, params)
-        params = optim.apply_updates(params, updates)
+        params = optimizers.apply_updates(params, updates)
     return params, state
 
 
@@ -84,7 +84,7 @@ def theirs(
 
 def distance(one: Any, other: Any) -> float:
     """The relative distance of two trees, over all their numbers."""
-    return float(optim.global_norm(tree_map(torch.sub, one, other)) / optim.global_norm(other))
+    return float(optimizers.global_norm(tree_map(torch.sub, one, other)) / optimizers.global_norm(other))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -102,16 +102,16 @@ def test_a_hundred_steps_equal_those_of_torch(name: str, dtype: torch.dtype, tol
 @pytest.mark.parametrize("max_norm", [0.1, 1e6])
 def test_clipping_equals_that_of_torch(max_norm: float) -> None:
     start = params_of(torch.float64)
-    chained = optim.chain(optim.clip_by_global_norm(max_norm), optim.sgd(0.05))
+    chained = optimizers.chain(optimizers.clip_by_global_norm(max_norm), optimizers.sgd(0.05))
     reference = theirs(lambda p: torch.optim.SGD(p, 0.05), start, lambda p: torch.nn.utils.clip_grad_norm_(p, max_norm))
     assert distance(ours(chained, start)[0], reference) < FLOAT64
 
 
 def test_clipping_bounds_long_gradients_and_keeps_short_ones() -> None:
-    clip = optim.clip_by_global_norm(0.5)
+    clip = optimizers.clip_by_global_norm(0.5)
     gradients = {"a": torch.tensor([3.0, 0.0]), "b": torch.tensor(4.0)}
     clipped, _ = clip.update(gradients, clip.init(gradients), gradients)
-    torch.testing.assert_close(optim.global_norm(clipped), torch.tensor(0.5))
+    torch.testing.assert_close(optimizers.global_norm(clipped), torch.tensor(0.5))
     torch.testing.assert_close(clipped["b"] / clipped["a"][0], torch.tensor(4.0 / 3.0))
     small = tree_map(lambda g: 0.01 * g, gradients)
     kept, _ = clip.update(small, clip.init(small), small)
@@ -123,16 +123,16 @@ def test_clipping_bounds_long_gradients_and_keeps_short_ones() -> None:
 @pytest.mark.parametrize(
     ("schedule", "reference"),
     [
-        (optim.linear(1.0, 0.0, 80), lambda n: max(1.0 - n / 80, 0.0)),
-        (optim.warmup(10, optim.constant(1.0)), lambda n: min((n + 1) / 11, 1.0)),
+        (optimizers.linear(1.0, 0.0, 80), lambda n: max(1.0 - n / 80, 0.0)),
+        (optimizers.warmup(10, optimizers.constant(1.0)), lambda n: min((n + 1) / 11, 1.0)),
     ],
     ids=["linear", "warmup"],
 )
 def test_schedules_change_the_learning_rate_as_those_of_torch(
-    schedule: optim.Schedule, reference: Callable[[int], float]
+    schedule: optimizers.Schedule, reference: Callable[[int], float]
 ) -> None:
     start = params_of(torch.float64)
-    end, state = ours(optim.chain(optim.adam(0.01), optim.scale_by_schedule(schedule)), start)
+    end, state = ours(optimizers.chain(optimizers.adam(0.01), optimizers.scale_by_schedule(schedule)), start)
     assert distance(end, theirs(lambda p: torch.optim.Adam(p, 0.01), start, schedule=reference)) < FLOAT64
     assert int(state[1].count) == STEPS
     assert float(state[1].factor) == pytest.approx(reference(STEPS - 1))
@@ -141,14 +141,14 @@ def test_schedules_change_the_learning_rate_as_those_of_torch(
 def test_schedules_have_their_ends() -> None:
     count = torch.tensor([0, 5, 10, 20])
     half = 0.1 + 0.9 / 2
-    for schedule in (optim.linear(1.0, 0.1, 10), optim.cosine(1.0, 0.1, 10)):
+    for schedule in (optimizers.linear(1.0, 0.1, 10), optimizers.cosine(1.0, 0.1, 10)):
         assert schedule(count).tolist() == pytest.approx([1.0, half, 0.1, 0.1])
-    late = optim.warmup(5, optim.linear(2.0, 0.0, 10))(torch.tensor([0, 4, 5, 10, 15]))
+    late = optimizers.warmup(5, optimizers.linear(2.0, 0.0, 10))(torch.tensor([0, 4, 5, 10, 15]))
     assert late.tolist() == pytest.approx([2.0 / 6, 10.0 / 6, 2.0, 1.0, 0.0])
-    makers: list[Callable[[], optim.Schedule]] = [
-        lambda: optim.linear(1.0, 0.0, 0),
-        lambda: optim.cosine(1.0, 0.0, 0),
-        lambda: optim.warmup(0, optim.constant(1.0)),
+    makers: list[Callable[[], optimizers.Schedule]] = [
+        lambda: optimizers.linear(1.0, 0.0, 0),
+        lambda: optimizers.cosine(1.0, 0.0, 0),
+        lambda: optimizers.warmup(0, optimizers.constant(1.0)),
     ]
     for make in makers:
         with pytest.raises(ChoiceError, match="steps is 0"):
@@ -159,7 +159,7 @@ def test_schedules_have_their_ends() -> None:
 def test_a_zero_learning_rate_leaves_params_bit_equal(name: str) -> None:
     optimizer, _ = PAIRS[name]
     start = params_of()
-    state = optim.with_hyperparameters(optimizer.init(start), {"learning_rate": 0.0})
+    state = optimizers.with_hyperparameters(optimizer.init(start), {"learning_rate": 0.0})
     end, _ = ours(optimizer, start, state, steps=3)
     assert all(torch.equal(a, b) for a, b in zip(leaves(end), leaves(start), strict=True))
 
@@ -182,22 +182,24 @@ def test_an_update_changes_none_of_its_inputs(name: str) -> None:
 
 
 def test_a_population_of_learning_rates_is_its_members() -> None:
-    optimizer = optim.chain(
-        optim.clip_by_global_norm(1.0), optim.adam(0.5), optim.scale_by_schedule(optim.linear(1.0, 0.0, 20))
+    optimizer = optimizers.chain(
+        optimizers.clip_by_global_norm(1.0),
+        optimizers.adam(0.5),
+        optimizers.scale_by_schedule(optimizers.linear(1.0, 0.0, 20)),
     )
     rates = torch.tensor([0.0, 1e-3, 1e-2])
     start = params_of()
     several = tree_map(lambda leaf: torch.stack([leaf] * 3), start)
-    state = optim.with_hyperparameters(torch.vmap(optimizer.init)(several), {"learning_rate": rates})
+    state = optimizers.with_hyperparameters(torch.vmap(optimizer.init)(several), {"learning_rate": rates})
 
     def step(carry: Any, _: Tensor) -> Any:
         params, state = carry
         updates, state = torch.vmap(optimizer.update)(torch.vmap(torch.func.grad(loss))(params), state, params)
-        return (optim.apply_updates(params, updates), state), torch.vmap(loss)(params)
+        return (optimizers.apply_updates(params, updates), state), torch.vmap(loss)(params)
 
     (end, _), losses = scan(step, (several, state), torch.zeros(10))
     for i, rate in enumerate(rates):
-        alone = optim.with_hyperparameters(optimizer.init(start), {"learning_rate": rate})
+        alone = optimizers.with_hyperparameters(optimizer.init(start), {"learning_rate": rate})
         single, _ = ours(optimizer, start, alone, steps=10)
         assert distance(tree_map(lambda leaf, i=i: leaf[i], end), single) < 1e-5
     assert torch.equal(losses[0, 0], losses[-1, 0])
@@ -205,7 +207,7 @@ def test_a_population_of_learning_rates_is_its_members() -> None:
 
 
 def test_one_vector_of_params_trains_as_their_tree() -> None:
-    optimizer = optim.chain(optim.clip_by_global_norm(0.5), optim.adamw(0.01))
+    optimizer = optimizers.chain(optimizers.clip_by_global_norm(0.5), optimizers.adamw(0.01))
     start = params_of()
     places = layout(start)
     vector = places.ravel(start)
@@ -213,39 +215,41 @@ def test_one_vector_of_params_trains_as_their_tree() -> None:
     for _ in range(10):
         gradient = torch.func.grad(lambda v: loss(places.unravel(v)))(vector)
         updates, state = optimizer.update(gradient, state, vector)
-        vector = optim.apply_updates(vector, updates)
+        vector = optimizers.apply_updates(vector, updates)
     assert distance(places.unravel(vector), ours(optimizer, start, steps=10)[0]) < 1e-6
 
 
 def test_hyperparameters_are_read_and_replaced_wherever_they_stand() -> None:
-    optimizer = optim.chain(optim.clip_by_global_norm(0.5), optim.chain(optim.sgd(0.1, momentum=0.9)))
+    optimizer = optimizers.chain(
+        optimizers.clip_by_global_norm(0.5), optimizers.chain(optimizers.sgd(0.1, momentum=0.9))
+    )
     state = optimizer.init(params_of())
-    assert {name: float(value) for name, value in optim.hyperparameters(state).items()} == {
+    assert {name: float(value) for name, value in optimizers.hyperparameters(state).items()} == {
         "max_norm": 0.5,
         "learning_rate": 0.1,
         "momentum": 0.9,
     }
-    changed = optim.with_hyperparameters(state, {"learning_rate": 0.2, "max_norm": torch.tensor(2.0)})
-    assert {name: float(value) for name, value in optim.hyperparameters(changed).items()} == {
+    changed = optimizers.with_hyperparameters(state, {"learning_rate": 0.2, "max_norm": torch.tensor(2.0)})
+    assert {name: float(value) for name, value in optimizers.hyperparameters(changed).items()} == {
         "max_norm": 2.0,
         "learning_rate": 0.2,
         "momentum": 0.9,
     }
-    assert float(optim.hyperparameters(state)["learning_rate"]) == 0.1
+    assert float(optimizers.hyperparameters(state)["learning_rate"]) == 0.1
     assert size(changed) == size(state)
     with pytest.raises(ChoiceError, match="did you mean 'learning_rate'"):
-        optim.with_hyperparameters(state, {"learning_rat": 0.1})
+        optimizers.with_hyperparameters(state, {"learning_rat": 0.1})
     with pytest.raises(ShapeError, match="learning_rate is \\[3\\], wanted \\[\\]"):
-        optim.with_hyperparameters(state, {"learning_rate": torch.ones(3)})
+        optimizers.with_hyperparameters(state, {"learning_rate": torch.ones(3)})
 
 
 def test_a_learning_rate_given_as_a_tensor_has_a_gradient() -> None:
     start = params_of(torch.float64)
 
     def after(rate: Tensor) -> Tensor:
-        optimizer = optim.sgd(rate)
+        optimizer = optimizers.sgd(rate)
         updates, _ = optimizer.update(torch.func.grad(loss)(start), optimizer.init(start), start)
-        return loss(optim.apply_updates(start, updates))
+        return loss(optimizers.apply_updates(start, updates))
 
     rate = torch.tensor(0.05, dtype=torch.float64)
     numeric = (after(rate + 1e-6) - after(rate - 1e-6)) / 2e-6
@@ -254,8 +258,10 @@ def test_a_learning_rate_given_as_a_tensor_has_a_gradient() -> None:
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_a_compiled_update_is_the_eager_one(backend: str) -> None:
-    optimizer = optim.chain(
-        optim.clip_by_global_norm(0.5), optim.adamw(0.01), optim.scale_by_schedule(optim.cosine(1.0, 0.1, 10))
+    optimizer = optimizers.chain(
+        optimizers.clip_by_global_norm(0.5),
+        optimizers.adamw(0.01),
+        optimizers.scale_by_schedule(optimizers.cosine(1.0, 0.1, 10)),
     )
     params = {"w": keys.normal(keys.key(0), (5, 3)), "b": torch.tensor(0.5)}
 
@@ -263,7 +269,7 @@ def test_a_compiled_update_is_the_eager_one(backend: str) -> None:
         params, state = carry
         gradients = {"w": params["w"] + noise, "b": params["b"] - noise.sum()}
         updates, state = optimizer.update(gradients, state, params)
-        return (optim.apply_updates(params, updates), state), optim.global_norm(updates)
+        return (optimizers.apply_updates(params, updates), state), optimizers.global_norm(updates)
 
     def run(params: Any, state: Any, noise: Tensor) -> Any:
         return scan(step, (params, state), noise)

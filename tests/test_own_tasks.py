@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("transformers")
 
 from purestep.core.errors import PurestepError
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.reporting.metrics import Row, read
@@ -25,9 +25,9 @@ from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.text import run as session
 from purestep.runtime.text.columns import LABEL, TAKEN, own_figures
 from purestep.runtime.text.config import TaskRun
-from purestep.runtime.text.distributed_learner import in_world
-from purestep.runtime.text.learner_backend import Team
-from purestep.runtime.text.training_loop import LanguageWorld
+from purestep.runtime.text.distributed_learner import in_process_group
+from purestep.runtime.text.learner_backend import LearnerBackend
+from purestep.runtime.text.training_loop import TextTrainingLoop
 
 from .example_tasks import MARKET, SAFE
 from .programs import free_port, killed_after, purestep, until, well
@@ -128,7 +128,7 @@ def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
     reference: str, tmp_path: Path, capsys: Said
 ) -> None:
     run = tmp_path / "run"
-    assert cli.main(words(reference, run)) == 0
+    assert main.main(words(reference, run)) == 0
     task = tiny(reference).task()
     told = capsys.readouterr()
     assert all(f"ended as {label}" in told.out for label in task.labels)
@@ -137,10 +137,10 @@ def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
     check_labels(rows, task.labels)
     assert own_figures(rows) == tuple(task.figures)
     assert (run / "learning_curve.png").exists()
-    assert cli.main(["plot", str(run)]) == 0
-    assert cli.main(["evaluate", str(run), "--trust", "--tasks", "3"]) == 0
+    assert main.main(["plot", str(run)]) == 0
+    assert main.main(["evaluate", str(run), "--trust", "--tasks", "3"]) == 0
     assert "of 3 tasks" in capsys.readouterr().out
-    assert cli.main(["chat", str(run), "--trust", "--task", "1"]) == 0
+    assert main.main(["chat", str(run), "--trust", "--task", "1"]) == 0
     assert "task 1 (right: " in capsys.readouterr().out
 
 
@@ -152,8 +152,8 @@ def test_generators_report_labels_too(reference: str, tmp_path: Path) -> None:
     check_labels(rows, arguments.task().labels)
     names = {name for name in rows[0] if not name.startswith(LABEL)}
     assert names - set(arguments.task().figures) <= TAKEN
-    assert cli.main(["plot", str(run)]) == 0
-    assert cli.main(["replay", str(run)]) == 0
+    assert main.main(["plot", str(run)]) == 0
+    assert main.main(["replay", str(run)]) == 0
 
 
 class Cut(BaseException):
@@ -162,14 +162,14 @@ class Cut(BaseException):
 
 def cut_short(begin: Callable[[], Any], at: int) -> None:
     """A run that ends like a crash before it does the iteration of that number."""
-    patch, made = pytest.MonkeyPatch(), LanguageWorld.train
+    patch, made = pytest.MonkeyPatch(), TextTrainingLoop.train
 
     def train(self: Any, command: Train) -> Any:
         if self.iteration == at:
             raise Cut
         return made(self, command)
 
-    patch.setattr(LanguageWorld, "train", train)
+    patch.setattr(TextTrainingLoop, "train", train)
     try:
         with pytest.raises(Cut):
             begin()
@@ -192,17 +192,17 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
             stood_in(monkeypatch, run, **room)
         led(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
 
-    def led(program: Callable[[Team], Any]) -> None:
-        def work(team: Team) -> int:
+    def led(program: Callable[[LearnerBackend], Any]) -> None:
+        def work(team: LearnerBackend) -> int:
             program(team)
             return 0
 
         if how == "ranks":
-            assert in_world(work) == 0
+            assert in_process_group(work) == 0
         else:
-            from purestep.runtime.text.learner_backend import ALONE
+            from purestep.runtime.text.learner_backend import SINGLE_PROCESS
 
-            work(ALONE)
+            work(SINGLE_PROCESS)
 
     begin(whole)
     cut_short(lambda: begin(cut), at=3)
@@ -213,7 +213,7 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
     assert steps(read(cut / "metrics.jsonl")) == steps(read(whole / "metrics.jsonl"))
     trust(EVERY)
     for run in (whole, cut):
-        assert cli.main(["evaluate", str(run), "--trust"]) == 0
+        assert main.main(["evaluate", str(run), "--trust"]) == 0
     assert weights(cut) == weights(whole)
 
 
@@ -222,16 +222,16 @@ def test_a_task_of_a_world_and_a_parser_alone_goes_everywhere(tmp_path: Path, ca
     file.write_text(LEAST)
     reference = f"{file}:TASK"
     own = {"warm_steps": 0, "max_turns": 3}
-    assert cli.main(words(reference, run, **own)) == 0
+    assert main.main(words(reference, run, **own)) == 0
     assert "label/" in capsys.readouterr().err
     check_labels(read(run / "metrics.jsonl"), tiny(reference).task().labels)
     assert (run / "learning_curve.png").exists()
-    assert cli.main(words(reference, beside, *BESIDE, **own)) == 0
+    assert main.main(words(reference, beside, *BESIDE, **own)) == 0
     for one in (run, beside):
-        assert cli.main(["evaluate", str(one), "--trust"]) == 0
-        assert cli.main(["chat", str(one), "--trust", "--task", "0"]) == 0
-        assert cli.main(["chat", str(one), "--trust", "--question", "Which?"]) == 0
-        assert cli.main(["plot", str(one), str(one), "--out", str(tmp_path / "two.png")]) == 0
+        assert main.main(["evaluate", str(one), "--trust"]) == 0
+        assert main.main(["chat", str(one), "--trust", "--task", "0"]) == 0
+        assert main.main(["chat", str(one), "--trust", "--question", "Which?"]) == 0
+        assert main.main(["plot", str(one), str(one), "--out", str(tmp_path / "two.png")]) == 0
     assert "Which?" in capsys.readouterr().out
 
 
@@ -246,7 +246,7 @@ def test_metrics_of_before_there_were_labels_are_read(tmp_path: Path) -> None:
     session.resume(run, notice=silent)
     rows = read(path)
     assert [any(name.startswith(LABEL) for name in row) for row in rows] == [False, False, False, True]
-    assert cli.main(["plot", str(run)]) == 0
+    assert main.main(["plot", str(run)]) == 0
 
 
 # --- in processes of their own ---
@@ -281,8 +281,8 @@ def test_a_run_with_generators_that_was_killed_goes_on(size: int, reference: str
     killed_and_resumed(run, words(reference, run, "--no-compare", **own), run / "async", size)
     totals = json.loads((run / "async" / "totals.json").read_text())
     assert (totals["version"], totals["sessions"]) == (5, 2)
-    assert cli.main(["replay", str(run)]) == 0
-    assert cli.main(["evaluate", str(run), "--trust"]) == 0
+    assert main.main(["replay", str(run)]) == 0
+    assert main.main(["evaluate", str(run), "--trust"]) == 0
 
 
 @pytest.mark.slow
@@ -344,7 +344,7 @@ def test_a_task_that_breaks_a_law_is_refused_before_anything_is_built_or_removed
     old, new, line = BROKEN[fault]
     file.write_text(broken(LEAST, old, new))
     reference = f"{file}:TASK"
-    assert cli.main(words(reference, run)) == 1
+    assert main.main(words(reference, run)) == 1
     assert re.fullmatch(rf"purestep: task least: .*{re.escape(line)}.*", capsys.readouterr().err.splitlines()[-1])
     for changes in ({}, THREADS):
         with pytest.raises(PurestepError, match=re.escape(line)):
@@ -391,7 +391,7 @@ def test_a_figure_that_raises_while_training_ends_the_run_in_one_line(
 ) -> None:
     (tmp_path / "late.py").write_text(LEAST + LATE)
     more = (*BESIDE, "--generators", "1") if beside else ()
-    assert cli.main(words(f"{tmp_path / 'late.py'}:TASK", tmp_path / "run", *more, warm_steps=0, max_turns=2)) == 1
+    assert main.main(words(f"{tmp_path / 'late.py'}:TASK", tmp_path / "run", *more, warm_steps=0, max_turns=2)) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.search(r"task late: figure 'found' is KeyError: .*, wanted a number for every attempt", last), last
 
@@ -409,14 +409,14 @@ MODULES: dict[str, tuple[str, str]] = {
 def test_a_module_that_cannot_be_imported_is_one_line(case: str, tmp_path: Path, capsys: Said) -> None:
     text, line = MODULES[case]
     (tmp_path / "tasks.py").write_text(text)
-    assert cli.main(words(f"{tmp_path / 'tasks.py'}:TASK", tmp_path / "run")) == 1
+    assert main.main(words(f"{tmp_path / 'tasks.py'}:TASK", tmp_path / "run")) == 1
     said = capsys.readouterr().err.splitlines()
     assert line in said[-1]
     assert not (tmp_path / "run").exists()
 
 
 def test_a_module_that_is_not_installed_says_how_else_to_name_it(tmp_path: Path, capsys: Said) -> None:
-    assert cli.main(words("nowhere_at_all.worlds:TASK", tmp_path / "run")) == 1
+    assert main.main(words("nowhere_at_all.worlds:TASK", tmp_path / "run")) == 1
     assert "install it, or name its file: FILE.py:NAME" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -434,7 +434,7 @@ def test_the_flags_of_an_experiment_configuration_are_those_of_a_task(
         "rollout: {consumer_batch_size: 6, max_head_offpolicyness: 3}\nactor: {eps_clip: 0.1}\n"
     )
     more = ["--config", str(tmp_path / "one.yaml"), "rollout.consumer_batch_size=5"]
-    assert cli.main(["train", SAFE, *more, "--run", str(tmp_path / "run")]) == 130
+    assert main.main(["train", SAFE, *more, "--run", str(tmp_path / "run")]) == 130
     (one,) = held
     assert (one.reference, one.episodes.groups, one.asynchronous.staleness, one.learning.clip) == (SAFE, 5, 3, 0.1)
     assert (one.asynchronous.mode, one.asynchronous.loss) == ("async", "decoupled")
@@ -442,7 +442,7 @@ def test_the_flags_of_an_experiment_configuration_are_those_of_a_task(
 
 def test_what_goes_on_is_told_with_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     """After Ctrl-C, once or twice, in turns and with generators; and where a new run finds one."""
-    run, made = tmp_path / "run", LanguageWorld.train
+    run, made = tmp_path / "run", TextTrainingLoop.train
     hint = f"purestep resume {run} --trust"
 
     def pressed(self: Any, command: Train) -> Any:
@@ -453,20 +453,20 @@ def test_what_goes_on_is_told_with_trust(tmp_path: Path, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(LanguageWorld, "train", pressed)
-        assert cli.main(words(SAFE, run)) == 130
+        patch.setattr(TextTrainingLoop, "train", pressed)
+        assert main.main(words(SAFE, run)) == 130
     assert f"interrupted after 1 iterations and saved; go on with: {hint}\n" in capsys.readouterr().err
-    assert cli.main(words(SAFE, run)) == 1
+    assert main.main(words(SAFE, run)) == 1
     assert f"go on with it: {hint}; or pass --overwrite" in capsys.readouterr().err
     with monkeypatch.context() as patch:
         patch.setattr(session, "resume", pressed_twice)
-        assert cli.main(["resume", str(run), "--trust"]) == 130
+        assert main.main(["resume", str(run), "--trust"]) == 130
     assert f"stopped at once; {hint} goes on from the last checkpoint" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr(LanguageWorld, "train", pressed)
-        assert cli.main(words(SAFE, run, "--overwrite", *BESIDE)) == 130
+        patch.setattr(TextTrainingLoop, "train", pressed)
+        assert main.main(words(SAFE, run, "--overwrite", *BESIDE)) == 130
     assert f"interrupted and saved; go on with: {hint}\n" in capsys.readouterr().err
     with monkeypatch.context() as patch:
         patch.setattr(session, "resume", pressed_twice)
-        assert cli.main(["resume", str(run), "--trust"]) == 130
+        assert main.main(["resume", str(run), "--trust"]) == 130
     assert f"stopped at once; {hint} goes on from the last checkpoint" in capsys.readouterr().err

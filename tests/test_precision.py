@@ -8,7 +8,7 @@ from torch import Tensor
 
 from purestep.core import keys
 from purestep.core.errors import StructureError
-from purestep.core.optim import optimizers as optim
+from purestep.core.optim import optimizers
 from purestep.core.optim.muon import divided, muon
 from purestep.core.optim.optimizers import MasterState, Optimizer, apply_updates
 from purestep.core.rounding import rounded
@@ -23,15 +23,17 @@ FULL = torch.float32
 
 
 def both(rate: float) -> Optimizer:
-    parts = {"short": muon(rate, precision=FULL), "long": optim.adam(rate)}
-    return optim.chain(divided(lambda name, leaf: name, parts), optim.scale_by_schedule(optim.constant(0.5)))
+    parts = {"short": muon(rate, precision=FULL), "long": optimizers.adam(rate)}
+    return optimizers.chain(
+        divided(lambda name, leaf: name, parts), optimizers.scale_by_schedule(optimizers.constant(0.5))
+    )
 
 
-test_adam = check(precision_laws(), Descending(optim.adam, apply_updates))
-test_adamw = check(precision_laws(), Descending(optim.adamw, apply_updates))
+test_adam = check(precision_laws(), Descending(optimizers.adam, apply_updates))
+test_adamw = check(precision_laws(), Descending(optimizers.adamw, apply_updates))
 test_muon = check(precision_laws(), Descending(lambda rate: muon(rate, precision=FULL), apply_updates))
-test_sgd = check(precision_laws(), Descending(optim.sgd, apply_updates))
-test_nesterov = check(precision_laws(), Descending(optim.nesterov, apply_updates))
+test_sgd = check(precision_laws(), Descending(optimizers.sgd, apply_updates))
+test_nesterov = check(precision_laws(), Descending(optimizers.nesterov, apply_updates))
 test_divided = check(precision_laws(), Descending(both, apply_updates))
 test_torch = check(
     precision_laws() - {"float32_has_no_copy"},  # torch's own state begins with the first update
@@ -64,8 +66,10 @@ def steps(optimizer: Optimizer, params: Any, number: int) -> Any:
 
 def test_small_rates_move_parameters_of_bfloat16() -> None:
     start = keys.normal(keys.key(2), (64, 64)).to(torch.bfloat16)
-    optimizer = optim.chain(
-        optim.clip_by_global_norm(1.0), optim.adamw(1e-6), optim.scale_by_schedule(optim.constant(1.0))
+    optimizer = optimizers.chain(
+        optimizers.clip_by_global_norm(1.0),
+        optimizers.adamw(1e-6),
+        optimizers.scale_by_schedule(optimizers.constant(1.0)),
     )
     end, state = steps(optimizer, start, 200)
     assert isinstance(state, MasterState)
@@ -76,16 +80,16 @@ def test_small_rates_move_parameters_of_bfloat16() -> None:
 
 
 def test_a_state_of_float32_is_as_without_copies() -> None:
-    state = optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(1e-3)).init(torch.zeros(3))
+    state = optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.adamw(1e-3)).init(torch.zeros(3))
     assert [type(inner).__name__ for inner in state] == ["ClipState", "AdamState"]
     assert type(muon(0.1).init(torch.zeros(2, 2))).__name__ == "MuonState"
-    assert type(optim.sgd(0.1).init(torch.zeros(2))).__name__ == "SgdState"
+    assert type(optimizers.sgd(0.1).init(torch.zeros(2))).__name__ == "SgdState"
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", BELOW)
 def test_compiled_steps_keep_the_copy(backend: str, dtype: torch.dtype) -> None:
-    optimizer = optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(1e-4))
+    optimizer = optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.adamw(1e-4))
     params = {"w": keys.normal(keys.key(3), (8, 16)).to(dtype), "b": keys.normal(keys.key(4), (5,))}
 
     def step(carry: Any, noise: Tensor) -> tuple[Any, Any]:
@@ -108,17 +112,17 @@ def test_compiled_steps_keep_the_copy(backend: str, dtype: torch.dtype) -> None:
 
 
 def test_a_population_keeps_a_copy_each() -> None:
-    optimizer = optim.adamw(0.5)
+    optimizer = optimizers.adamw(0.5)
     rates = torch.tensor([1e-5, 1e-4], dtype=torch.float64)
     start = keys.normal(keys.key(6), (4, 4)).to(torch.bfloat16)
     several = torch.stack([start, start])
-    state = optim.with_hyperparameters(torch.vmap(optimizer.init)(several), {"learning_rate": rates})
+    state = optimizers.with_hyperparameters(torch.vmap(optimizer.init)(several), {"learning_rate": rates})
     for _ in range(3):
         updates, state = torch.vmap(optimizer.update)(torch.ones_like(several), state, several)
         several = apply_updates(several, updates)
     for number, rate in enumerate(rates):
-        alone, one = start, optim.with_hyperparameters(optimizer.init(start), {"learning_rate": rate})
-        assert float(optim.hyperparameters(one)["learning_rate"]) == float(rate)
+        alone, one = start, optimizers.with_hyperparameters(optimizer.init(start), {"learning_rate": rate})
+        assert float(optimizers.hyperparameters(one)["learning_rate"]) == float(rate)
         for _ in range(3):
             updates, one = optimizer.update(torch.ones_like(alone), one, alone)
             alone = apply_updates(alone, updates)
@@ -128,7 +132,7 @@ def test_a_population_keeps_a_copy_each() -> None:
 
 def test_a_state_of_other_parameters_is_refused() -> None:
     short, long = torch.ones(2, dtype=torch.bfloat16), torch.ones(2)
-    optimizer = optim.adam(0.1)
+    optimizer = optimizers.adam(0.1)
     with pytest.raises(StructureError, match=r"update: state is without a float32 copy .*; call init with"):
         optimizer.update(short, optimizer.init(long), short)
     with pytest.raises(StructureError, match="update: state is with a float32 copy"):

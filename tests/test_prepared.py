@@ -26,16 +26,16 @@ from purestep.runtime.async_rl.preparation import (
     starts_from,
 )
 from purestep.runtime.async_rl.requests import prompt_requests
-from purestep.runtime.async_rl.rollout_worker import NONE, Job, Made, prompts_of, refusing
+from purestep.runtime.async_rl.rollout_worker import NONE, Completed, RolloutRequest, prompts_of, refusing
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.jsonl_stream import read as read_stream
 from purestep.runtime.effects.reporting.metrics import read
-from purestep.runtime.effects.workers.pool import Answer, Lost
-from purestep.runtime.machine.drive import DRIVER, Finished, Told
+from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerLost
+from purestep.runtime.machine.drive import DRIVER, Finished, Received
 from purestep.runtime.runs.arguments import changed, flag
-from purestep.runtime.text.components import parts_of
+from purestep.runtime.text.components import text_components
 from purestep.runtime.text.config import TaskRun
 from purestep.runtime.text.preparation import step_of, usable
 from purestep.runtime.text.prompting import asked, in_process
@@ -70,7 +70,7 @@ def tiny(**changes: Any) -> TaskRun:
 def test_each_step_is_prepared_published_and_learned_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     more = ["--eval-every-n-versions", "2", "--algorithm", "reinforce"]
-    assert cli.main(["train", REFERENCE, *WORDS, *more, "--run", str(run)]) == 0
+    assert main.main(["train", REFERENCE, *WORDS, *more, "--run", str(run)]) == 0
     rows = read(run / "metrics.jsonl")
     assert [row["states"] for row in rows] == [3.0] * 3
     assert [row["steps"] for row in rows] == [1.0, 2.0, 3.0]
@@ -83,7 +83,7 @@ def test_each_step_is_prepared_published_and_learned_from(tmp_path: Path, capsys
 
 
 def test_starts_without_room_are_left_out_or_replaced() -> None:
-    parts = parts_of(tiny())
+    parts = text_components(tiny())
     fits, wide = Start(state=Board("1"), observation="said: 1."), Start(state=Board("2"), observation="said " * 99)
     assert usable(parts, Prepared(starts=(wide, fits))) == (fits,)
     assert usable(parts, Prepared(starts=(wide,), otherwise=(fits, fits))) == (fits, fits)
@@ -94,7 +94,7 @@ def test_starts_without_room_are_left_out_or_replaced() -> None:
 
 
 def test_steps_of_fewer_groups_than_are_prepared_are_refused() -> None:
-    parts, preparation = parts_of(tiny()), OPENINGS.preparation
+    parts, preparation = text_components(tiny()), OPENINGS.preparation
     assert not isinstance(preparation, tuple)
     many = evolve(parts, task=evolve(parts.task, preparation=evolve(preparation, groups=4)))
     with pytest.raises(ChoiceError, match="--groups is 3, wanted at least 4"):
@@ -107,7 +107,7 @@ def test_steps_of_fewer_groups_than_are_prepared_are_refused() -> None:
 
 def test_a_generator_prepares_what_is_prepared_in_turns() -> None:
     arguments = tiny()
-    parts = parts_of(arguments)
+    parts = text_components(arguments)
     params, preparation = parts.whole(parts.begin()), parts.task.preparation
     assert not isinstance(preparation, tuple)
     prompts = prompts_of(arguments, parts, params)
@@ -124,7 +124,7 @@ def test_a_generator_prepares_what_is_prepared_in_turns() -> None:
 
 
 def test_prompts_that_leave_no_room_are_answered_at_once() -> None:
-    parts = parts_of(tiny())
+    parts = text_components(tiny())
     prompts = prompts_of(tiny(), parts, parts.whole(parts.begin()))
     assert not isinstance(prompts, tuple)
     prompts.parts = evolve(parts, sampling=evolve(parts.sampling, capacity=1))
@@ -133,7 +133,7 @@ def test_prompts_that_leave_no_room_are_answered_at_once() -> None:
 
 
 def test_answers_that_cannot_be_true_are_refused() -> None:
-    parts = parts_of(tiny())
+    parts = text_components(tiny())
     preparation, refuse = parts.task.preparation, refusing(tiny(), parts)
     one = Start(state=Board("1"), observation="?")
     good = Ready(preparation=0, starts=(one,), figures={"length": 1.0})
@@ -173,31 +173,31 @@ def test_groups_wait_for_their_start_and_share_it() -> None:
     script = Scripted(starts=Starts(groups=2))
     follow = script.opened(dispatch(4), dispatch(4, seat=1, worker=1), dispatch(5, worker=1))
     assert script.sent == [(0, 0, Prepare(2, 0))]
-    script.reports.append(Answer(0, 0, ready(2)))
+    script.reports.append(WorkerAnswer(0, 0, ready(2)))
     sample = sample_of(request_of(4, 1))
-    script.reports.append(Answer(1, 2, Made(sample)))
-    assert taken(follow, 2) == [Told(1, "dispatch", say.Finished(4, 1, 0, 5, 0, 0)), Finished(1, "dispatch")]
+    script.reports.append(WorkerAnswer(1, 2, Completed(sample)))
+    assert taken(follow, 2) == [Received(1, "dispatch", say.Finished(4, 1, 0, 5, 0, 0)), Finished(1, "dispatch")]
     assert script.prepared == [ready(2)]
     first, second = ready(2).starts
     assert script.sent[1:] == [
-        (0, 1, Job(request_of(4, 0), 0, first)),
-        (1, 2, Job(request_of(4, 1), 0, first)),
-        (1, 3, Job(request_of(5, 0), 0, second)),
+        (0, 1, RolloutRequest(request_of(4, 0), 0, first)),
+        (1, 2, RolloutRequest(request_of(4, 1), 0, first)),
+        (1, 3, RolloutRequest(request_of(5, 0), 0, second)),
     ]
 
 
 def test_a_preparation_goes_on_elsewhere_where_its_generator_is_lost() -> None:
     script = Scripted(starts=Starts(groups=2))
     follow = script.opened(dispatch(0), dispatch(0, seat=1, worker=1))
-    script.reports.append(Lost(0, "killed", ((0, Prepare(0, 0)),)))
-    assert taken(follow, 2) == [Told(DRIVER, "", say.Lost(0)), Finished(0, "dispatch")]
+    script.reports.append(WorkerLost(0, "killed", ((0, Prepare(0, 0)),)))
+    assert taken(follow, 2) == [Received(DRIVER, "", say.Lost(0)), Finished(0, "dispatch")]
     assert script.sent == [(0, 0, Prepare(0, 0)), (1, 1, Prepare(0, 0))]
-    script.reports.extend([Answer(1, 1, ready(7)), Answer(1, 2, ready(0))])  # the first is of another one
-    script.reports.append(Answer(1, 3, Made(sample_of(request_of(0, 1)))))
-    assert taken(follow, 2) == [Told(1, "dispatch", say.Finished(0, 1, 0, 5, 0, 0)), Finished(1, "dispatch")]
+    script.reports.extend([WorkerAnswer(1, 1, ready(7)), WorkerAnswer(1, 2, ready(0))])  # the first is of another one
+    script.reports.append(WorkerAnswer(1, 3, Completed(sample_of(request_of(0, 1)))))
+    assert taken(follow, 2) == [Received(1, "dispatch", say.Finished(0, 1, 0, 5, 0, 0)), Finished(1, "dispatch")]
     assert [payload for _, _, payload in script.sent[2:]] == [
         Prepare(0, 0),
-        Job(request_of(0, 1), 0, ready(0).starts[0]),
+        RolloutRequest(request_of(0, 1), 0, ready(0).starts[0]),
     ]
     assert script.prepared == [ready(0)]
 
@@ -206,9 +206,9 @@ def test_what_waits_for_a_start_can_be_given_up() -> None:
     script = Scripted(starts=Starts(groups=2))
     follow = script.opened(dispatch(0), dispatch(0, seat=1), say.Abort(0, 1, 0, 0))
     assert taken(follow, 2) == [Finished(1, "dispatch"), Finished(2, "abort")]
-    script.reports.append(Answer(0, 0, ready(0)))
-    script.reports.append(Answer(0, 1, Made(sample_of(request_of(0, 0)))))
-    assert taken(follow, 1) == [Told(0, "dispatch", say.Finished(0, 0, 0, 5, 0, 0))]
+    script.reports.append(WorkerAnswer(0, 0, ready(0)))
+    script.reports.append(WorkerAnswer(0, 1, Completed(sample_of(request_of(0, 0)))))
+    assert taken(follow, 1) == [Received(0, "dispatch", say.Finished(0, 0, 0, 5, 0, 0))]
     assert len(script.sent) == 2
 
 
@@ -219,8 +219,8 @@ def test_what_waits_for_a_start_can_be_given_up() -> None:
 def test_it_is_trained_with_generators_replayed_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     more = ["--mode", "async", "--no-compare", "--generators", "2", "--steps", "6", "--eval-every-n-versions", "3"]
-    assert cli.main(["train", REFERENCE, *WORDS, *more, "--run", str(run)]) == 0
-    assert cli.main(["replay", str(run)]) == 0
+    assert main.main(["train", REFERENCE, *WORDS, *more, "--run", str(run)]) == 0
+    assert main.main(["replay", str(run)]) == 0
     assert "bit for bit" in capsys.readouterr().out
     rows = read(run / "async" / "metrics.jsonl")
     assert sum(row["states"] for row in rows if row["states"] == row["states"]) >= 6
@@ -237,8 +237,8 @@ def test_it_is_trained_with_generators_replayed_and_resumed(tmp_path: Path, caps
 
 
 def test_a_generator_without_a_preparation_refuses_one() -> None:
-    from purestep.runtime.async_rl.rollout_worker import At
+    from purestep.runtime.async_rl.rollout_worker import RolloutWorker
 
-    at = At((), tiny(), parts_of(tiny()), (), (), (), NONE, (), waiting=deque())  # type: ignore[arg-type]
+    at = RolloutWorker((), tiny(), text_components(tiny()), (), (), (), NONE, (), waiting=deque())  # type: ignore[arg-type]
     with pytest.raises(ChoiceError, match="generator: task 3 is a preparation"):
         at.prepare(3, 0)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from purestep.core.logic.terms import decode, encode
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes import explain, prove, ranking
 from purestep.runtime.recipes.prove_settings import prove_defaults
-from purestep.runtime.runs import loop_state as world
+from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.run import arguments_in
 
@@ -32,7 +32,7 @@ RULES = "in(X, Z) :- borders(X, Y), in(Y, Z).\n"
 
 
 def train(run: Path, *words: str) -> int:
-    return cli.main(["train", "prove", "--run", str(run), *TINY, *words])
+    return main.main(["train", "prove", "--run", str(run), *TINY, *words])
 
 
 def lines_after(out: str, word: str) -> list[str]:
@@ -134,7 +134,7 @@ def test_training_anew_removes_the_old_proof(countries: Path, tmp_path: Path) ->
 def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
     said = []
     for words in (["--draw", "1"], ["--draw", "1"], ["--split", "valid", "--queries", "0"], []):
-        assert cli.main(["evaluate", str(trained), "--candidates", "2", "--queries", "5", *words]) == 0
+        assert main.main(["evaluate", str(trained), "--candidates", "2", "--queries", "5", *words]) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
     assert "evaluation: 10 rankings: MRR " in said[0]
@@ -158,40 +158,40 @@ def test_help_has_the_options_of_both_kinds_of_runs_and_with_a_run_its_own(
     command: str, trained: Path, capsys: Said
 ) -> None:
     ranking = ["--candidates", "--split", "--queries", "--slots", "--draw", "the run's folder"]
-    assert cli.main([command, "--help"]) == 0
+    assert main.main([command, "--help"]) == 0
     text = capsys.readouterr().out
     assert [word for word in [*ranking, "--episodes", "purestep train prove"] if word not in text] == []
-    assert cli.main([command, str(trained), "--help"]) == 0
+    assert main.main([command, str(trained), "--help"]) == 0
     text = capsys.readouterr().out
     assert [word for word in ranking if word not in text] == []
     assert "--episodes" not in text
-    assert cli.main([command, str(trained), "--episodes", "3"]) == 2
+    assert main.main([command, str(trained), "--episodes", "3"]) == 2
 
 
 def test_plot_draws_the_run(trained: Path, tmp_path: Path, capsys: Said) -> None:
-    assert cli.main(["plot", str(trained), "--out", str(tmp_path / "curve.png")]) == 0
+    assert main.main(["plot", str(trained), "--out", str(tmp_path / "curve.png")]) == 0
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
 
 
 def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
     trained: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner, calls = world.World.train, iter(range(1, 100))
+    inner, calls = loop_state.LoopState.train, iter(range(1, 100))
 
-    def interrupted(self: world.World, command: Any) -> Any:
+    def interrupted(self: loop_state.LoopState, command: Any) -> Any:
         if next(calls) == 2:
             signal.raise_signal(signal.SIGINT)
         return inner(self, command)
 
     run = tmp_path / "cut"
     with monkeypatch.context() as patched:
-        patched.setattr(world.World, "train", interrupted)
+        patched.setattr(loop_state.LoopState, "train", interrupted)
         assert train(run) == 130
     assert "go on with: purestep resume" in capsys.readouterr().err
     assert not (run / "proof.png").exists()
-    assert cli.main(["resume", str(run), *ASKED]) == 0
+    assert main.main(["resume", str(run), *ASKED]) == 0
     assert "evaluation: 8 rankings: MRR " in capsys.readouterr().out
-    assert cli.main(["evaluate", str(trained), *ASKED]) == 0
+    assert main.main(["evaluate", str(trained), *ASKED]) == 0
     for name in ("metrics.jsonl", "evaluation.json", "proof.png"):
         assert (run / name).read_bytes() == (trained / name).read_bytes(), name
 
@@ -201,7 +201,7 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
 
 def test_explain_tells_the_proof_and_draws_it(trained: Path, tmp_path: Path, capsys: Said) -> None:
     assert (
-        cli.main(["explain", "father(p014, p028)", "--run", str(trained), "--out", str(tmp_path / "x" / "a.png")]) == 0
+        main.main(["explain", "father(p014, p028)", "--run", str(trained), "--out", str(tmp_path / "x" / "a.png")]) == 0
     )
     head, first, *_, last = capsys.readouterr().out.splitlines()
     assert head.startswith("father(p014, p028): proven in ")
@@ -214,7 +214,7 @@ def test_explain_tells_the_proof_and_draws_it(trained: Path, tmp_path: Path, cap
 
 def test_explain_draws_into_the_run_unless_told_and_exits_with_0_without_a_proof(trained: Path, capsys: Said) -> None:
     (trained / "proof.png").unlink(missing_ok=True)
-    assert cli.main(["explain", "father(p001,p001).", "--run", str(trained)]) == 0
+    assert main.main(["explain", "father(p001,p001).", "--run", str(trained)]) == 0
     out = capsys.readouterr().out
     assert out.startswith("father(p001, p001): not proven: ")
     assert "   open\n" in out
@@ -230,7 +230,7 @@ def test_explain_speaks_of_states_that_training_passed_over(tmp_path: Path, made
     proven = [query for query, (attempt, _) in zip(asked, prover.tried(asked), strict=True) if attempt.end == "proven"]
     atom = encode(made.game.names, proven[:1])[0].tolist()
     capsys.readouterr()
-    assert cli.main(["explain", decode(made.game.names, atom), "--run", str(run)]) == 0
+    assert main.main(["explain", decode(made.game.names, atom), "--run", str(run)]) == 0
     out = capsys.readouterr().out
     assert ": proven in " in out
     assert "open" not in out.partition("picture: ")[0]
@@ -249,18 +249,18 @@ def test_explain_speaks_of_states_that_training_passed_over(tmp_path: Path, made
     ],
 )
 def test_a_query_that_is_none_is_refused(query: str, wanted: str, trained: Path, capsys: Said) -> None:
-    assert cli.main(["explain", query, "--run", str(trained)]) == 1
+    assert main.main(["explain", query, "--run", str(trained)]) == 1
     line = one_line(capsys)
     assert all(part in line for part in wanted.split(".*")), line
 
 
 def test_only_a_run_that_proves_explains(tmp_path: Path, capsys: Said) -> None:
     play = ["--steps", "16", "--envs", "2", "--horizon", "8", "--hidden", "8", "--backend", "none", "--episodes", "1"]
-    assert cli.main(["train", "a2c", "--run", str(tmp_path / "a"), *play]) == 0
+    assert main.main(["train", "a2c", "--run", str(tmp_path / "a"), *play]) == 0
     capsys.readouterr()
-    assert cli.main(["explain", "p(a, b)", "--run", str(tmp_path / "a")]) == 1
+    assert main.main(["explain", "p(a, b)", "--run", str(tmp_path / "a")]) == 1
     assert "is a run of 'a2c', wanted one of 'prove'; name a run of: purestep train prove" in one_line(capsys)
-    assert cli.main(["explain", "p(a, b)", "--run", str(tmp_path / "b")]) == 1
+    assert main.main(["explain", "p(a, b)", "--run", str(tmp_path / "b")]) == 1
     assert "is no folder, wanted that of a run" in one_line(capsys)
 
 
@@ -274,7 +274,7 @@ def test_a_run_whose_facts_have_changed_is_refused(
     assert train(run, "--data", str(countries)) == 0
     (countries / "train.txt").write_text(TRAIN.replace("peru", "chile"))
     capsys.readouterr()
-    assert cli.main([str(run) if word == "RUN" else word for word in command]) == 1
+    assert main.main([str(run) if word == "RUN" else word for word in command]) == 1
     assert f"{run} is a run on other facts or rules, wanted the same; bring back the files" in one_line(capsys)
 
 
@@ -334,7 +334,7 @@ def test_a_split_without_facts_is_refused_before_training_and_in_an_evaluation(
     assert not run.exists()
     assert train(run, "--data", str(countries)) == 0
     capsys.readouterr()
-    assert cli.main(["evaluate", str(run), "--split", "valid"]) == 1
+    assert main.main(["evaluate", str(run), "--split", "valid"]) == 1
     assert "countries: valid is empty" in one_line(capsys)
 
 
@@ -383,11 +383,11 @@ def test_a_compiled_run_learns_ranks_and_explains(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     run = tmp_path / "run"
     words = ["--data", "family:50", "--steps", "8000", "--envs", "32", "--horizon", "16", "--warm-up", "200"]
-    assert cli.main(["train", "prove", "--run", str(run), *words, "--candidates", "10"]) == 0
+    assert main.main(["train", "prove", "--run", str(run), *words, "--candidates", "10"]) == 0
     said = capsys.readouterr()
     assert "compiling the program" in said.err
     assert lines_after(said.out, "proof: ") == [str(run / "proof.png")]
     assert json.loads((run / "evaluation.json").read_text())["mean_reciprocal_rank"] > 0.3
     query = prove.opened(prove_defaults("family:50")).dataset.test[0]
-    assert cli.main(["explain", f"{query[0]}({query[1]}, {query[2]})", "--run", str(run)]) == 0
+    assert main.main(["explain", f"{query[0]}({query[1]}, {query[2]})", "--run", str(run)]) == 0
     assert "picture: " in capsys.readouterr().out

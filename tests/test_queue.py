@@ -15,8 +15,8 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.record import record, tensor
 from purestep.runtime.effects import queue_rules
-from purestep.runtime.effects.experience import Experience, experience
-from purestep.runtime.effects.experience_rules import Shelf, add, draw, empty
+from purestep.runtime.effects.experience import ReplayBuffer, replay_buffer
+from purestep.runtime.effects.experience_rules import BufferState, add, draw, empty
 from purestep.runtime.effects.queue import Queue, Snapshot, queue, restored
 
 Compiled = Callable[..., Callable[..., Any]]
@@ -208,7 +208,7 @@ def test_what_comes_back_too_old_is_told_by_the_next_advance() -> None:
 
 def test_the_rules_are_values() -> None:
     state = queue_rules.line(1)
-    queue_rules.step(state, queue_rules.Put(1, queue_rules.Entry(1, 0)))
+    queue_rules.step(state, queue_rules.Put(1, queue_rules.QueuedSample(1, 0)))
     assert state == queue_rules.line(1)
 
 
@@ -231,8 +231,8 @@ def steps(*numbers: int) -> Step:
     return Step(observation=torch.stack([value, -value], -1).float(), action=value)
 
 
-def filled(folder: Path | None = None, **limits: Any) -> Experience:
-    kept = experience(LIKE, 4, folder=folder, **limits)
+def filled(folder: Path | None = None, **limits: Any) -> ReplayBuffer:
+    kept = replay_buffer(LIKE, 4, folder=folder, **limits)
     kept.add(steps(1, 2, 3), torch.tensor([0, 1, 2]))
     return kept
 
@@ -271,7 +271,7 @@ def test_the_oldest_are_overwritten() -> None:
 
 
 def test_a_replay_is_restored_with_all_it_holds() -> None:
-    kept, other = filled(uses=2), experience(LIKE, 4, uses=2)
+    kept, other = filled(uses=2), replay_buffer(LIKE, 4, uses=2)
     kept.draw(keys.key(0), 2, 2)
     other.restore(*kept.state())
     for seed in range(1, 4):
@@ -296,7 +296,7 @@ def test_samples_of_another_shape_are_refused() -> None:
 @pytest.mark.parametrize(("limits", "says"), [({"uses": 0}, "uses is 0"), ({"max_age": -1}, "max_age is -1")])
 def test_limits_without_sense_are_refused(limits: dict[str, int], says: str) -> None:
     with pytest.raises(ChoiceError, match=says):
-        experience(LIKE, 4, **limits)  # type: ignore[arg-type]
+        replay_buffer(LIKE, 4, **limits)  # type: ignore[arg-type]
     with pytest.raises(ChoiceError, match="count is 5, wanted 1 to the capacity 4"):
         draw(empty(4), 0, keys.key(0), 5)
     with pytest.raises(ChoiceError, match="capacity is 0"):
@@ -304,7 +304,7 @@ def test_limits_without_sense_are_refused(limits: dict[str, int], says: str) -> 
 
 
 def test_threads_that_share_a_replay_count_each_sample_once() -> None:
-    kept, drawn = experience(LIKE, 64, uses=1), list[int]()
+    kept, drawn = replay_buffer(LIKE, 64, uses=1), list[int]()
 
     def fill(who: int) -> None:
         for number in range(16):
@@ -325,7 +325,7 @@ def test_threads_that_share_a_replay_count_each_sample_once() -> None:
 
 
 def test_drawing_and_adding_compile_as_one_graph(compiled: Compiled) -> None:
-    def turn(shelf: Shelf, key: Tensor) -> Any:
+    def turn(shelf: BufferState, key: Tensor) -> Any:
         after, places, enough = draw(shelf, 2, key, 2, max_age=3, uses=2)
         return add(after, torch.tensor([2]))[0], places, enough
 

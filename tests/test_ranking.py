@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.logic.ranking import TIES, average_precision, ranking, ranks
-from purestep.runtime.logic.rank import Scored, standing
+from purestep.runtime.logic.rank import Scored, ranking_result
 
 ROOT = Path(__file__).parents[1]
 SCORES = st.lists(st.tuples(st.integers(-2, 2), st.booleans()), min_size=1, max_size=7)
@@ -121,7 +121,7 @@ def test_a_standing_counts_what_is_there() -> None:
         too_long=torch.tensor([[[0, 1, 0], [0, 0, 0]]]),
         too_many=torch.tensor([[[2, 1, 0], [0, 0, 0]]]),
     )
-    found = standing(every)
+    found = ranking_result(every)
     assert float(found.ranking.mean_reciprocal_rank) == (1 + 1 / 2) / 2
     assert float(found.ranking.hits_at_1) == 0.5
     assert found.average_precision == pytest.approx(0.5 * 1 / 2 + 0.5 * 2 / 4)

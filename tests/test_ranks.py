@@ -18,11 +18,10 @@ from attrs import frozen
 from purestep.core.errors import ChoiceError
 from purestep.core.optim.optimizers import adamw, apply_updates
 from purestep.core.record import replace
-from purestep.runtime.effects.distributed import launched as environment
-from purestep.runtime.effects.distributed import process_group as world
+from purestep.runtime.effects.distributed import launched, process_group
 from purestep.runtime.effects.distributed.process_group import (
+    ProcessGroup,
     RankError,
-    Ranks,
     gathered,
     joined,
     on_ranks,
@@ -132,7 +131,7 @@ def test_a_process_that_nobody_launched_is_alone(monkeypatch: pytest.MonkeyPatch
     alone(monkeypatch)
     seen = []
 
-    def body(ranks: Ranks) -> None:
+    def body(ranks: ProcessGroup) -> None:
         value = torch.tensor([2.0])
         same_on_all("here", ranks, value, "never")
         seen.append((ranks.rank, ranks.size, gathered(ranks, value), summed(ranks, value), shared(ranks, value)))
@@ -188,7 +187,7 @@ def test_what_a_launcher_cannot_mean_is_refused_by_name(
 )
 def test_a_port_that_another_program_has_taken_is_named(monkeypatch: pytest.MonkeyPatch, rank: str, line: str) -> None:
     """Whoever is not rank 0 is connected to what never answers; torch alone would wait without end."""
-    monkeypatch.setattr(world, "GRACE", 0.5)
+    monkeypatch.setattr(process_group, "GRACE", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -222,7 +221,7 @@ def test_a_time_out_is_positive(timeout: float) -> None:
 def test_an_error_of_the_body_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     alone(monkeypatch)
 
-    def body(ranks: Ranks) -> None:
+    def body(ranks: ProcessGroup) -> None:
         raise RuntimeError("the connection of ideas")
 
     with pytest.raises(RuntimeError, match=r"^the connection of ideas$"):
@@ -256,7 +255,7 @@ sys.exit(str(found) if found != [(0, 0), (1, 0)] else 0)
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no list of threads")
 def test_gloos_threads_end_with_the_world_whatever_is_kept_of_it() -> None:
     """A process that takes itself apart while one of them lets go of a tensor is aborted."""
-    own = {name: value for name, value in os.environ.items() if name not in environment.SET}
+    own = {name: value for name, value in os.environ.items() if name not in launched.SET}
     ended = subprocess.run([sys.executable, "-c", KEEPS], env=own, capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stderr) == (0, "no\n")
 
@@ -266,7 +265,7 @@ def test_what_purestep_refuses_is_told_in_one_line(
 ) -> None:
     alone(monkeypatch)
 
-    def body(ranks: Ranks) -> None:
+    def body(ranks: ProcessGroup) -> None:
         raise ChoiceError("budget is 0, wanted at least 1; pass a positive number")
 
     assert on_ranks(body, device="cpu") == 1

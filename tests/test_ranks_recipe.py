@@ -23,13 +23,13 @@ pytest.importorskip("transformers")
 from purestep.core.errors import ChoiceError
 from purestep.core.tree import leaves
 from purestep.runtime.async_rl import run as phases
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.cli import run as commands
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint.description import described
-from purestep.runtime.effects.distributed.driver import Lead
+from purestep.runtime.effects.distributed.driver import Driver
 from purestep.runtime.effects.distributed.heartbeat import Channel
-from purestep.runtime.effects.distributed.process_group import Ranks
+from purestep.runtime.effects.distributed.process_group import ProcessGroup
 from purestep.runtime.effects.hugging_face.folder import open_model
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
@@ -37,10 +37,10 @@ from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag
 from purestep.runtime.runs.training_machine import Saved, Train
 from purestep.runtime.text import run as session
-from purestep.runtime.text.components import parts_of
-from purestep.runtime.text.distributed_learner import check_ranks, in_world, ranked_team
-from purestep.runtime.text.learner_backend import ALONE, Team, of_ranks
-from purestep.runtime.text.training_loop import LanguageWorld, policy_of
+from purestep.runtime.text.components import text_components
+from purestep.runtime.text.distributed_learner import check_ranks, distributed_backend, in_process_group
+from purestep.runtime.text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
+from purestep.runtime.text.training_loop import TextTrainingLoop, policy_of
 
 from . import recipe_program
 from .programs import END, LONG, World, free_port, killed_after, purestep, until, well
@@ -86,15 +86,15 @@ def nobody_launched(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def within(work: Callable[[Team], Any]) -> Any:
+def within(work: Callable[[LearnerBackend], Any]) -> Any:
     """What work gives of the team of a world of one rank."""
     found: list[Any] = []
 
-    def program(team: Team) -> int:
+    def program(team: LearnerBackend) -> int:
         found.append(work(team))
         return 0
 
-    assert in_world(program) == 0
+    assert in_process_group(program) == 0
     return found[0]
 
 
@@ -148,8 +148,8 @@ def test_ranks_learn_what_one_process_learns_and_keep_shards(plain: Path, ranked
 
 
 def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["evaluate", str(ranked)]) == 0
-    assert cli.main(["resume", str(ranked)]) == 0
+    assert main.main(["evaluate", str(ranked)]) == 0
+    assert main.main(["resume", str(ranked)]) == 0
     told = capsys.readouterr()
     assert "evaluation: accuracy" in told.out
     assert "nothing was left to train" in told.out
@@ -158,9 +158,9 @@ def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest
 
 
 def test_what_was_asked_to_be_saved_is_the_newest(tmp_path: Path) -> None:
-    def work(team: Team) -> list[Path | None]:
-        algorithm, _ = team.learner(tiny(), team.parts(parts_of(tiny())))
-        state, found = algorithm.init(parts_of(tiny()).begin()), []
+    def work(team: LearnerBackend) -> list[Path | None]:
+        algorithm, _ = team.learner(tiny(), team.parts(text_components(tiny())))
+        state, found = algorithm.init(text_components(tiny()).begin()), []
         for step in range(3):
             team.save(tmp_path, step, state, machine=(), facts={}, metadata={})
             found.append(team.newest(tmp_path))
@@ -173,7 +173,7 @@ class Cut(BaseException):
     """A crash."""
 
 
-def cut_short(run: Path, arguments: Zorplex, at: int, team: Team) -> None:
+def cut_short(run: Path, arguments: Zorplex, at: int, team: LearnerBackend) -> None:
     """A run that ends like a crash when it says that it has done so many iterations."""
     patch = pytest.MonkeyPatch()
 
@@ -196,7 +196,7 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
     """Begun by one process and gone on with by ranks, and the other way round: one that ranks have begun stays theirs."""
     run = tmp_path / "run"
     if first == "plain":
-        cut_short(run, tiny(), 2, ALONE)
+        cut_short(run, tiny(), 2, SINGLE_PROCESS)
         assert forms(run) == ["full", "full"]
         within(lambda team: session.resume(run, notice=silent, team=team))
     else:
@@ -219,9 +219,9 @@ def test_a_warm_start_of_ranks_stays_theirs(tmp_path: Path) -> None:
 
 def test_a_warm_start_says_how_many_ranks_there_were(tmp_path: Path) -> None:
     nowhere: Any = ()
-    ranks = Ranks(rank=0, size=2, device=torch.device("cpu"), mesh=nowhere, timeout=1.0)
+    ranks = ProcessGroup(rank=0, size=2, device=torch.device("cpu"), mesh=nowhere, timeout=1.0)
     with ThreadPoolExecutor(1) as pool:
-        team = ranked_team(Lead(ranks, {}, Channel(HashStore()), pool))
+        team = distributed_backend(Driver(ranks, {}, Channel(HashStore()), pool))
         team.save(tmp_path, 1, {"a": torch.ones(2)}, machine=(), facts={"lowering": "eager"}, metadata={})
     (where,) = (tmp_path / "checkpoints").glob("step_*")
     environment = described(where).manifest.environment
@@ -229,17 +229,17 @@ def test_a_warm_start_says_how_many_ranks_there_were(tmp_path: Path) -> None:
     assert of_ranks(tmp_path)
 
 
-def begun_alone(run: Path, team: Team) -> None:
+def begun_alone(run: Path, team: LearnerBackend) -> None:
     """What a run leaves that was killed in the step before its first checkpoint."""
     patch = pytest.MonkeyPatch()
-    made = LanguageWorld.train
+    made = TextTrainingLoop.train
 
     def train(self: Any, command: Train) -> Any:
         if self.iteration == 2:
             raise Cut
         return made(self, command)
 
-    patch.setattr(LanguageWorld, "train", train)
+    patch.setattr(TextTrainingLoop, "train", train)
     try:
         with pytest.raises(Cut):
             session.start(run, tiny(save_every=9), overwrite=False, notice=silent, team=team)
@@ -252,7 +252,7 @@ def begun_alone(run: Path, team: Team) -> None:
 def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     if first == "plain":
-        begun_alone(run, ALONE)
+        begun_alone(run, SINGLE_PROCESS)
         within(lambda team: session.resume(run, notice=silent, team=team))
         assert forms(run) == ["sharded"]
     else:
@@ -268,7 +268,7 @@ def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
     outcome = within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
     assert outcome.session == ("async",)
     assert set(forms(run / "async")) == {"sharded"}
-    assert cli.main(["replay", str(run)]) == 0
+    assert main.main(["replay", str(run)]) == 0
     parts, found = phases.phase_policy(run, "async")
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(found)))
 
@@ -304,12 +304,12 @@ def test_other_recipes_are_refused_on_ranks(
 ) -> None:
     for words in (["train", "ppo"], ["train", "prove"], ["resume", str(tmp_path)]):
         launched(monkeypatch, 0)
-        assert cli.main(words) == 1
+        assert main.main(words) == 1
         said = capsys.readouterr().err
         assert said.count("\n") == 1
         assert "on 2 ranks, wanted on one; start it without a launcher" in said
         launched(monkeypatch, 1)
-        assert cli.main(words) == 1
+        assert main.main(words) == 1
         assert capsys.readouterr().err == ""
 
 
@@ -337,7 +337,7 @@ def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPat
             assert given.no_python
             first, rest = given.training_script, given.training_script_args
         assert first == "purestep"
-        assert cli.main(rest) == 130
+        assert main.main(rest) == 130
     assert noted == ["runs/ranks", "runs/both", "runs/ranks", "runs/both"]
 
 
@@ -361,7 +361,7 @@ from purestep.runtime.effects.checkpoint.async_save import saving
 from purestep.runtime.text import ranked
 
 ranked.GRACE = 0.5
-ranks = Ranks(rank=0, size=2, device=torch.device("cpu"), mesh=(), timeout=1.0)
+ranks = ProcessGroup(rank=0, size=2, device=torch.device("cpu"), mesh=(), timeout=1.0)
 never = attrs.evolve(DISK, sync=lambda path: threading.Event().wait())
 with suppress(RankError), ranked._desk(ranks) as desk:
     run = Path(sys.argv[1])
@@ -424,7 +424,7 @@ def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path, cap
                 torchrun.wait(END)
             torchrun.kill()
     assert "iterations and saved; go on with: purestep resume" in log.read_text()
-    assert cli.main(["resume", str(run)]) == 0
+    assert main.main(["resume", str(run)]) == 0
     said = capfd.readouterr().err
     assert "not necessarily the bits of a run that never stopped: ranks: 2 when saved, 1 now" in said
     within(lambda team: session.start(whole, tiny(steps=6), overwrite=False, notice=silent, team=team))
@@ -441,5 +441,5 @@ def test_a_run_at_once_that_was_killed_goes_on_on_three_ranks(tmp_path: Path) ->
     well(purestep(3, "resume", run))
     totals = json.loads((run / "async" / "totals.json").read_text())
     assert (totals["version"], totals["sessions"], totals["consumed"]) == (5, 2, 20)
-    assert cli.main(["replay", str(run)]) == 0
+    assert main.main(["replay", str(run)]) == 0
     assert set(forms(run / "async")) == {"sharded"}

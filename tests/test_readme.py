@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import purestep
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.recipes import explain, ranking, report, text_run
 from purestep.runtime.runs import curves
 from purestep.runtime.runs import run as runs
@@ -75,7 +75,7 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
 
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
-    codes = [cli.main(words[1:]) for words in commands()]
+    codes = [main.main(words[1:]) for words in commands()]
     assert codes == [130, 130, 130, 130, 0, 130, 130, 130, 130, 130, 130, 1, 130]  # one asks for help, one for a run
     assert [name for name, _ in played] == [
         "train",
@@ -103,7 +103,7 @@ def test_make_knows_the_two_targets_and_runs_what_we_have(played: list[tuple[str
         *_, last = run.stdout.splitlines()
         program, *words = shlex.split(last)
         assert program == {"train": ".venv/bin/purestep", "test": ".venv/bin/pytest"}[target]
-        assert target == "test" or cli.main(words) == 130
+        assert target == "test" or main.main(words) == 130
     assert played == [("train", Path("runs/cartpole-ppo-0"))]
 
 
@@ -153,7 +153,7 @@ def test_the_commands_do_what_they_say(tmp_path: Path, monkeypatch: pytest.Monke
     first = ["train", "ppo", "--run", "runs/cartpole-ppo-0"]
     for words in [first, *(words[1:] for words in commands())]:
         shorter = SHORTER.get(" ".join(words[: 4 if "--mode" in words else 2]), ())
-        assert cli.main([*words, *shorter]) == 0
+        assert main.main([*words, *shorter]) == 0
     assert (tmp_path / "both.png").exists()
     assert (tmp_path / "runs" / "family" / "proof.png").exists()
     assert (tmp_path / "runs" / "zorplex" / "model" / "model.safetensors").exists()

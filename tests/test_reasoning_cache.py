@@ -28,7 +28,7 @@ from purestep.core.language.preparation import start_requests, throughput
 from purestep.core.language.protocol import protocol
 from purestep.core.language.reasoning_cache.demonstrations import show_reasoning, summed_up
 from purestep.core.language.reasoning_cache.events import (
-    Finished,
+    FinishedAttempt,
     GroupResult,
 )
 from purestep.core.language.reasoning_cache.machine import ReasoningCache, cache_of, due, reasoning_cache, step
@@ -38,26 +38,26 @@ from purestep.core.language.reasoning_cache.rollouts import (
     accuracy_by_cycle,
     at_turn,
     call_request,
-    place,
     rollout_policy,
     solution_rollout,
     starting_points,
-    step_world,
+    state_index,
+    step_env,
     summarization_rollout,
 )
 from purestep.core.language.reasoning_cache.schedule import reasoning_machine
-from purestep.core.language.reasoning_cache.settings import Sampling, Settings, Streams, check_settings
+from purestep.core.language.reasoning_cache.settings import CacheSettings, CallSampling, Streams, check_settings
 from purestep.core.language.reasoning_cache.state import (
     STATE_CLASSES,
-    Ask,
     InferenceProblemState,
+    ModelRequest,
     Problem,
     Reply,
     RolloutResult,
     TrainingText,
 )
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.rollout import Said, begin_attempt, hear
+from purestep.core.language.rollout import ModelOutput, add_output, begin_rollout
 from purestep.core.language.to_transcript import transcripts
 from purestep.properties import check, text_env_laws
 
@@ -85,8 +85,8 @@ ONE_CALL = {
     "total": "any text is an action",
 }
 test_steps_as_a_world = check(
-    text_env_laws(chain(), "[ANSWER] 5", "hm", "", classes=(*STATE_CLASSES, Posed, Ask)),
-    step_world(CACHE, [BEGUN]),
+    text_env_laws(chain(), "[ANSWER] 5", "hm", "", classes=(*STATE_CLASSES, Posed, ModelRequest)),
+    step_env(CACHE, [BEGUN]),
     skip=ONE_CALL,
 )
 
@@ -101,7 +101,7 @@ WHOLE = run(CACHE, BEGUN, "2", "two", "2 + 3 = 5", "five", "[ANSWER] 5", "It is 
 
 
 def test_the_metadata_of_three_cycles_is_the_documented_table() -> None:
-    (row,) = published_rows(GroupResult(number=9, attempts=(Finished(state=WHOLE),)))
+    (row,) = published_rows(GroupResult(number=9, attempts=(FinishedAttempt(state=WHOLE),)))
     found = [text["metadata"] for text in row["training_texts"]]
     assert [list(one) for one in found] == [
         ["model_version", "rollout_index", "cycle_step", "turn_type", "turn_number"]
@@ -138,7 +138,7 @@ def test_a_state_has_the_documented_names() -> None:
 def test_what_is_thought_is_summed_up_and_prompts_hold_what_was_said() -> None:
     cache = evolve(CACHE, use_think_tags=True)
     asked = due(cache, BEGUN)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, ModelRequest)
     assert asked.prompt_text.endswith("<think>\n")
     assert "2 + {3}?" in asked.prompt_text
     thought = run(cache, BEGUN, "{problem} is 5</think> [ANSWER] 5")
@@ -146,7 +146,7 @@ def test_what_is_thought_is_summed_up_and_prompts_hold_what_was_said() -> None:
     assert thought.reasoning_string_complete_store == ("<think>\n{problem} is 5</think> [ANSWER] 5",)
     assert thought.reasoning_rollout_store[0].success
     asked = due(cache, thought)
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, ModelRequest)
     assert "Latest reasoning: {problem} is 5" in asked.prompt_text
     assert "<think>" not in asked.prompt_text
     assert run(cache, thought, "<think>a</think> b").curr_summary == "a b"
@@ -158,12 +158,12 @@ def test_what_is_thought_is_summed_up_and_prompts_hold_what_was_said() -> None:
         (lambda: step(CACHE, BEGUN, Reply(cycle_step=1, text="")), "step: cycle_step is 1, wanted 0 to 0"),
         (lambda: step(CACHE, BEGUN, Reply(cycle_step=0, text="", finish_reason="eos")), "step: finish_reason is 'eos'"),
         (lambda: at_turn(BEGUN, 2), "at_turn: turn_number is 2, wanted 1 to 1"),
-        (lambda: step_world(CACHE, [BEGUN, WHOLE]), "step_world: a state is behind its 3 cycles"),
+        (lambda: step_env(CACHE, [BEGUN, WHOLE]), "step_world: a state is behind its 3 cycles"),
         (lambda: starting_points([BEGUN], keys.key(0), number=0), "starting_points: number is 0"),
         (lambda: start_requests(2, keys.key(0), attempts=0), "expand: n is 0"),
         (lambda: start_requests(2, keys.key(0), attempts=2, stream="test"), "start_requests: stream is 'test'"),
-        (lambda: reasoning_machine(CACHE, Settings(output_dir="x"), llms=0), "reasoning_machine: llms is 0"),
-        (lambda: reasoning_machine(CACHE, Settings(output_dir="x"), max_returns=-1), "max_returns is -1"),
+        (lambda: reasoning_machine(CACHE, CacheSettings(output_dir="x"), llms=0), "reasoning_machine: llms is 0"),
+        (lambda: reasoning_machine(CACHE, CacheSettings(output_dir="x"), max_returns=-1), "max_returns is -1"),
         (lambda: check_lists(Lists(kind="product")), "lists: kind is 'product'"),
         (lambda: check_lists(Lists(low=2, high=1)), "lists: low and high is"),
         (lambda: check_lists(Lists(high=10**7)), "wanted within 1000000; take smaller ones"),
@@ -180,7 +180,7 @@ def test_what_cannot_be_is_refused_in_one_line(make: Callable[[], Any], match: s
     assert "\n" not in str(caught.value)
 
 
-SETTINGS = Settings(output_dir="runs/rc")
+SETTINGS = CacheSettings(output_dir="runs/rc")
 
 
 @pytest.mark.parametrize(
@@ -195,9 +195,9 @@ SETTINGS = Settings(output_dir="runs/rc")
         ({"summarization_prompt_template": ""}, r"without \{problem\}, \{existing_summary\}, \{reasoning\}"),
         ({"solution_rollout_policy": "mine"}, "solution_rollout_policy is 'mine', wanted module.function"),
         ({"streams": Streams(backend="redis")}, "settings: streams.backend is 'redis'"),
-        ({"llm": Sampling(top_p=0.0)}, "settings: llm.top_p is 0.0"),
-        ({"test_llm": Sampling(max_tokens=0)}, "settings: test_llm.max_tokens is 0"),
-        ({"llm": Sampling(temperature=-1.0)}, "settings: llm.temperature is -1.0"),
+        ({"llm": CallSampling(top_p=0.0)}, "settings: llm.top_p is 0.0"),
+        ({"test_llm": CallSampling(max_tokens=0)}, "settings: test_llm.max_tokens is 0"),
+        ({"llm": CallSampling(temperature=-1.0)}, "settings: llm.temperature is -1.0"),
     ],
 )
 def test_settings_are_checked(changes: dict[str, Any], match: str) -> None:
@@ -246,7 +246,7 @@ def listed(length: int) -> InferenceProblemState:
 def worked(cache: ReasoningCache, state: InferenceProblemState) -> InferenceProblemState:
     """The state behind all cycles of a model without fault."""
     task = read_list(state.problem.problem_text)
-    while isinstance(due(cache, state), Ask):
+    while isinstance(due(cache, state), ModelRequest):
         count = min(NUMBERS * state.reasoning_turn_number, len(task.numbers))
         reasons = state.overall_cycle_step % 2 == 0
         text = (
@@ -268,16 +268,16 @@ def test_the_next_step_is_trained_in_groups_of_one_state() -> None:
     cache, codec = lister(3), byte_codec()
     points = starting_points([worked(lister(2), listed(8))], keys.key(0), number=3)
     assert [point.curr_summary for point in points] == ["", "c 6", "f 21"]
-    rules = protocol(step_world(cache, points), chain(), max_steps=1, incomplete="accept")
+    rules = protocol(step_env(cache, points), chain(), max_steps=1, incomplete="accept")
     asked = start_requests(len(points), keys.key(1), attempts=2)
     texts = {0: ("a1=1; b2=3; c3=6;", "a1=1; b2=3;"), 1: ("d4=10; e5=15; f6=21;", "d4=9;"), 2: ("[ANSWER] 36", "g7=2")}
     texts[2] = ("g7=28; h8=36; [ANSWER] 36", "g7=28; h8=36;")
     ended = []
     for number, request in enumerate(asked):
-        begun = begin_attempt(rules, codec, rollouts(request)[0], capacity=700, max_new_tokens=60)
-        ids = (*texts[place(request.task)][number % 2].encode(), END)
-        said = Said(ids=ids, log_probs=(-0.5,) * len(ids), versions=(0,) * len(ids), finish_reason="stop")
-        ended.append(hear(rules, codec, begun, said))
+        begun = begin_rollout(rules, codec, rollouts(request)[0], capacity=700, max_new_tokens=60)
+        ids = (*texts[state_index(request.task)][number % 2].encode(), END)
+        said = ModelOutput(ids=ids, log_probs=(-0.5,) * len(ids), versions=(0,) * len(ids), finish_reason="stop")
+        ended.append(add_output(rules, codec, begun, said))
     written = transcripts(ended, capacity=700, calls=1)
     assert written.reward[:, 0].tolist() == [1.0, 0.0] * 3
     assert bool(written.terminated.all())
@@ -295,16 +295,18 @@ def test_evaluation_is_requests_of_the_held_out_stream_and_a_call_made_again_is_
     calls = [
         call_request(request, state, number) for number, (request, state) in enumerate(zip(asked, states, strict=True))
     ]
-    assert [place(call.task) for call in calls] == [0, 1, 2]
+    assert [state_index(call.task) for call in calls] == [0, 1, 2]
     later = [call_request(request, worked(lister(1), state), 0) for request, state in zip(asked, states, strict=True)]
     assert len({call.sampling for call in (*calls, *later)}) == 6
     assert call_request(asked[2], states[2], 2) == calls[2]
 
 
 def test_figures_by_turn() -> None:
-    said = Said(ids=(1, 2, 3), log_probs=(0.0,) * 3, versions=(0,) * 3)
+    said = ModelOutput(ids=(1, 2, 3), log_probs=(0.0,) * 3, versions=(0,) * 3)
     more = step(CACHE, BEGUN, Reply(cycle_step=0, text="[ANSWER] 5", said=said))
-    figures = turn_figures([GroupResult(number=0, attempts=(Finished(state=WHOLE), Finished(state=more)))])
+    figures = turn_figures(
+        [GroupResult(number=0, attempts=(FinishedAttempt(state=WHOLE), FinishedAttempt(state=more)))]
+    )
     assert figures["reasoning_turn_1/reward"] == 0.5
     assert figures["reasoning_turn_1/tokens"] == 1.5
     assert figures["reasoning_turn_3/reward"] == 1.0
@@ -314,7 +316,7 @@ def test_figures_by_turn() -> None:
 
 
 def test_a_policy_may_make_several_texts_of_a_reply() -> None:
-    def halves(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
+    def halves(state: InferenceProblemState, asked: ModelRequest, reply: Reply) -> RolloutResult:
         text = TrainingText(prompt_text=asked.prompt_text, output_text=reply.text, reward=0.5)
         return RolloutResult(training_texts=(text, text), success=True)
 
@@ -323,6 +325,6 @@ def test_a_policy_may_make_several_texts_of_a_reply() -> None:
     stamps = [text.metadata for text in first.reasoning_rollout_store[0].training_texts]
     assert len(stamps) == 2
     assert stamps[0] == stamps[1] != ()
-    world = step_world(cache, [BEGUN])
+    world = step_env(cache, [BEGUN])
     posed, _ = world.reset(world.params, torch.tensor((0, 0)))
     assert world.step(world.params, posed, "2", keys.key(0))[1].reward == 1.0

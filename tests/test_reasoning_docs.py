@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("transformers")
 
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs.arguments import flatten
@@ -71,7 +71,7 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(text_run, "restored", note("restore"))
     monkeypatch.setattr(report, "pictures", note("plot"))
     (block,) = blocks("bash")
-    codes = [cli.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]
+    codes = [main.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]
     assert codes == [130, 130, 130, 130, 130, 130, 0]
     assert noted == ["train", "resume", "restore", "plot", "at once", "train"]
 

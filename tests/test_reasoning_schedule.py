@@ -10,14 +10,14 @@ from attrs import evolve
 from purestep.core.errors import ChoiceError
 from purestep.core.language.reasoning_cache.events import (
     EVENT_CLASSES,
-    Call,
+    CacheState,
     CallFailed,
+    CallModel,
     Fetch,
     Fetched,
-    Publish,
-    Published,
+    GroupPublished,
+    PublishGroup,
     Replied,
-    Schedule,
     Wait,
     Waited,
 )
@@ -25,11 +25,11 @@ from purestep.core.language.reasoning_cache.machine import reasoning_cache
 from purestep.core.language.reasoning_cache.report import published_rows
 from purestep.core.language.reasoning_cache.rollouts import solution_rollout, summarization_rollout
 from purestep.core.language.reasoning_cache.schedule import reasoning_machine
-from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import InferenceProblemState, Problem, Reply
-from purestep.core.language.rollout import Said
+from purestep.core.language.rollout import ModelOutput
 from purestep.core.machine import Interrupted, Machine, Stop
-from purestep.properties import Play, check, machine_laws
+from purestep.properties import MachineCase, check, machine_laws
 from purestep.runtime.effects.jsonl_stream import read, writer
 from purestep.runtime.machine.drive import drive, serial
 
@@ -37,7 +37,7 @@ from .laws.reasoning_cache.reasoning_schedule import reasoning_schedule_laws
 
 PROBLEM = Problem(problem_id="7", problem_text="2 + {3}?", answer="5", dataset_name="sums")
 CACHE = reasoning_cache(solution_rollout, summarization_rollout)
-SETTINGS = Settings(output_dir="runs/rc")
+SETTINGS = CacheSettings(output_dir="runs/rc")
 
 test_schedules = check(reasoning_schedule_laws(), reasoning_machine)
 
@@ -49,13 +49,13 @@ class Model:
         self.failing = failing
         self.calls = 0
 
-    def __call__(self, call: Call) -> Replied | CallFailed:
+    def __call__(self, call: CallModel) -> Replied | CallFailed:
         self.calls += 1
         if self.failing:
             self.failing -= 1
             return CallFailed(attempt=call.attempt, asked=call.asked, error="429")
         text = "hm" if call.ask.turn_type == "reasoning" else "so"
-        said = Said(ids=(1, 2), log_probs=(0.0, 0.0), versions=(5, 5))
+        said = ModelOutput(ids=(1, 2), log_probs=(0.0, 0.0), versions=(5, 5))
         reply = Reply(cycle_step=call.ask.cycle_step, text=text, model_version=5, said=said)
         return Replied(attempt=call.attempt, asked=call.asked, reply=reply)
 
@@ -66,19 +66,19 @@ def handlers(model: Any, publish: Any, problems: int) -> dict[type[Any], Any]:
         made = tuple(evolve(PROBLEM, problem_id=str(number)) for number in numbers)
         return Fetched(first=command.first, problems=made, last=numbers.stop == problems)
 
-    def out(command: Publish) -> Published:
+    def out(command: PublishGroup) -> GroupPublished:
         publish(command.result.number, published_rows(command.result))
-        return Published(number=command.result.number)
+        return GroupPublished(number=command.result.number)
 
     return {
         Fetch: fetch,
-        Call: model,
+        CallModel: model,
         Wait: lambda command: Waited(attempt=command.attempt, asked=command.asked),
-        Publish: out,
+        PublishGroup: out,
     }
 
 
-def machine(**changes: Any) -> Machine[Schedule]:
+def machine(**changes: Any) -> Machine[CacheState]:
     return reasoning_machine(CACHE, evolve(SETTINGS, **changes))
 
 
@@ -88,9 +88,9 @@ def ignored(number: int, rows: Any) -> None:
 
 test_schedule_as_a_machine = check(
     machine_laws(),
-    Play(
+    MachineCase(
         machine(attempts=2, llm_max_rollouts=3),
-        Schedule(),
+        CacheState(),
         lambda: handlers(Model(failing=2), ignored, 2),
         EVENT_CLASSES,
     ),
@@ -101,7 +101,7 @@ def test_groups_are_run_retried_and_published(tmp_path: Path) -> None:
     model = Model(failing=5)
     with writer(tmp_path / "rollouts.jsonl") as publish:
         *_, last = drive(
-            machine(attempts=2, num_samples_per_problem=2), Schedule(), serial(handlers(model, publish, 3))
+            machine(attempts=2, num_samples_per_problem=2), CacheState(), serial(handlers(model, publish, 3))
         )
     assert model.calls == 5 + 3 * 2 * 2 * 6
     assert (last.published, last.admitted, last.running, last.result_queue) == (6, 3, (), ())
@@ -116,42 +116,45 @@ def test_groups_are_run_retried_and_published(tmp_path: Path) -> None:
 
 
 def test_what_a_handler_raises_ends_the_run() -> None:
-    def model(call: Call) -> Replied:
+    def model(call: CallModel) -> Replied:
         raise PermissionError("wrong key")
 
     with pytest.raises(PermissionError, match="wrong key"):
-        list(drive(machine(), Schedule(), serial(handlers(model, ignored, 1))))
+        list(drive(machine(), CacheState(), serial(handlers(model, ignored, 1))))
 
 
 def test_an_attempt_that_never_works_leaves_as_it_is() -> None:
     found: dict[int, Any] = {}
     always = reasoning_machine(CACHE, evolve(SETTINGS, max_retries=1), max_returns=1)
     model = Model(failing=99)
-    list(drive(always, Schedule(), serial(handlers(model, found.__setitem__, 1))))
+    list(drive(always, CacheState(), serial(handlers(model, found.__setitem__, 1))))
     assert [row["failed"] for row in found[0]] == ["429"]
     assert model.calls == 4
     assert found[0][0]["training_texts"] == ()
 
 
 def test_no_problems_is_an_end_and_an_interruption_a_stop() -> None:
-    assert [state.published for state in drive(machine(), Schedule(), serial(handlers(Model(0), ignored, 0)))] == [0, 0]
-    state = Schedule(fetching=True)
+    assert [state.published for state in drive(machine(), CacheState(), serial(handlers(Model(0), ignored, 0)))] == [
+        0,
+        0,
+    ]
+    state = CacheState(fetching=True)
     assert machine().step(state, Interrupted()) == (state, (Stop("interrupted"),))
 
 
 @pytest.mark.parametrize("number", [0, 11])
 def test_problems_nobody_asked_for_are_refused(number: int) -> None:
-    asking = Schedule(fetching=True)
+    asking = CacheState(fetching=True)
     with pytest.raises(ChoiceError, match=f"Fetched: number of problems is {number}, wanted 1 to 10"):
         machine().step(asking, Fetched(first=0, problems=(PROBLEM,) * number))
 
 
 def test_a_call_that_was_given_up_is_made_again_at_once() -> None:
-    asking = Schedule(fetching=True)
+    asking = CacheState(fetching=True)
     calling, commands = machine().step(asking, Fetched(first=0, problems=(PROBLEM,), last=True))
     aborted = Reply(cycle_step=0, text="hm", finish_reason="abort")
     again, (call,) = machine().step(calling, Replied(attempt=0, asked=1, reply=aborted))
-    assert isinstance(call, Call)
+    assert isinstance(call, CallModel)
     assert (call.asked, call.ask) == (2, commands[0].ask)
     assert again.running[0].state == InferenceProblemState(problem=PROBLEM)
     assert machine().step(again, Replied(attempt=0, asked=1, reply=aborted)) == (again, ())

@@ -15,7 +15,7 @@ import torch
 from attrs import frozen
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.runs import registry
 from purestep.runtime.runs.recipe import Components, Context, Notice, Recipe
 from purestep.runtime.runs.run import restored, stepped, train
@@ -116,15 +116,15 @@ def test_a_recipe_of_what_is_needed_alone_goes_through_all_commands(
 ) -> None:
     monkeypatch.setattr(registry, "added", lambda: grouped(points(("least", f"{__name__}:LEAST"))))
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "least"]) == 0  # into runs/least: it has no seed
-    assert cli.main(["resume", "runs/least"]) == 0
-    assert cli.main(["evaluate", "runs/least"]) == 0
+    assert main.main(["train", "least"]) == 0  # into runs/least: it has no seed
+    assert main.main(["resume", "runs/least"]) == 0
+    assert main.main(["evaluate", "runs/least"]) == 0
     assert capsys.readouterr().out.count("evaluation: counted to 3\n") == 3
-    assert cli.main(["plot", "runs/least"]) == 0
+    assert main.main(["plot", "runs/least"]) == 0
     assert (tmp_path / "runs" / "least" / "learning_curve.png").exists()
     assert train("least", "other", iterations=5, notice=lambda text: None).loop.iteration == 5
     for command in ("chat", "replay"):
-        assert cli.main([command, "runs/least"]) == 1
+        assert main.main([command, "runs/least"]) == 1
         assert capsys.readouterr().err.count("purestep: ") == 1
 
 

@@ -18,21 +18,21 @@ from purestep.core.machine import Failed, Interrupted, Started, Stop
 from purestep.core.record import replace
 from purestep.core.tree import leaves
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.machine.drive import Entry, Handlers, drive, serial
 from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.machine.replay import from_lines, recorded, replayed, to_lines
 from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
-from purestep.runtime.recipes.arguments import Experience, loop_of
+from purestep.runtime.recipes.arguments import ExperienceOptions, loop_of
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import Pipeline, components_of, lowered
-from purestep.runtime.runs import loop_state as world
+from purestep.runtime.runs import loop_state
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten
 from purestep.runtime.runs.curves import labels, picture
-from purestep.runtime.runs.recipe import Outcome, Recipe
+from purestep.runtime.runs.recipe import Recipe, SessionResult
 from purestep.runtime.runs.training_machine import (
     DIVERGED,
     FINISHED,
@@ -85,7 +85,7 @@ def silent(text: str) -> None:
     """Nobody listens."""
 
 
-def begin(run: Path, plan: Plan, *, overwrite: bool = False) -> Outcome:
+def begin(run: Path, plan: Plan, *, overwrite: bool = False) -> SessionResult:
     return runs.start(run, plan.recipe, plan.arguments, overwrite=overwrite, notice=silent)
 
 
@@ -156,8 +156,8 @@ def test_a_plan_covers_what_was_asked_in_whole_chunks(iterations: int, checkpoin
 
 def test_steps_are_rounded_up_to_iterations() -> None:
     process = defaults("ppo", "cartpole").process
-    assert loop_of(Experience("cartpole", steps=500_000, envs=4, horizon=128), process).iterations == 980
-    assert loop_of(Experience("cartpole", steps=1, envs=4, horizon=128), process).iterations == 1
+    assert loop_of(ExperienceOptions("cartpole", steps=500_000, envs=4, horizon=128), process).iterations == 980
+    assert loop_of(ExperienceOptions("cartpole", steps=1, envs=4, horizon=128), process).iterations == 1
 
 
 # --- the machine ---
@@ -259,14 +259,14 @@ def test_a_run_writes_all_it_promises(recipe: str, tmp_path: Path) -> None:
 
 def cut(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     """Ctrl-C in the middle of that chunk, counted from 1."""
-    inner, calls = world.World.train, iter(range(1, 100))
+    inner, calls = loop_state.LoopState.train, iter(range(1, 100))
 
-    def train(self: world.World, command: Train) -> Trained:
+    def train(self: loop_state.LoopState, command: Train) -> Trained:
         if next(calls) == chunk:
             signal.raise_signal(signal.SIGINT)
         return inner(self, command)
 
-    monkeypatch.setattr(world.World, "train", train)
+    monkeypatch.setattr(loop_state.LoopState, "train", train)
 
 
 @pytest.mark.parametrize(("recipe", "env"), [("ppo", "cartpole"), ("a2c", "pendulum"), ("reinforce", "cartpole")])
@@ -324,7 +324,9 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
     loop, log = plan.beginning(), list[Entry]()
     machine = trainer_machine()
     state = plan.pipeline.trainer.init(torch.tensor([1, 2]))
-    living = world.World(state, lowered("ppo", plan.arguments, plan.pipeline, loop), plan.pipeline.trainer.steps)
+    living = loop_state.LoopState(
+        state, lowered("ppo", plan.arguments, plan.pipeline, loop), plan.pipeline.trainer.steps
+    )
     handlers: Handlers = {
         Train: living.train,
         Log: lambda command: Logged(),
@@ -439,7 +441,7 @@ def test_a_run_without_a_checkpoint_yet_is_begun_again(tmp_path: Path) -> None:
 def test_a_checkpoint_of_something_else_is_refused(change: dict[str, Any], said: str, tmp_path: Path) -> None:
     plan = tiny()
     state = plan.pipeline.trainer.init(torch.tensor([1, 2]))
-    checkpoint.save(
+    single.save(
         begun(tmp_path, encode(plan.described())), 1, state, machine=AT, metadata={**plan.described(), **change}
     )
     with pytest.raises((ChoiceError, CheckpointError), match=said):
@@ -451,7 +453,7 @@ def test_a_change_of_what_bits_depend_on_is_told(tmp_path: Path, monkeypatch: py
     told: list[str] = []
     runs.resume(tmp_path, notice=told.append)
     assert told == []
-    monkeypatch.setattr(checkpoint, "environment", lambda: {"torch": "9.9"})
+    monkeypatch.setattr(single, "environment", lambda: {"torch": "9.9"})
     runs.resume(tmp_path, notice=told.append)
     assert any("torch: 2" in line and "9.9 now" in line for line in told)
 
@@ -460,13 +462,13 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path: Path, monkeypatch: p
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    inner, calls = checkpoint.save, iter(range(1, 100))
+    inner, calls = single.save, iter(range(1, 100))
 
     def save(*given: Any, **named: Any) -> Path:
         files = evolve(DISK, append=full) if next(calls) == 2 else DISK
         return inner(*given, **{**named, "files": files})
 
-    monkeypatch.setattr(checkpoint, "save", save)
+    monkeypatch.setattr(single, "save", save)
     with pytest.raises(CheckpointError, match=r"a full disk, wanted room for .*the older checkpoints are untouched"):
         begin(tmp_path, tiny())
     assert runs.newest(tmp_path).name == "step_000002"
@@ -477,7 +479,7 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path: Path, monkeypatch: p
 
 def test_rows_say_what_happened_and_nan_where_nothing_did() -> None:
     metrics = {name: torch.tensor([1.0, 0.0]) for name in ("episodes", "return_sum", "length_sum", "finite")}
-    one, two = world.rows_of(metrics, 4, 10)
+    one, two = loop_state.rows_of(metrics, 4, 10)
     assert one == {"iteration": 5, "steps": 50, "episodes": 1, "episode_return": 1, "episode_length": 1, "finite": 1}
     assert math.isnan(two["episode_return"])
 

@@ -16,7 +16,7 @@ from purestep.core.machine import Interrupted, Machine, Started, Stop
 from purestep.core.record import record, replace, tensor
 from purestep.runtime.effects.checkpoint.atomic_files import lock
 from purestep.runtime.effects.checkpoint.single import latest, load, save
-from purestep.runtime.effects.reporting.metrics import Report, fan_out, jsonl, read, rewind
+from purestep.runtime.effects.reporting.metrics import ReportMetrics, fan_out, jsonl, read, rewind
 from purestep.runtime.machine.drive import drive, serial
 
 
@@ -60,7 +60,7 @@ TOTAL, EVERY = 7, 2
 def step(loop: Loop, event: Any) -> tuple[Loop, tuple[Any, ...]]:
     if isinstance(event, Trained):
         loop = evolve(loop, iteration=loop.iteration + 1)
-        report = Report({"iteration": loop.iteration, "loss": event.loss})
+        report = ReportMetrics({"iteration": loop.iteration, "loss": event.loss})
         if loop.iteration % EVERY == 0 or loop.iteration == TOTAL:
             loop = evolve(loop, saved=loop.iteration)
             return loop, (report, Save(loop))
@@ -103,7 +103,7 @@ def run(folder: Path, events: int = 10**6) -> tuple[Loop, Learner]:
             world["learner"], loop = checkpoint.tree, checkpoint.machine
         rewind(folder / "metrics.jsonl", loop.iteration)
         with jsonl(folder / "metrics.jsonl") as sink:
-            handlers = serial({Train: train, Save: keep, Report: fan_out(sink)})
+            handlers = serial({Train: train, Save: keep, ReportMetrics: fan_out(sink)})
             *_, last = islice(drive(Machine(step), loop, handlers), events)
     return last, world["learner"]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._inductor import codecache
 
 from purestep.properties import check
-from purestep.runtime import compile as module
+from purestep.runtime import compile
 from purestep.runtime.compile import keep_to_oneself, program
 from purestep.runtime.files.secret import NAME, is_private, private_folder, secret_in
 from purestep.runtime.identity import UnknownError, identity
@@ -153,7 +153,7 @@ def test_the_compiler_builds_where_nobody_else_can_write(own_cache: Path, monkey
     for name in ("_HEADER_DIR", "_HEADER_LOCK_DIR"):
         monkeypatch.setattr(codecache, name, "", raising=False)
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    monkeypatch.setattr(module, "default_cache_dir", lambda: "/tmp/torchinductor_victim")
+    monkeypatch.setattr(compile, "default_cache_dir", lambda: "/tmp/torchinductor_victim")
     keep_to_oneself()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(own_cache / "inductor")
     assert is_private(own_cache / "inductor")

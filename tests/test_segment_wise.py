@@ -21,7 +21,7 @@ from tensordict import TensorDict
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.properties import check
-from purestep.runtime.effects import segment_wise as layer
+from purestep.runtime.effects import segment_wise
 from purestep.runtime.effects.segment_wise.containers import everything, remove
 from purestep.runtime.effects.segment_wise.executor import in_thread
 
@@ -33,7 +33,7 @@ test_laws = check(segment_wise_laws(), own_segment_wise())
 test_laws_of_parts = check(segment_wise_part_laws(), own_segment_wise())
 
 PAGE = (Path(__file__).parent.parent / "docs" / "segment_wise.md").read_text()
-ON = layer.InferenceEngineConfig(max_concurrent_rollouts=4, consumer_batch_size=2, max_head_offpolicyness=1)
+ON = segment_wise.InferenceEngineConfig(max_concurrent_rollouts=4, consumer_batch_size=2, max_head_offpolicyness=1)
 OFF = replace(ON, enable_segment_wise_ppo=False)
 
 
@@ -53,12 +53,12 @@ def columns(*versions: int, **more: Any) -> TensorDict:
 
 
 def executor_of(
-    config: layer.InferenceEngineConfig = ON, *, start: Callable[..., object] = lambda job: job(), **parts: Any
-) -> tuple[layer.WorkflowExecutor, Engine, Log]:
+    config: segment_wise.InferenceEngineConfig = ON, *, start: Callable[..., object] = lambda job: job(), **parts: Any
+) -> tuple[segment_wise.WorkflowExecutor, Engine, Log]:
     """An executor whose rollouts run where they are begun, with some parts replaced."""
     engine, log = Engine(0), Log()
-    manager = layer.create_staleness_manager(config)
-    executor = layer.create_workflow_executor(engine, manager, config, log, start=start)
+    manager = segment_wise.create_staleness_manager(config)
+    executor = segment_wise.create_workflow_executor(engine, manager, config, log, start=start)
     for name, part in parts.items():
         setattr(executor, name, part)
     return executor, engine, log
@@ -76,7 +76,7 @@ def test_the_example_of_the_published_interface() -> None:
     engine.get_version.return_value = 5
     engine.recompute_output_logprobs_sync.return_value = [0.1, 0.2]
     trajectory = {"input_ids": [1, 2, 3, 4, 5], "output_version": [4, 4], "proximal_logprobs_t": [0.9, 0.8]}
-    layer.ProximalRecomputer(engine, Mock()).recompute_for_sample(trajectory, prompt_len=3)
+    segment_wise.ProximalRecomputer(engine, Mock()).recompute_for_sample(trajectory, prompt_len=3)
     assert trajectory["proximal_logprobs_t"] == [0.1, 0.2]
     engine.recompute_output_logprobs_sync.assert_called_once_with(input_ids=[1, 2, 3, 4, 5], start_index=3)
 
@@ -87,7 +87,7 @@ def test_samples_of_other_versions_are_left_alone(versions: list[int]) -> None:
     engine = Engine(5, lambda: pytest.fail("the engine was asked"))
     before = made(1, *versions)
     trajectory = made(1, *versions)
-    layer.ProximalRecomputer(engine, Log()).recompute_batch([trajectory], prompt_len=1)
+    segment_wise.ProximalRecomputer(engine, Log()).recompute_batch([trajectory], prompt_len=1)
     assert trajectory == before
 
 
@@ -106,15 +106,15 @@ def test_samples_of_other_versions_are_left_alone(versions: list[int]) -> None:
 )
 def test_the_table_of_staleness(version: int, current: int, stale: bool) -> None:
     for sample in (made(1, version, version), columns(version, version)):
-        assert layer.SegmentWisePPOStrategy(ON).is_sample_too_stale(sample, current, ON) is stale
-        assert layer.StandardPPOStrategy(ON).is_sample_too_stale(sample, current, ON) is False
+        assert segment_wise.SegmentWisePPOStrategy(ON).is_sample_too_stale(sample, current, ON) is stale
+        assert segment_wise.StandardPPOStrategy(ON).is_sample_too_stale(sample, current, ON) is False
 
 
 def test_the_strategies_filter_as_published() -> None:
-    assert layer.SegmentWisePPOStrategy(ON).should_filter_before_enqueue() is True
-    assert layer.StandardPPOStrategy(ON).should_filter_before_enqueue() is False
+    assert segment_wise.SegmentWisePPOStrategy(ON).should_filter_before_enqueue() is True
+    assert segment_wise.StandardPPOStrategy(ON).should_filter_before_enqueue() is False
     with pytest.raises(TypeError, match="abstract"):
-        layer.StalenessControlStrategy(ON)  # type: ignore[abstract]
+        segment_wise.StalenessControlStrategy(ON)  # type: ignore[abstract]
 
 
 @pytest.mark.parametrize(
@@ -133,29 +133,29 @@ def test_the_strategies_filter_as_published() -> None:
     ids=str,
 )
 def test_what_says_no_versions_is_kept(sample: Any) -> None:
-    assert layer.SegmentWisePPOStrategy(ON).is_sample_too_stale(sample, 9, ON) is False
+    assert segment_wise.SegmentWisePPOStrategy(ON).is_sample_too_stale(sample, 9, ON) is False
 
 
 def test_factories_follow_the_switch() -> None:
     engine, log = Engine(0), Log()
-    assert type(layer.create_staleness_strategy(ON)) is layer.SegmentWisePPOStrategy
-    assert type(layer.create_staleness_strategy(OFF)) is layer.StandardPPOStrategy
-    assert type(layer.create_proximal_recomputer(engine, log, ON)) is layer.ProximalRecomputer
-    assert layer.create_proximal_recomputer(engine, log, OFF) is None
-    assert type(layer.create_filtered_capacity_modifier(ON)) is layer.FilteredSamplesCapacityModifier
-    assert layer.create_filtered_capacity_modifier(OFF) is None
+    assert type(segment_wise.create_staleness_strategy(ON)) is segment_wise.SegmentWisePPOStrategy
+    assert type(segment_wise.create_staleness_strategy(OFF)) is segment_wise.StandardPPOStrategy
+    assert type(segment_wise.create_proximal_recomputer(engine, log, ON)) is segment_wise.ProximalRecomputer
+    assert segment_wise.create_proximal_recomputer(engine, log, OFF) is None
+    assert type(segment_wise.create_filtered_capacity_modifier(ON)) is segment_wise.FilteredSamplesCapacityModifier
+    assert segment_wise.create_filtered_capacity_modifier(OFF) is None
     executor, _, _ = executor_of(OFF)
     assert (executor.recomputer, executor.modifier) == (None, None)
 
 
 def test_registering_none_changes_nothing_and_twice_is_once() -> None:
-    manager = layer.create_staleness_manager(ON)
-    layer.register_capacity_modifiers(manager, None)
+    manager = segment_wise.create_staleness_manager(ON)
+    segment_wise.register_capacity_modifiers(manager, None)
     assert manager.get_capacity(0) == 4
-    modifier = layer.FilteredSamplesCapacityModifier()
+    modifier = segment_wise.FilteredSamplesCapacityModifier()
     modifier.on_samples_filtered(5)
-    layer.register_capacity_modifiers(manager, modifier)
-    layer.register_capacity_modifiers(manager, modifier)
+    segment_wise.register_capacity_modifiers(manager, modifier)
+    segment_wise.register_capacity_modifiers(manager, modifier)
     assert manager.get_capacity(0) == 9  # as published: above the concurrency of 4
     with pytest.raises(StructureError, match="capacity modifier is int, wanted modify_capacity"):
         manager.register_capacity_modifier(5)  # type: ignore[arg-type]
@@ -176,11 +176,11 @@ def test_the_executor_clamps_and_the_queue_has_room() -> None:
 def test_only_tokens_of_the_version_before_are_recomputed() -> None:
     engine, log = Engine(3), Log()
     sample, plain = columns(1, 2, 3), made(0, 1, 2, 3)
-    cache, waiting = layer.LocalRolloutCache(), layer.LocalRolloutQueue(4)
+    cache, waiting = segment_wise.LocalRolloutCache(), segment_wise.LocalRolloutQueue(4)
     cache.add(sample)
     waiting.put(plain)
     waiting.put(columns(3))
-    layer.ProximalRecomputer(engine, log).recompute_all(waiting, cache)
+    segment_wise.ProximalRecomputer(engine, log).recompute_all(waiting, cache)
     assert sample["proximal_logprobs_t"].tolist() == [[0.0, -1.0, -3.125, -1.0]]
     assert plain["proximal_logprobs_t"] == [-1.0, -3.125, -1.0]
     assert (sample["_recompute_version"].tolist(), plain["_recompute_version"]) == ([3], 3)
@@ -208,7 +208,7 @@ def test_rows_and_padding() -> None:
         },
         batch_size=[3],
     )
-    layer.ProximalRecomputer(Asked(1), Log()).recompute_samples([sample])
+    segment_wise.ProximalRecomputer(Asked(1), Log()).recompute_samples([sample])
     assert asked == [([10, 11, 12, 13], 1), ([20, 21, 22, 23], 2)]
     wanted = [[0.0, -11.0, 0.0, -13.0, 0.0], [0.0, 0.0, 0.0, -22.0, 0.0], [0.0] * 5]
     assert sample["proximal_logprobs_t"].tolist() == wanted
@@ -224,7 +224,7 @@ def test_an_engine_that_answers_garbage_changes_nothing(answer: Any) -> None:
 
     log = Log()
     plain, sample = made(1, 0, 0), columns(0, 0)
-    recomputer = layer.ProximalRecomputer(Garbage(1), log)
+    recomputer = segment_wise.ProximalRecomputer(Garbage(1), log)
     recomputer.recompute_samples([plain, sample])
     recomputer.recompute_for_sample(plain, 1)
     assert plain == made(1, 0, 0)
@@ -251,7 +251,7 @@ def test_an_engine_that_answers_garbage_changes_nothing(answer: Any) -> None:
 )
 def test_samples_that_lack_something_are_named_and_left(sample: Any) -> None:
     log, good = Log(), made(1, 0)
-    layer.ProximalRecomputer(Engine(1), log).recompute_samples([sample, good])
+    segment_wise.ProximalRecomputer(Engine(1), log).recompute_samples([sample, good])
     assert len(log.warnings) == 1
     assert good["proximal_logprobs_t"] == [-1.0625]
 
@@ -295,7 +295,7 @@ def test_samples_that_are_locked_are_recomputed_and_taken(lock: str) -> None:
 
 def test_a_prompt_of_another_length_is_named() -> None:
     log, sample = Log(), made(1, 0)
-    layer.ProximalRecomputer(Engine(1), log).recompute_for_sample(sample, prompt_len=2)
+    segment_wise.ProximalRecomputer(Engine(1), log).recompute_for_sample(sample, prompt_len=2)
     assert sample == made(1, 0)
     assert "0 tokens after the prompt, wanted 1" in log.warnings[0]
 
@@ -306,7 +306,7 @@ def test_an_engine_that_raises_is_no_end() -> None:
             raise ConnectionError("no answer")
 
     executor, _, log = executor_of()
-    executor.recomputer = layer.ProximalRecomputer(Down(1), log)
+    executor.recomputer = segment_wise.ProximalRecomputer(Down(1), log)
     executor.submit(1, fresh)
     executor.submit(2, fresh)
     with executor.updating():
@@ -319,7 +319,7 @@ def test_an_engine_that_raises_is_no_end() -> None:
 
 
 def test_a_full_queue_and_an_empty_one_say_so_in_time() -> None:
-    waiting = layer.LocalRolloutQueue(1)
+    waiting = segment_wise.LocalRolloutQueue(1)
     with pytest.raises(queue.Empty):
         waiting.get(timeout=0.01)
     waiting.put("a")
@@ -331,13 +331,13 @@ def test_a_full_queue_and_an_empty_one_say_so_in_time() -> None:
     with pytest.raises(queue.Empty):
         waiting.get_nowait()
     with pytest.raises(ChoiceError, match="maxsize is 0"):
-        layer.LocalRolloutQueue(0)
+        segment_wise.LocalRolloutQueue(0)
     with pytest.raises(ChoiceError, match="n is -1"):
-        layer.LocalRolloutCache().take_first_n(-1)
+        segment_wise.LocalRolloutCache().take_first_n(-1)
 
 
 def test_whoever_waits_for_room_gets_it_and_nobody_comes_between_while_it_is_held() -> None:
-    waiting = layer.LocalRolloutQueue(2)
+    waiting = segment_wise.LocalRolloutQueue(2)
     waiting.put("a")
     waiting.put("b")
     threads = [threading.Thread(target=waiting.put, args=(item, 20.0), daemon=True) for item in "cd"]
@@ -352,11 +352,11 @@ def test_whoever_waits_for_room_gets_it_and_nobody_comes_between_while_it_is_hel
         thread.join(20.0)
 
 
-class Crowded(layer.LocalRolloutQueue):
+class Crowded(segment_wise.LocalRolloutQueue):
     """A queue that cannot be held, which somebody fills as soon as there is room."""
 
     def held(self) -> Any:
-        return layer.RolloutQueue.held(self)
+        return segment_wise.RolloutQueue.held(self)
 
     def get_nowait(self) -> Any:
         item = super().get_nowait()
@@ -375,7 +375,7 @@ def test_what_finds_no_room_when_it_is_put_back_is_told() -> None:
 
 
 def test_a_purge_works_once_for_each_version_and_keeps_the_order() -> None:
-    strategy, waiting, told = layer.SegmentWisePPOStrategy(ON), layer.LocalRolloutQueue(9), list[int]()
+    strategy, waiting, told = segment_wise.SegmentWisePPOStrategy(ON), segment_wise.LocalRolloutQueue(9), list[int]()
     for number, version in enumerate((2, 0, 2, 1, 0)):
         waiting.put(made(number, version))
     assert strategy.purge_stale_samples_from_queue(waiting, 0, -1, ON, told.append) == 0
@@ -400,7 +400,7 @@ def test_a_batch_that_could_never_fill_is_refused_at_once(count: int) -> None:
 @pytest.mark.parametrize("place", range(3))
 def test_numbers_below_zero_are_refused(place: int) -> None:
     with pytest.raises(ChoiceError, match="is -1, wanted 0 or more"):
-        layer.StalenessManager(*[-1 if one == place else 1 for one in range(3)])
+        segment_wise.StalenessManager(*[-1 if one == place else 1 for one in range(3)])
 
 
 @pytest.mark.parametrize(
@@ -412,11 +412,11 @@ def test_configurations_that_cannot_work_are_refused(wrong: dict[str, int]) -> N
     with pytest.raises(ChoiceError, match=f"InferenceEngineConfig: {name} is {value}, wanted"):
         replace(ON, **wrong)  # type: ignore[arg-type]
     with pytest.raises(ChoiceError, match=r"c_clip is 0\.5, wanted 1 or more"):
-        layer.PPOActorConfig(c_clip=0.5)
+        segment_wise.PPOActorConfig(c_clip=0.5)
 
 
 def test_counts_that_cannot_be_are_refused() -> None:
-    manager = layer.create_staleness_manager(ON)
+    manager = segment_wise.create_staleness_manager(ON)
     for ended in (manager.on_rollout_accepted, manager.on_rollout_rejected):
         with pytest.raises(ChoiceError, match="rollouts under way is 0, wanted 1 or more"):
             ended()
@@ -428,7 +428,7 @@ def test_counts_that_cannot_be_are_refused() -> None:
 
 
 def test_a_run_that_goes_on_begins_no_burst() -> None:
-    manager = layer.create_staleness_manager(replace(ON, max_concurrent_rollouts=99))
+    manager = segment_wise.create_staleness_manager(replace(ON, max_concurrent_rollouts=99))
     manager.on_version_recovered(10)
     assert manager.get_capacity(10) == 4
 
@@ -438,7 +438,7 @@ def test_a_queue_that_somebody_else_fills_loses_nothing_in_silence() -> None:
     executor.queue.put_nowait(made(99, 0))
     executor.submit(1, fresh)
     assert "somebody else filled the output queue" in log.warnings[0]
-    assert executor.account() == layer.Account(submitted=1, rejected=1)
+    assert executor.account() == segment_wise.Account(submitted=1, rejected=1)
 
 
 def test_a_workflow_that_fails_now_and_then_is_rejected_and_named() -> None:
@@ -459,22 +459,22 @@ def test_a_workflow_that_fails_now_and_then_is_rejected_and_named() -> None:
 def test_a_workflow_that_always_gives_garbage_stops_the_run(result: Any) -> None:
     executor, _, _ = executor_of(replace(ON, max_concurrent_rollouts=2))
     executor.submit(1, lambda engine, data: result)
-    with pytest.raises(layer.RolloutError, match=r"workflow: result is .*, wanted a TensorDict or a dict"):
+    with pytest.raises(segment_wise.RolloutError, match=r"workflow: result is .*, wanted a TensorDict or a dict"):
         executor.submit(2, lambda engine, data: result)
-    assert executor.account() == layer.Account(submitted=2, rejected=2)
+    assert executor.account() == segment_wise.Account(submitted=2, rejected=2)
     executor.submit(3, fresh)  # said once, it can go on
     executor.submit(4, fresh)
     assert len(executor.wait(2, 1.0)) == 2
 
 
 def test_errors_of_every_callback_come_out_of_wait() -> None:
-    def go_on(executor: layer.WorkflowExecutor) -> None:
+    def go_on(executor: segment_wise.WorkflowExecutor) -> None:
         for number in range(9):
             executor.submit(number, fresh, lambda sample: sample["missing"])
         executor.wait(1, 1.0)
 
-    def stopped(executor: layer.WorkflowExecutor) -> str:
-        with pytest.raises(layer.RolloutError) as error:
+    def stopped(executor: segment_wise.WorkflowExecutor) -> str:
+        with pytest.raises(segment_wise.RolloutError) as error:
             go_on(executor)
         balanced = executor.account()
         assert balanced.submitted == balanced.running + balanced.accepted + balanced.rejected
@@ -482,10 +482,10 @@ def test_errors_of_every_callback_come_out_of_wait() -> None:
         return repr(error.value.__cause__)
 
     assert "missing" in stopped(executor_of()[0])  # should_accept
-    broken = layer.SegmentWisePPOStrategy(ON)
+    broken = segment_wise.SegmentWisePPOStrategy(ON)
     broken.is_sample_too_stale = lambda *_: bool(1 // 0)  # type: ignore[method-assign]
     executor, _, _ = executor_of(strategy=broken)
-    with pytest.raises(layer.RolloutError, match="ZeroDivisionError"):
+    with pytest.raises(segment_wise.RolloutError, match="ZeroDivisionError"):
         executor.submit(1, fresh)
     executor, _, _ = executor_of()
     executor.manager.register_capacity_modifier(Mock(modify_capacity=Mock(return_value=None)))
@@ -499,7 +499,7 @@ def test_a_strategy_that_fails_while_a_batch_is_taken_loses_no_sample() -> None:
     executor.submit(1, fresh)
     kept = executor.strategy.filter_stale_from_cache
     executor.strategy.filter_stale_from_cache = lambda *_: int("many")  # type: ignore[method-assign]
-    with pytest.raises(layer.RolloutError, match=r"rollouts stopped: ValueError\(.*'many'") as error:
+    with pytest.raises(segment_wise.RolloutError, match=r"rollouts stopped: ValueError\(.*'many'") as error:
         executor.wait(1, 1.0)
     assert isinstance(error.value.__cause__, ValueError)
     executor.strategy.filter_stale_from_cache = kept  # type: ignore[method-assign]
@@ -511,7 +511,7 @@ def test_nothing_wanted_is_nothing_kept() -> None:
     executor.submit(1, lambda engine, data: None)
     executor.submit(2, fresh, lambda sample: False)
     executor.submit(3, fresh, lambda sample: True)
-    assert executor.account() == layer.Account(submitted=3, accepted=1, rejected=2, queued=1)
+    assert executor.account() == segment_wise.Account(submitted=3, accepted=1, rejected=2, queued=1)
     assert log.warnings == []
 
 
@@ -548,7 +548,7 @@ def test_pausing_closing_and_a_version_that_rises_by_itself() -> None:
     def wait() -> None:
         try:
             executor.wait(4)
-        except layer.RolloutError as error:
+        except segment_wise.RolloutError as error:
             ended.append(str(error))
 
     waiter = threading.Thread(target=wait, daemon=True)
@@ -557,7 +557,7 @@ def test_pausing_closing_and_a_version_that_rises_by_itself() -> None:
     waiter.join(20.0)
     assert not waiter.is_alive()
     assert ended == ["executor is closed, wanted open; make another one"]
-    with pytest.raises(layer.RolloutError, match="executor is closed"):
+    with pytest.raises(segment_wise.RolloutError, match="executor is closed"):
         executor.submit(9, fresh)
 
 
@@ -572,19 +572,19 @@ def test_what_comes_in_while_weights_change_waits_for_the_new_ones() -> None:
         assert executor.account().running == 2
         engine.version = 2
         jobs.pop(0)()
-    assert executor.account() == layer.Account(submitted=2, accepted=1, rejected=1, queued=1)
+    assert executor.account() == segment_wise.Account(submitted=2, accepted=1, rejected=1, queued=1)
 
 
 # --- the executor: threads ---
 
 
-class Curious(layer.CapacityModifier):
+class Curious(segment_wise.CapacityModifier):
     """Lets another thread ask for everything while it is asked, and waits for it."""
 
-    def __init__(self, executor: layer.WorkflowExecutor) -> None:
+    def __init__(self, executor: segment_wise.WorkflowExecutor) -> None:
         self.executor, self.answers, self.asking = executor, list[Any](), False
 
-    def modify_capacity(self, base_capacity: int, current_version: int, stats: layer.RolloutStat) -> int:
+    def modify_capacity(self, base_capacity: int, current_version: int, stats: segment_wise.RolloutStat) -> int:
         if not self.asking:
             self.asking = True
             other = threading.Thread(target=self.ask, daemon=True)
@@ -615,11 +615,11 @@ def test_a_modifier_may_ask_for_anything_from_any_thread() -> None:
 class Watched:
     """What a thread saw that looks at the account all the time."""
 
-    looks: list[layer.Account]
-    wrong: list[layer.Account]
+    looks: list[segment_wise.Account]
+    wrong: list[segment_wise.Account]
 
 
-def watching(executor: layer.WorkflowExecutor, ended: threading.Event) -> tuple[threading.Thread, Watched]:
+def watching(executor: segment_wise.WorkflowExecutor, ended: threading.Event) -> tuple[threading.Thread, Watched]:
     seen = Watched([], [])
 
     def look() -> None:
@@ -664,7 +664,7 @@ def test_threads_lose_nothing_and_count_nothing_twice() -> None:
                 taken.extend(sample["input_ids"][0] for sample in executor.wait(2, 0.05))
             except TimeoutError:
                 continue
-            except layer.RolloutError:
+            except segment_wise.RolloutError:
                 return
 
     watcher, seen = watching(executor, ended)
@@ -718,10 +718,10 @@ def written(tmp_path: Path) -> Callable[[str], str]:
 def test_a_file_and_a_command_line(written: Callable[[str], str]) -> None:
     text = "experiment_name: a\nrollout:\n  queue_size: 3\n  max_concurrent_rollouts: null\nactor:\n  eps_clip: 1\n"
     changes = ["actor.eps_clip_higher=3e-1", "trial_name='7'", "rollout.queue_size=4", "rollout.queue_size=5"]
-    config, _ = layer.load_expr_config(["--config", written(text), *changes])
+    config, _ = segment_wise.load_expr_config(["--config", written(text), *changes])
     assert (config.experiment_name, config.trial_name, config.rollout.queue_size) == ("a", "7", 5)
     assert (config.actor.eps_clip, config.actor.eps_clip_higher) == (1.0, 0.3)
-    assert layer.load_expr_config(["--config", written("")])[0] == layer.BaseExperimentConfig()
+    assert segment_wise.load_expr_config(["--config", written("")])[0] == segment_wise.BaseExperimentConfig()
 
 
 @dataclass
@@ -730,8 +730,8 @@ class Mine:
 
     steps: int
     enable_segment_wise_ppo: bool = True
-    rollout: layer.InferenceEngineConfig = field(default_factory=layer.InferenceEngineConfig)
-    evaluation: layer.InferenceEngineConfig | None = None
+    rollout: segment_wise.InferenceEngineConfig = field(default_factory=segment_wise.InferenceEngineConfig)
+    evaluation: segment_wise.InferenceEngineConfig | None = None
 
 
 @frozen
@@ -740,32 +740,35 @@ class Attrs:
 
     steps: int
     enable_segment_wise_ppo: bool = True
-    rollout: layer.InferenceEngineConfig = attrs.field(factory=layer.InferenceEngineConfig)
-    evaluation: layer.InferenceEngineConfig | None = None
+    rollout: segment_wise.InferenceEngineConfig = attrs.field(factory=segment_wise.InferenceEngineConfig)
+    evaluation: segment_wise.InferenceEngineConfig | None = None
 
 
 @pytest.mark.parametrize("kind", [Mine, Attrs])
 def test_a_configuration_of_ones_own(written: Callable[[str], str], kind: type[Mine]) -> None:
     text = "steps: 3\nevaluation: {queue_size: 2}\n"
-    config, _ = layer.load_expr_config(["--config", written(text), "enable_segment_wise_ppo=off"], kind)
+    config, _ = segment_wise.load_expr_config(["--config", written(text), "enable_segment_wise_ppo=off"], kind)
     assert (config.steps, config.rollout.enable_segment_wise_ppo) == (3, False)
-    assert config.evaluation == layer.InferenceEngineConfig(queue_size=2)
-    assert layer.load_expr_config(["--config", written("steps: 3\nevaluation:")], kind)[0].rollout == kind(1).rollout
+    assert config.evaluation == segment_wise.InferenceEngineConfig(queue_size=2)
+    assert (
+        segment_wise.load_expr_config(["--config", written("steps: 3\nevaluation:")], kind)[0].rollout
+        == kind(1).rollout
+    )
     with pytest.raises(ChoiceError, match="key steps is absent, wanted a value"):
-        layer.load_expr_config(["--config", written("")], kind)
+        segment_wise.load_expr_config(["--config", written("")], kind)
 
 
 def test_what_is_no_dataclass_is_refused(written: Callable[[str], str]) -> None:
     with pytest.raises(StructureError, match="config_class is <class 'dict'>, wanted a dataclass"):
-        layer.load_expr_config(["--config", written("")], dict)
+        segment_wise.load_expr_config(["--config", written("")], dict)
 
 
 def test_configurations_can_be_changed_as_published() -> None:
-    config = layer.BaseExperimentConfig()
+    config = segment_wise.BaseExperimentConfig()
     config.enable_segment_wise_ppo = False
     if hasattr(config, "rollout") and hasattr(config.rollout, "enable_segment_wise_ppo"):
         config.rollout.enable_segment_wise_ppo = config.enable_segment_wise_ppo
-    assert layer.create_proximal_recomputer(Engine(0), Log(), config.rollout) is None
+    assert segment_wise.create_proximal_recomputer(Engine(0), Log(), config.rollout) is None
     assert config.actor.enable_segment_wise_ppo is True
 
 
@@ -791,14 +794,14 @@ def test_configurations_with_mistakes_are_refused(
     written: Callable[[str], str], text: str, changes: list[str], says: str
 ) -> None:
     with pytest.raises((ChoiceError, StructureError), match=says) as error:
-        layer.load_expr_config(["--config", written(text), *changes])
+        segment_wise.load_expr_config(["--config", written(text), *changes])
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--config"], ["a=1", "--config"], ["--config", "nowhere.yaml"]])
 def test_a_command_line_without_a_file_is_refused(arguments: list[str]) -> None:
     with pytest.raises(ChoiceError, match=r"wanted --config FILE|wanted a YAML file"):
-        layer.load_expr_config(arguments)
+        segment_wise.load_expr_config(arguments)
 
 
 # --- the page ---

@@ -19,8 +19,8 @@ from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.language.codec import Codec
 from purestep.core.language.protocol import Protocol, protocol
-from purestep.core.language.requests import Rollout, requests, rollouts, task_keys
-from purestep.core.language.rollout import Attempt, begin_attempt
+from purestep.core.language.requests import RolloutSpec, requests, rollouts, task_keys
+from purestep.core.language.rollout import Rollout, begin_rollout
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.env import instructions, zorplex, zorplex_parser
@@ -65,16 +65,16 @@ class Served:
     def save(self, seed: int, folder: Path) -> Path:
         return save_model(folder, self.params(seed), self.config, self.tokenizer)
 
-    def attempts(self, n: int) -> list[Attempt[Any]]:
+    def attempts(self, n: int) -> list[Rollout[Any]]:
         return [
-            begin_attempt(self.rules, self.codec, one, capacity=CAPACITY, max_new_tokens=LONGEST) for one in asked(n)
+            begin_rollout(self.rules, self.codec, one, capacity=CAPACITY, max_new_tokens=LONGEST) for one in asked(n)
         ]
 
-    def sampled(self, n: int, version: int, **sampling: Any) -> tuple[Attempt[Any], ...]:
+    def sampled(self, n: int, version: int, **sampling: Any) -> tuple[Rollout[Any], ...]:
         options = {"log_probs": "processed", **sampling}
         return served(self.server, self.rules, self.codec, self.attempts(n), version=version, **options)
 
-    def difference(self, attempts: Sequence[Attempt[Any]], seed: int) -> float:
+    def difference(self, attempts: Sequence[Rollout[Any]], seed: int) -> float:
         """The largest |ours - theirs| log-prob of the tokens sampled."""
         written = transcripts(attempts, capacity=CAPACITY, calls=CALLS)
         heat = per_token(written, written.temperature, 1.0)
@@ -91,7 +91,7 @@ class Served:
         return tuple(token_log_probs(logits, tokens)[0, 1:].tolist())
 
 
-def asked(n: int) -> list[Rollout]:
+def asked(n: int) -> list[RolloutSpec]:
     some = requests(task_keys(keys.key(0), "training", n), keys.key(1))
     return [rollout for request in some for rollout in rollouts(request)]
 
@@ -164,7 +164,7 @@ def test_the_likeliest_tokens_are_those_that_we_generate(one: Served) -> None:
 def test_a_prompt_beyond_its_window_is_refused_in_its_own_words(one: Served) -> None:
     rollout = asked(1)[0]
     rules = protocol(zorplex(), zorplex_parser(), system=instructions("compositional"), max_steps=2)
-    attempt = begin_attempt(rules, chat_codec(one.tokenizer), rollout, capacity=512, max_new_tokens=LONGEST)
+    attempt = begin_rollout(rules, chat_codec(one.tokenizer), rollout, capacity=512, max_new_tokens=LONGEST)
     with pytest.raises(ServerError, match=r"answer is status 400: .*\b96\b"):
         served(one.server, rules, chat_codec(one.tokenizer), [attempt], version=0)
 

@@ -17,9 +17,9 @@ from purestep.runtime.effects.tools.calls import (
     DIED,
     RAISED,
     TIMED_OUT,
-    Failure,
     Perform,
     Returned,
+    ToolFailure,
     in_processes,
     in_threads,
 )
@@ -50,13 +50,13 @@ class Crowd:
         if number in self.lame:
             raise OSError("no room")
 
-        def perform(function: Any, arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+        def perform(function: Any, arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
             if function is not int:  # the first call, which asks whether it lives
                 self.calls.append(number)
             elif number in self.mute:
                 raise OSError("no process")
             if number in self.broken:
-                return Failure(self.kind)
+                return ToolFailure(self.kind)
             return in_threads()(function, arguments, seconds)
 
         yield perform
@@ -96,7 +96,7 @@ def test_a_function_that_raises_is_no_fault_of_the_replica() -> None:
     crowd = Crowd()
     with serving(crowd.begin, 2) as service:
         made = service.perform(divmod, (1, 0), 5.0)
-        assert isinstance(made, Failure)
+        assert isinstance(made, ToolFailure)
         assert made.kind == RAISED
         assert [one.state for one in service.health()] == [HEALTHY] * 2
     assert crowd.calls == [0]  # and it is not tried again
@@ -106,7 +106,7 @@ def test_a_call_that_fails_everywhere_is_tried_so_often_and_no_more() -> None:
     crowd = Crowd()
     crowd.broken = {0, 1, 2, 3}
     with serving(crowd.begin, 4, tries=3, pause=30.0) as service:
-        assert service.perform(abs, (1,), 5.0) == Failure(DIED)
+        assert service.perform(abs, (1,), 5.0) == ToolFailure(DIED)
         assert crowd.calls == [0, 1, 2]
         assert sum(one.state == HEALTHY for one in service.health()) == 1
 
@@ -115,7 +115,7 @@ def test_a_replica_comes_back_when_its_pause_is_over() -> None:
     crowd = Crowd()
     crowd.broken = {0}
     with serving(crowd.begin, 1, tries=1, pause=0.05) as service:
-        assert service.perform(abs, (1,), 5.0) == Failure(DIED)
+        assert service.perform(abs, (1,), 5.0) == ToolFailure(DIED)
         crowd.broken = set()
         assert service.perform(abs, (1,), 10.0) == Returned(1)  # the call waits for it
         (replica,) = service.health()
@@ -127,7 +127,7 @@ def test_starts_that_fail_are_tried_again_and_nobody_waits_for_ever() -> None:
     crowd = Crowd()
     with serving(crowd.begin, 1, tries=1, pause=0.02, longest=0.1) as service:
         crowd.broken, crowd.lame = {0}, {0}
-        assert service.perform(abs, (1,), 5.0) == Failure(DIED)
+        assert service.perform(abs, (1,), 5.0) == ToolFailure(DIED)
         with pytest.raises(ServiceError, match="healthy replicas is 0 of 1, wanted at least 1"):
             service.perform(abs, (1,), 0.3)
         assert len(crowd.begun) >= 3
@@ -142,7 +142,7 @@ def test_a_replica_that_raises_at_its_first_call_or_its_end_stops_no_other_one(f
     with serving(crowd.begin, 2, tries=1, pause=0.02, longest=0.05) as service:
         crowd.broken = {0, 1}
         getattr(crowd, fault).add(0)
-        assert [service.perform(abs, (1,), 5.0) for _ in range(2)] == [Failure(DIED)] * 2
+        assert [service.perform(abs, (1,), 5.0) for _ in range(2)] == [ToolFailure(DIED)] * 2
         crowd.broken = set()
         assert service.perform(abs, (-1,), 10.0) == Returned(1)
         crowd.mute, crowd.sticky = set(), set()
@@ -164,7 +164,7 @@ def test_a_replica_that_is_still_used_ends_with_its_last_call() -> None:
         caller.start()
         assert entered.wait(10.0)
         crowd.broken = {0}
-        assert service.perform(abs, (1,), 5.0) == Failure(DIED)
+        assert service.perform(abs, (1,), 5.0) == ToolFailure(DIED)
         crowd.broken = set()
         healthy(service, 1)
         assert crowd.ended == []
@@ -202,7 +202,7 @@ def test_a_process_that_hangs_is_taken_out_and_comes_back() -> None:
     with serving(lambda number: in_processes(1), 2, tries=1, pause=0.05) as service:
         pids = [service.perform(os.getpid, (), 10.0) for _ in range(2)]
         assert len({str(pid) for pid in pids}) == 2
-        assert service.perform(time.sleep, (30,), 0.1) == Failure(TIMED_OUT)
+        assert service.perform(time.sleep, (30,), 0.1) == ToolFailure(TIMED_OUT)
         assert service.perform(abs, (-1,), 10.0) == Returned(1)
         healthy(service, 2)
         assert [one.generation for one in service.health()] == [1, 0]

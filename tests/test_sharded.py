@@ -25,18 +25,15 @@ from purestep.core.optim.optimizers import adamw
 from purestep.core.transcript.record import SYSTEM, append_context, empty
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check, checkpoint_laws
-from purestep.properties.suites.checkpoint import Store
+from purestep.properties.suites.checkpoint import TreeStore
 from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
 from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules
-from purestep.runtime.effects.checkpoint import async_save_rules as later_rules
-from purestep.runtime.effects.checkpoint import load as loading
-from purestep.runtime.effects.checkpoint import save as saving
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint import async_save_rules, load, save, single
 from purestep.runtime.effects.checkpoint.async_save import saving as saving_later
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files
 from purestep.runtime.effects.checkpoint.description import described
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form
-from purestep.runtime.effects.checkpoint.group import ALONE, Group, joined, locked, lost
+from purestep.runtime.effects.checkpoint.group import ALONE, RankGroup, joined, locked, lost
 from purestep.runtime.effects.checkpoint.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
 from purestep.runtime.effects.checkpoint.modules import ModuleState, restore, state_of
 
@@ -44,17 +41,17 @@ from .laws.effects.async_save import later_laws
 from .laws.effects.checkpoint_layout import filing_laws, own_filing
 
 
-def own_store() -> Store:
+def own_store() -> TreeStore:
     def newest(run: Path, like: Any) -> Any:
-        folder = loading.latest(run, report=lambda fault: None)
-        return None if folder is None else loading.load(folder, like).tree
+        folder = load.latest(run, report=lambda fault: None)
+        return None if folder is None else load.load(folder, like).tree
 
-    return Store(lambda run, step, tree, files: saving.save(run, step, tree, keep=1, files=files), newest)
+    return TreeStore(lambda run, step, tree, files: save.save(run, step, tree, keep=1, files=files), newest)
 
 
 test_store = check(checkpoint_laws(), own_store())
 test_filing = check(filing_laws(), own_filing())
-test_later = check(later_laws(), later_rules.step)
+test_later = check(later_laws(), async_save_rules.step)
 
 
 @frozen
@@ -90,7 +87,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceMesh]:
 
 
 @pytest.fixture(scope="module")
-def group(mesh: DeviceMesh) -> Group:
+def group(mesh: DeviceMesh) -> RankGroup:
     return joined()
 
 
@@ -133,17 +130,17 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_what_is_saved_comes_back_divided_or_not(mesh: DeviceMesh, group: Group, tmp_path: Path, name: str) -> None:
+def test_what_is_saved_comes_back_divided_or_not(mesh: DeviceMesh, group: RankGroup, tmp_path: Path, name: str) -> None:
     machine = Progress(3, (4, 5))
     kept = on(mesh, tree(1.0))
-    path = saving.save(tmp_path, 123, kept, form=FORMS[name], machine=machine, metadata={"seed": 1}, group=group)
+    path = save.save(tmp_path, 123, kept, form=FORMS[name], machine=machine, metadata={"seed": 1}, group=group)
     assert path == tmp_path / "checkpoints" / "step_000123"
     found = sorted(one.relative_to(path).as_posix() for one in path.rglob("*") if one.is_file())
     assert found == LAYOUTS[name]
     assert (path.parent / "latest").read_text() == "step_000123\n"
-    assert loading.load(path, tree(0.0), classes=[Progress]).manifest.environment["ranks"] == 1
+    assert load.load(path, tree(0.0), classes=[Progress]).manifest.environment["ranks"] == 1
     for like in (on(mesh, tree(0.0)), tree(0.0)):
-        back = loading.load(path, like, classes=[Progress], group=group)
+        back = load.load(path, like, classes=[Progress], group=group)
         assert (back.step, back.machine, back.manifest.metadata) == (123, machine, {"seed": 1})
         assert same(back.tree, tree(1.0))
         kinds = [(type(a), a.requires_grad) for a in leaves(back.tree)]
@@ -152,7 +149,7 @@ def test_what_is_saved_comes_back_divided_or_not(mesh: DeviceMesh, group: Group,
 
 
 @each_form
-def test_a_whole_run_goes_along(mesh: DeviceMesh, group: Group, tmp_path: Path, form: Form) -> None:
+def test_a_whole_run_goes_along(mesh: DeviceMesh, group: RankGroup, tmp_path: Path, form: Form) -> None:
     """What is no tensor, and tensors that nobody divides, are the same whoever reads them."""
     rules = Rules(batch=2, group=2, concurrency=4, staleness=1, updates=9)
     state = begin(rules, prompts=9, workers=2)
@@ -162,9 +159,9 @@ def test_a_whole_run_goes_along(mesh: DeviceMesh, group: Group, tmp_path: Path, 
     rows = append_context(rows, torch.tensor([[1, 2, 3], [4, 5, 6]]), torch.tensor([3, 2]), SYSTEM)
     whole = {**tree(1.0), "transcripts": rows, "key": keys.key(3)}
     divided = {**on(mesh, tree(1.0)), "transcripts": rows, "key": keys.key(3)}
-    path = saving.save(tmp_path, 1, divided, form=form, machine=state, group=group)
+    path = save.save(tmp_path, 1, divided, form=form, machine=state, group=group)
     like = {**tree(0.0), "transcripts": empty(5, 2, id=torch.tensor([0, 0])), "key": keys.key(0)}
-    back = loading.load(path, like, classes=CLASSES)
+    back = load.load(path, like, classes=CLASSES)
     assert back.machine == state
     assert same(back.tree, whole)
     assert scheduler(rules).step(back.machine, Started()) == scheduler(rules).step(state, Started())
@@ -172,37 +169,37 @@ def test_a_whole_run_goes_along(mesh: DeviceMesh, group: Group, tmp_path: Path, 
 
 @each_form
 def test_a_process_alone_writes_and_reads_them_too(mesh: DeviceMesh, tmp_path: Path, form: Form) -> None:
-    path = saving.save(tmp_path, 1, tree(1.0), form=form)
-    assert same(loading.load(path, tree(0.0)).tree, tree(1.0))
-    assert same(loading.load(path, on(mesh, tree(0.0))).tree, tree(1.0))
-    assert loading.latest(tmp_path, report=refuse) == path
+    path = save.save(tmp_path, 1, tree(1.0), form=form)
+    assert same(load.load(path, tree(0.0)).tree, tree(1.0))
+    assert same(load.load(path, on(mesh, tree(0.0))).tree, tree(1.0))
+    assert load.latest(tmp_path, report=refuse) == path
 
 
-def test_full_ones_are_those_of_single_processes_both_ways(mesh: DeviceMesh, group: Group, tmp_path: Path) -> None:
-    ours = saving.save(tmp_path / "a", 1, on(mesh, tree(1.0)), form=FULL, group=group)
-    assert checkpoint.latest(tmp_path / "a", report=refuse) == ours
-    assert same(checkpoint.load(ours, tree(0.0)).tree, tree(1.0))
-    theirs = checkpoint.save(tmp_path / "b", 1, tree(2.0))
-    assert loading.latest(tmp_path / "b", group=group, report=refuse) == theirs
-    assert same(loading.load(theirs, on(mesh, tree(0.0)), group=group).tree, tree(2.0))
+def test_full_ones_are_those_of_single_processes_both_ways(mesh: DeviceMesh, group: RankGroup, tmp_path: Path) -> None:
+    ours = save.save(tmp_path / "a", 1, on(mesh, tree(1.0)), form=FULL, group=group)
+    assert single.latest(tmp_path / "a", report=refuse) == ours
+    assert same(single.load(ours, tree(0.0)).tree, tree(1.0))
+    theirs = single.save(tmp_path / "b", 1, tree(2.0))
+    assert load.latest(tmp_path / "b", group=group, report=refuse) == theirs
+    assert same(load.load(theirs, on(mesh, tree(0.0)), group=group).tree, tree(2.0))
 
 
-def test_forms_and_steps_may_change_along_a_run(mesh: DeviceMesh, group: Group, tmp_path: Path) -> None:
+def test_forms_and_steps_may_change_along_a_run(mesh: DeviceMesh, group: RankGroup, tmp_path: Path) -> None:
     path = tmp_path
     for value, (step, form) in enumerate([(5, SHARDED), (9, FULL), (5, MODELS), (5, SHARDED)]):
-        path = saving.save(tmp_path, step, on(mesh, tree(float(value))), form=form, keep=2, group=group)
-        assert loading.latest(tmp_path, group=group, report=refuse) == path
-        assert same(loading.load(path, tree(0.0), group=group).tree, tree(float(value)))
+        path = save.save(tmp_path, step, on(mesh, tree(float(value))), form=form, keep=2, group=group)
+        assert load.latest(tmp_path, group=group, report=refuse) == path
+        assert same(load.load(path, tree(0.0), group=group).tree, tree(float(value)))
     left = sorted(one.name for one in path.parent.iterdir())
     assert left == ["latest", "step_000005", "step_000005-2"]
 
 
-def test_files_of_the_model_have_a_bound(mesh: DeviceMesh, group: Group, tmp_path: Path) -> None:
+def test_files_of_the_model_have_a_bound(mesh: DeviceMesh, group: RankGroup, tmp_path: Path) -> None:
     params = {f"w{i}": torch.full((3, 2), float(i)) for i in range(3)}
-    path = saving.save(tmp_path, 1, {"params": on(mesh, params)}, form=MODELS, group=group)
+    path = save.save(tmp_path, 1, {"params": on(mesh, params)}, form=MODELS, group=group)
     index = json.loads((path / "model" / "model.safetensors.index.json").read_text())
     assert sorted(set(index["weight_map"].values())) == [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)]
-    assert same(loading.load(path, {"params": params}, group=group).tree, {"params": params})
+    assert same(load.load(path, {"params": params}, group=group).tree, {"params": params})
 
 
 # --- crashes ---
@@ -271,7 +268,7 @@ class Disk:
     ids=["sharded", "sharded, torn", "full", "hugging_face"],
 )
 def test_a_crash_after_any_operation_leaves_the_old_or_the_new(
-    mesh: DeviceMesh, group: Group, tmp_path: Path, form: Form, survives: bool
+    mesh: DeviceMesh, group: RankGroup, tmp_path: Path, form: Form, survives: bool
 ) -> None:
     found, operations = [], 0
     for left in count():
@@ -279,16 +276,16 @@ def test_a_crash_after_any_operation_leaves_the_old_or_the_new(
         root.mkdir()
         disk = Disk(root, torn=survives)
         old, new = on(mesh, tree(1.0)), on(mesh, tree(2.0))
-        saving.save(root / "run", 1, old, form=form, machine=1, keep=1, group=group, files=disk.files())
+        save.save(root / "run", 1, old, form=form, machine=1, keep=1, group=group, files=disk.files())
         disk.left, disk.done = left, []
         try:
-            saving.save(root / "run", 2, new, form=form, machine=2, keep=1, group=group, files=disk.files())
+            save.save(root / "run", 2, new, form=form, machine=2, keep=1, group=group, files=disk.files())
         except Crash:
             operations = left + 1
         disk.after_crash(after, survives)
-        path = loading.latest(after / "run", group=group, report=refuse)
+        path = load.latest(after / "run", group=group, report=refuse)
         assert path is not None
-        back = loading.load(path, old, group=group)
+        back = load.load(path, old, group=group)
         assert back.machine == back.step
         assert same(back.tree, tree(float(back.step)))
         found.append(back.step)
@@ -301,14 +298,14 @@ def test_a_crash_after_any_operation_leaves_the_old_or_the_new(
 
 @each_form
 def test_the_model_of_a_crash_notices_a_missing_sync(
-    mesh: DeviceMesh, group: Group, tmp_path: Path, form: Form
+    mesh: DeviceMesh, group: RankGroup, tmp_path: Path, form: Form
 ) -> None:
     (tmp_path / "a").mkdir()
     disk = Disk(tmp_path / "a")
     careless = attrs.evolve(disk.files(), sync=lambda path: None)
-    saving.save(disk.root / "run", 1, on(mesh, tree(1.0)), form=form, group=group, files=careless)
+    save.save(disk.root / "run", 1, on(mesh, tree(1.0)), form=form, group=group, files=careless)
     disk.after_crash(tmp_path / "lost", survives=False)
-    assert loading.latest(tmp_path / "lost" / "run", group=group, report=refuse) is None
+    assert load.latest(tmp_path / "lost" / "run", group=group, report=refuse) is None
 
 
 def failing(left: int, number: int) -> Files:
@@ -330,17 +327,17 @@ def failing(left: int, number: int) -> Files:
 
 @pytest.mark.parametrize(("number", "got"), [(errno.ENOSPC, "a full disk"), (errno.EIO, "not writable")])
 def test_a_disk_that_fails_leaves_the_last_good_one(
-    mesh: DeviceMesh, group: Group, tmp_path: Path, number: int, got: str
+    mesh: DeviceMesh, group: RankGroup, tmp_path: Path, number: int, got: str
 ) -> None:
     new = on(mesh, tree(2.0))
     for left in range(1, 12, 2):
         run = tmp_path / str(left)
-        old = saving.save(run, 1, tree(1.0), keep=1)
+        old = save.save(run, 1, tree(1.0), keep=1)
         with pytest.raises(CheckpointError, match=f"{got}.*the older checkpoints are untouched") as caught:
-            saving.save(run, 2, new, form=MODELS, keep=1, group=group, files=failing(left, number))
+            save.save(run, 2, new, form=MODELS, keep=1, group=group, files=failing(left, number))
         assert "\n" not in str(caught.value)
         assert [one.name for one in (run / "checkpoints").glob(".partial*")] == []
-        assert loading.latest(run, report=refuse) == old
+        assert load.latest(run, report=refuse) == old
 
 
 # --- damage and strangers ---
@@ -363,25 +360,25 @@ HARMS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("name", HARMS)
 def test_a_damaged_one_is_named_and_the_one_before_used(
-    mesh: DeviceMesh, group: Group, tmp_path: Path, name: str
+    mesh: DeviceMesh, group: RankGroup, tmp_path: Path, name: str
 ) -> None:
-    old = saving.save(tmp_path, 1, on(mesh, tree(1.0)), form=SHARDED, group=group)
-    new = saving.save(tmp_path, 2, on(mesh, tree(2.0)), form=MODELS, group=group)
+    old = save.save(tmp_path, 1, on(mesh, tree(1.0)), form=SHARDED, group=group)
+    new = save.save(tmp_path, 2, on(mesh, tree(2.0)), form=MODELS, group=group)
     (new.parent / ".partial-step_000003" / "shards").mkdir(parents=True)
     HARMS[name](new / name)
     lines: list[str] = []
-    assert loading.latest(tmp_path, group=group, report=lines.append) == old
+    assert load.latest(tmp_path, group=group, report=lines.append) == old
     assert len(lines) == 1
     assert str(new / name) in lines[0]
     with pytest.raises(DamagedError, match=name.replace(".", r"\.")):
-        loading.load(new, tree(0.0), group=group)
+        load.load(new, tree(0.0), group=group)
     (old / TENSORS).unlink()
     with pytest.raises(CheckpointError, match="2 checkpoints, all damaged"):
-        loading.latest(tmp_path, group=group, report=lines.append)
+        load.latest(tmp_path, group=group, report=lines.append)
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
-    assert loading.latest(tmp_path, report=refuse) is None
+    assert load.latest(tmp_path, report=refuse) is None
 
 
 @pytest.mark.parametrize(
@@ -396,24 +393,24 @@ def test_no_checkpoint_is_none(tmp_path: Path) -> None:
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused_by_name(
-    mesh: DeviceMesh, group: Group, tmp_path: Path, change: Callable[[Any], Any], fault: str
+    mesh: DeviceMesh, group: RankGroup, tmp_path: Path, change: Callable[[Any], Any], fault: str
 ) -> None:
-    path = saving.save(tmp_path, 1, on(mesh, tree(1.0)), group=group)
+    path = save.save(tmp_path, 1, on(mesh, tree(1.0)), group=group)
     like = tree(0.0)
     change(like)
     with pytest.raises(CheckpointError, match=fault) as caught:
-        loading.load(path, on(mesh, like), group=group)
+        load.load(path, on(mesh, like), group=group)
     assert "\n" not in str(caught.value)
 
 
 def test_another_schema_is_refused_by_name_and_never_passed_over(tmp_path: Path) -> None:
-    saving.save(tmp_path, 1, tree(1.0))
-    path = saving.save(tmp_path, 2, tree(2.0))
+    save.save(tmp_path, 1, tree(1.0))
+    path = save.save(tmp_path, 2, tree(2.0))
     body = json.loads((path / MANIFEST).read_text())
     body = {**body, "schema": "purestep-sharded-9"}
     del body["checksum"]
     (path / MANIFEST).write_text(json.dumps({**body, "checksum": checksum_of(body)}))
-    for attempt in (lambda: loading.load(path, tree(0.0)), lambda: loading.latest(tmp_path, report=refuse)):
+    for attempt in (lambda: load.load(path, tree(0.0)), lambda: load.latest(tmp_path, report=refuse)):
         with pytest.raises(CheckpointError, match=r"schema of .* is 'purestep-sharded-9'") as caught:
             attempt()
         assert not isinstance(caught.value, DamagedError)
@@ -434,12 +431,12 @@ def test_what_no_checkpoint_can_hold_is_refused(
 ) -> None:
     known = {"step": 1, "tree": tree(1.0), **given}
     with pytest.raises(error, match=fault):
-        saving.save(tmp_path, **known)
-    assert loading.latest(tmp_path, report=refuse) is None
+        save.save(tmp_path, **known)
+    assert load.latest(tmp_path, report=refuse) is None
     assert list(tmp_path.glob("checkpoints/*")) == []
 
 
-def test_a_folder_belongs_to_one_run(group: Group, tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_run(group: RankGroup, tmp_path: Path) -> None:
     with locked(tmp_path / "run", group):
         with pytest.raises(CheckpointError, match=f"in use by process {os.getpid()}"), locked(tmp_path / "run", ALONE):
             pass
@@ -453,7 +450,7 @@ def test_a_folder_belongs_to_one_run(group: Group, tmp_path: Path) -> None:
 
 
 def test_saves_beside_training_are_of_the_moment_they_were_asked_for(
-    mesh: DeviceMesh, group: Group, tmp_path: Path
+    mesh: DeviceMesh, group: RankGroup, tmp_path: Path
 ) -> None:
     lines: list[int] = []
     gate = threading.Event()
@@ -472,7 +469,7 @@ def test_saves_beside_training_are_of_the_moment_they_were_asked_for(
             gate.set()
         assert lines == [0, 1]  # the second begins when the first is whole
     for number in (1, 2):
-        back = loading.load(tmp_path / "checkpoints" / f"step_00000{number}", tree(0.0), group=group)
+        back = load.load(tmp_path / "checkpoints" / f"step_00000{number}", tree(0.0), group=group)
         assert back.machine == number
         assert same(back.tree, tree(float(number)))
 
@@ -546,9 +543,9 @@ def test_modules_and_their_optimisers_go_on_where_they_were(tmp_path: Path) -> N
     stepped(first, its)
     its.param_groups[0]["lr"] = 0.25
     state = state_of(first, its)
-    path = saving.save(tmp_path, 1, state.tree, machine=state.settings)
+    path = save.save(tmp_path, 1, state.tree, machine=state.settings)
     like = state_of(second, other)
-    back = loading.load(path, like.tree)
+    back = load.load(path, like.tree)
     restore(second, other, ModuleState(back.tree, back.machine))
     assert other.param_groups[0]["lr"] == 0.25
     for module, optimizer in ((first, its), (second, other)):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from purestep.runtime.effects.checkpoint import load as loading
+from purestep.runtime.effects.checkpoint import load
 
 from .programs import first_line
 
@@ -171,11 +171,11 @@ def test_a_rank_that_dies_in_a_save_ends_the_others_with_one_line(told: tuple[Pa
     assert zero["lost"].startswith("LostError: a rank is lost")
     assert "\n" not in zero["lost"]
     assert "lost" not in one
-    path = loading.latest(run, report=lambda text: None)
+    path = load.latest(run, report=lambda text: None)
     assert path is not None
     assert path.name == "step_000002"
     like: Any = {"params": {"w": torch.zeros(5, 3)}, "step": torch.tensor(0)}
-    assert torch.equal(loading.load(path, like).tree["params"]["w"], torch.arange(15.0).reshape(5, 3) + 2)
+    assert torch.equal(load.load(path, like).tree["params"]["w"], torch.arange(15.0).reshape(5, 3) + 2)
 
 
 def test_every_world_size_reads_what_every_other_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from attrs import frozen
 
-from purestep.runtime.effects.checkpoint import load as loading
+from purestep.runtime.effects.checkpoint import load
 
 from .engine_spaces import Space
 from .forked_hosts import Forks, forks
@@ -95,8 +95,8 @@ def worlds(server: Forks, folder: Path, port: int, near: Space, far: Space) -> d
 def the_one_before_is_whole(world: World) -> None:
     run = world.place / "run"
     path = run / "checkpoints" / f"step_{FIRST:06d}"
-    assert loading.latest(run, report=pytest.fail) == path
-    tree, wanted = loading.load(path, begun()).tree, trained(begun(), FIRST)
+    assert load.latest(run, report=pytest.fail) == path
+    tree, wanted = load.load(path, begun()).tree, trained(begun(), FIRST)
     assert all(torch.equal(tree[name], leaf) for name, leaf in wanted.items())
 
 
@@ -112,7 +112,7 @@ def it_ended_well(server: Forks, world: World) -> None:
     names = [f"step_{step:06d}" for step in (FIRST, SECOND, LAST)]
     assert sorted(one.name for one in root.iterdir()) == ["latest", *names]
     for step, name in zip((FIRST, SECOND, LAST), names, strict=True):
-        tree, wanted = loading.load(root / name, begun()).tree, trained(begun(), step)
+        tree, wanted = load.load(root / name, begun()).tree, trained(begun(), step)
         assert all(torch.equal(tree[key], leaf) for key, leaf in wanted.items())
     second, last = (files_of(root / name) for name in names[1:])
     assert second == last

@@ -15,8 +15,7 @@ from purestep.core import keys
 from purestep.core.errors import CheckpointError, StructureError
 from purestep.core.optim.optimizers import adamw
 from purestep.core.tree import leaves
-from purestep.runtime.effects.checkpoint import load as loading
-from purestep.runtime.effects.checkpoint import save as saving
+from purestep.runtime.effects.checkpoint import load, save
 from purestep.runtime.effects.checkpoint.formats import hugging_face
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.folder import open_model, save_model
@@ -56,7 +55,7 @@ def test_a_checkpoint_holds_a_model_that_anybody_opens(tmp_path: Path, tied: boo
     params = from_config(config).init(keys.key(1))
     tree = {"params": params, "optimizer": adamw(0.1).init(params)}
     form = hugging_face(config, tokenizer, generation=generation, largest=300)
-    path = saving.save(tmp_path, 1, tree, form=form)
+    path = save.save(tmp_path, 1, tree, form=form)
     opened = open_model(path / "model")
     assert equal(opened.params, params)
     assert len(list((path / "model").glob("*.safetensors"))) > 3
@@ -70,7 +69,7 @@ def test_a_checkpoint_holds_a_model_that_anybody_opens(tmp_path: Path, tied: boo
     wanted = torch.func.functional_call(transformers.AutoModelForCausalLM.from_config(config), params, (tokens,))
     assert torch.equal(module(tokens).logits, wanted.logits)
     assert equal(read_weights(path / "model", params, report=lambda text: None), params)
-    assert equal(loading.load(path, tree).tree, tree)
+    assert equal(load.load(path, tree).tree, tree)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_parameters_of_another_model_are_refused_before_anything_is_written(
     params = from_config(config).init(keys.key(1))
     change(params)
     with pytest.raises(StructureError, match=fault) as caught:
-        saving.save(tmp_path, 1, {"params": params}, form=hugging_face(config))
+        save.save(tmp_path, 1, {"params": params}, form=hugging_face(config))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "checkpoints").exists()
 
@@ -102,7 +101,7 @@ def test_what_a_module_says_twice_may_be_there_twice(tmp_path: Path) -> None:
     module = transformers.AutoModelForCausalLM.from_config(config)
     state = {name: value.detach().clone() for name, value in module.state_dict().items()}
     assert "lm_head.weight" in state
-    path = saving.save(tmp_path, 1, {"params": state}, form=hugging_face(config))
+    path = save.save(tmp_path, 1, {"params": state}, form=hugging_face(config))
     named = dict(module.named_parameters())
     assert equal(open_model(path / "model").params, named)
     assert equal(read_weights(path / "model", named, report=lambda text: None), named)

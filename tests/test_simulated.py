@@ -14,10 +14,10 @@ from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
 from purestep.runtime.async_rl.simulation.effects import begun, generators, happened
-from purestep.runtime.async_rl.simulation.workers import Twins, World
+from purestep.runtime.async_rl.simulation.workers import SimulationState, Twins
 from purestep.runtime.machine.drive import drive
 from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, to_lines
-from purestep.runtime.machine.simulation import Agenda, due, later, line, log_normal
+from purestep.runtime.machine.simulation import Agenda, due, line, log_normal, schedule_after
 
 from .laws.simulation.simulated import own_simulating, simulated_laws
 from .laws.simulation.simulation import twin_laws
@@ -75,7 +75,7 @@ def test_a_line_that_loses_doubles_and_reorders_costs_time_and_nothing_else(seed
 def test_weights_are_taken_at_the_end_of_a_chunk_by_hand() -> None:
     """Ten tokens, four a second, in chunks of four: version 1 comes in the middle of the first chunk, at 0.5 s."""
     twins = Twins(tokens=lambda *sample: 10.0, chunk=4, speed=4.0, load=0.25, publish=0.5)
-    world = begun(twins, World(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0))
+    world = begun(twins, SimulationState(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0))
     world, told = begun(twins, world, 1, say.Publish(1)), list[tuple[float, Any]]()
     while world.agenda.items:
         world, entry = happened(twins, world)
@@ -93,7 +93,7 @@ def test_weights_are_taken_at_the_end_of_a_chunk_by_hand() -> None:
 
 def test_choices_that_lead_nowhere_are_refused() -> None:
     with pytest.raises(ChoiceError, match="later: seconds is nan, wanted 0 or more"):
-        later(Agenda(), float("nan"), "a")
+        schedule_after(Agenda(), float("nan"), "a")
     with pytest.raises(ChoiceError, match="due: the agenda is empty"):
         due(Agenda())
     with pytest.raises(ChoiceError, match=r"log_normal: sigma is -1\.0"):
@@ -110,4 +110,4 @@ def test_choices_that_lead_nowhere_are_refused() -> None:
     with pytest.raises(ChoiceError, match="did you mean 'interrupt'"):
         evolve(twins, weights="interupt")
     with pytest.raises(ChoiceError, match="twins: command is 'int'"):
-        begun(twins, World(), 0, 7)
+        begun(twins, SimulationState(), 0, 7)

@@ -10,7 +10,7 @@ from attrs import evolve
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.properties.framework.crash import Crash, CrashingFiles
 from purestep.runtime.effects.checkpoint.atomic_files import DISK
-from purestep.runtime.effects.jsonl_stream import Entry, Reading, read, writer
+from purestep.runtime.effects.jsonl_stream import StreamEntry, StreamReading, read, writer
 
 ROWS: list[dict[str, Any]] = [{"text": "{5} \n é", "reward": 0.5}, {"text": "6", "ids": (1, 2)}]
 READ = ({"text": "{5} \n é", "reward": 0.5}, {"text": "6", "ids": [1, 2]})
@@ -22,14 +22,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_entries_are_lines_that_can_be_read_while_more_are_written(path: Path) -> None:
-    assert read(path) == Reading((), 0)
+    assert read(path) == StreamReading((), 0)
     with writer(path) as publish:
         publish(3, ROWS)
         first = read(path)
-        assert first.entries == (Entry(3, READ),)
+        assert first.entries == (StreamEntry(3, READ),)
         assert path.read_text().count("\n") == 2
         publish(0, ROWS[:1])
-        assert read(path, offset=first.offset).entries == (Entry(0, READ[:1]),)
+        assert read(path, offset=first.offset).entries == (StreamEntry(0, READ[:1]),)
     assert [entry.number for entry in read(path).entries] == [3, 0]
 
 
@@ -48,12 +48,12 @@ def test_an_entry_that_is_being_written_is_left_for_later(path: Path) -> None:
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert read(path) == Reading((), 0)
+        assert read(path) == StreamReading((), 0)
         with writer(path) as publish:
             publish(5, ROWS[:1])
-        assert read(path).entries == (Entry(5, READ[:1]),)
+        assert read(path).entries == (StreamEntry(5, READ[:1]),)
     path.write_bytes(whole)
-    assert read(path) == Reading((Entry(0, READ),), len(whole))
+    assert read(path) == StreamReading((StreamEntry(0, READ),), len(whole))
 
 
 OPERATIONS = 8  # of a run without a crash: a folder, its sync, and two for each entry

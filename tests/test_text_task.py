@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.task_reference import load_task, trust
 from purestep.runtime.runs.run import restored, train
@@ -30,19 +30,19 @@ def test_a_task_in_a_file_is_trained_and_its_run_is_trusted_only_where_a_command
 ) -> None:
     run = str(tmp_path / "run")
     assert (
-        cli.main(["train", f"{EXAMPLE}:SAFE", *SMALL.split(), "--warm-steps", "20", "--steps", "2", "--run", run]) == 0
+        main.main(["train", f"{EXAMPLE}:SAFE", *SMALL.split(), "--warm-steps", "20", "--steps", "2", "--run", run]) == 0
     )
     assert "accuracy" in capsys.readouterr().out
     held = json.loads((tmp_path / "run" / "arguments.json").read_text())
     assert (held["recipe"], held["reference"]) == ("text", f"{EXAMPLE}:SAFE")
     monkeypatch.setattr(task_reference, "_trusted", set[str]())
     for command in (["evaluate", run], ["chat", run, "--task", "0"], ["resume", run]):
-        assert cli.main(command) == 1
+        assert main.main(command) == 1
         assert "repeat the command with --trust" in capsys.readouterr().err.splitlines()[-1]
-    assert cli.main(["evaluate", run, "--trust"]) == 0
-    assert cli.main(["chat", run, "--trust", "--task", "0"]) == 0
+    assert main.main(["evaluate", run, "--trust"]) == 0
+    assert main.main(["chat", run, "--trust", "--task", "0"]) == 0
     assert "0-9?" in capsys.readouterr().out
-    assert cli.main(["chat", run, "--trust", "--question", "Which digit?"]) == 0
+    assert main.main(["chat", run, "--trust", "--question", "Which digit?"]) == 0
     assert "Which digit?" in capsys.readouterr().out
 
 
@@ -80,8 +80,8 @@ def test_a_task_in_a_file_is_trained_with_generators_and_replayed(tmp_path: Path
         "--steps",
         "3",
     ]
-    assert cli.main(["train", f"{EXAMPLE}:SAFE", *SMALL.split(), *more, "--run", run]) == 0
-    assert cli.main(["replay", run]) == 0
+    assert main.main(["train", f"{EXAMPLE}:SAFE", *SMALL.split(), *more, "--run", run]) == 0
+    assert main.main(["replay", run]) == 0
     assert "bit for bit" in capsys.readouterr().out
 
 
@@ -101,7 +101,7 @@ def test_a_task_in_a_file_is_trained_with_generators_and_replayed(tmp_path: Path
 def test_what_is_no_task_is_one_line(tmp_path: Path, capsys: Said, text: str, name: str, line: str) -> None:
     (tmp_path / "tasks.py").write_text(text)
     run = tmp_path / "run"
-    assert cli.main(["train", f"{tmp_path / 'tasks.py'}:{name}", "--run", str(run)]) == 1
+    assert main.main(["train", f"{tmp_path / 'tasks.py'}:{name}", "--run", str(run)]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.search(line, last), last
     assert not run.exists()

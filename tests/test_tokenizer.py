@@ -21,14 +21,14 @@ from purestep.core.language.events import Event, Feedback, Sampled, System, Tool
 from purestep.core.language.parsers import answer
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.rollout import Said, begin_attempt, hear
+from purestep.core.language.rollout import ModelOutput, add_output, begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv
 from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.demonstrate import demonstrate
 from purestep.core.language.zorplex.demonstrations import play_script
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.properties import check, codec_laws
-from purestep.runtime.effects.hugging_face.chat_template import chat_codec, spell, speller
+from purestep.runtime.effects.hugging_face.chat_template import chat_codec, encode_plain, speller
 from purestep.runtime.effects.hugging_face.tokenizer import (
     END,
     SPECIAL,
@@ -101,20 +101,20 @@ def test_the_same_texts_give_the_same_tokens_and_words_are_short(own: Any) -> No
     again = train_tokenizer(zorplex_texts(WORLD.params), least=LEAST)
     assert again.get_vocab() == own.get_vocab()
     assert len(own) <= 512
-    lengths = [len(spell(own, f"[{word}")) - 1 for word in WORLD.params.vocabulary.words]
+    lengths = [len(encode_plain(own, f"[{word}")) - 1 for word in WORLD.params.vocabulary.words]
     assert max(lengths) <= 4
     assert sum(lengths) / len(lengths) < 2.2
-    asked, called = spell(own, QUESTION), spell(own, "LOOKUP[quomun]")
-    word = spell(own, "[quomun")[1:]
+    asked, called = encode_plain(own, QUESTION), encode_plain(own, "LOOKUP[quomun]")
+    word = encode_plain(own, "[quomun")[1:]
     assert all(any(ids[i : i + len(word)] == word for i in range(len(ids))) for ids in (asked, called))
 
 
 @pytest.mark.parametrize("text", ["", "12", "ünïcode \u2603\n\ttabs", "<|end|> <|user|>", " two  blanks ", "\x00"])
 def test_every_text_can_be_spelled_and_nothing_in_it_is_special(own: Any, text: str) -> None:
-    ids = spell(own, text)
+    ids = encode_plain(own, text)
     assert chat_codec(own).decode(ids) == text
     assert not set(ids) & set(own.convert_tokens_to_ids(list(SPECIAL)))
-    assert all(len(spell(own, digit)) == 1 for digit in "0123456789")
+    assert all(len(encode_plain(own, digit)) == 1 for digit in "0123456789")
 
 
 def test_the_folder_gives_the_same_tokenizer(own: Any, tmp_path: Path) -> None:
@@ -234,9 +234,11 @@ def test_no_padding_token_is_needed() -> None:
     rules = protocol(world, answer(), max_steps=2)
     codec = chat_codec(tokenizer)
     (request,) = requests(((0, 0),), keys.key(0))
-    attempt = begin_attempt(rules, codec, rollouts(request)[0], capacity=64, max_new_tokens=16)
+    attempt = begin_rollout(rules, codec, rollouts(request)[0], capacity=64, max_new_tokens=16)
     ids = speller(tokenizer, codec)("no")
-    attempt = hear(rules, codec, attempt, Said(ids=ids, log_probs=(0.0,) * len(ids), versions=(0,) * len(ids)))
+    attempt = add_output(
+        rules, codec, attempt, ModelOutput(ids=ids, log_probs=(0.0,) * len(ids), versions=(0,) * len(ids))
+    )
     assert attempt.room > 0
     assert codec.decode(attempt.pending).endswith("Invalid action.<|assistant|>")
 

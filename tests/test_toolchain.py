@@ -12,7 +12,7 @@ from torch import Tensor
 
 from purestep.core.scan import scan
 from purestep.runtime.compile import program
-from purestep.runtime.inductor import compile_speed as toolchain
+from purestep.runtime.inductor import compile_speed
 from purestep.runtime.inductor.compile_speed import hurried, replaced
 
 
@@ -60,11 +60,11 @@ def test_the_compiler_writes_the_same_code_with_and_without_shortcuts(
 
         return scan(step, start, rows)
 
-    stock, written = toolchain._shortcuts, dict[str, set[str]]()
+    stock, written = compile_speed._shortcuts, dict[str, set[str]]()
     start, rows = torch.linspace(-1, 1, 8), torch.linspace(-2, 2, 5 * 24).reshape(5, 24)
     results = []
     for name, shortcuts in (("with", stock), ("without", lambda: [])):
-        monkeypatch.setattr(toolchain, "_shortcuts", shortcuts)
+        monkeypatch.setattr(compile_speed, "_shortcuts", shortcuts)
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / name))
         results.append(program(fold)(start, rows))
         written[name] = sources(tmp_path / name)

@@ -17,19 +17,19 @@ from purestep.core.language.events import Feedback, ToolResult
 from purestep.core.language.parsers import Call, answer, either, tool_call
 from purestep.core.language.protocol import begin, protocol, step
 from purestep.core.language.text_env import Outcome, Terminated, TextEnv
-from purestep.core.language.zorplex.env import Play, Zorplex, zorplex, zorplex_parser
+from purestep.core.language.zorplex.env import ZorplexEnv, ZorplexState, zorplex, zorplex_parser
 from purestep.runtime.effects.tools.calls import (
     DIED,
     RAISED,
     TIMED_OUT,
-    Failure,
     Perform,
     Returned,
     ToolError,
+    ToolFailure,
     in_processes,
     in_threads,
 )
-from purestep.runtime.effects.tools.guard import Failed, guarded
+from purestep.runtime.effects.tools.guard import ToolFailed, guarded
 
 KEY = keys.key(0)
 PARSER = either(answer(), tool_call(["ADD", "READ"]))
@@ -51,16 +51,18 @@ def test_a_call_gives_its_value_or_says_how_it_failed(performers: Any) -> None:
     with performers() as perform:
         assert perform(divmod, (7, 2), 5.0) == Returned((3, 1))
         assert perform(int, ("seven\nlines",), 5.0).kind == RAISED
-        assert perform(divmod, (7, 0), 5.0) == Failure(RAISED, "ZeroDivisionError: integer division or modulo by zero")
-        assert perform(exec, ("raise SystemExit(3)",), 5.0) == Failure(RAISED, "SystemExit: 3")
-        assert perform(time.sleep, (30,), 0.05) == Failure(TIMED_OUT)
+        assert perform(divmod, (7, 0), 5.0) == ToolFailure(
+            RAISED, "ZeroDivisionError: integer division or modulo by zero"
+        )
+        assert perform(exec, ("raise SystemExit(3)",), 5.0) == ToolFailure(RAISED, "SystemExit: 3")
+        assert perform(time.sleep, (30,), 0.05) == ToolFailure(TIMED_OUT)
         assert perform(divmod, (9, 2), 5.0) == Returned((4, 1))
 
 
 def test_a_thread_that_was_given_up_runs_on_and_too_many_of_them_are_refused() -> None:
     perform, release = in_threads(1, given_up=1), threading.Event()
     for _ in range(2):
-        assert perform(release.wait, (30,), 0.01) == Failure(TIMED_OUT)
+        assert perform(release.wait, (30,), 0.01) == ToolFailure(TIMED_OUT)
     with pytest.raises(ToolError, match="2 running on, wanted 1; use in_processes"):
         perform(divmod, (7, 2), 5.0)
     release.set()
@@ -100,7 +102,7 @@ def test_a_worker_that_hangs_is_killed_with_what_it_has_started() -> None:
         assert perform(os.getpid, (), 5.0) == first  # one worker serves many calls
         assert isinstance(first, Returned)
         assert first.value != os.getpid()
-        assert perform(os.system, ("sleep 30",), 0.05) == Failure(TIMED_OUT)
+        assert perform(os.system, ("sleep 30",), 0.05) == ToolFailure(TIMED_OUT)
         assert gone(first.value)
         second = perform(os.getpid, (), 5.0)
         assert isinstance(second, Returned)
@@ -111,7 +113,7 @@ def test_a_worker_that_hangs_is_killed_with_what_it_has_started() -> None:
 
 def test_a_worker_that_dies_is_replaced() -> None:
     with in_processes(1) as perform:
-        assert perform(os._exit, (3,), 5.0) == Failure(DIED, "its process ended")
+        assert perform(os._exit, (3,), 5.0) == ToolFailure(DIED, "its process ended")
         alive = perform(os.getpid, (), 5.0)
         assert isinstance(alive, Returned)
         os.kill(alive.value, 9)
@@ -132,7 +134,7 @@ def test_a_call_under_way_ends_with_the_block_and_none_is_made_after_it(tmp_path
             time.sleep(0.001)
         assert running(int(told.read_text()))
     caller.join(timeout=10.0)
-    assert made == [Failure(DIED, "its process ended")]
+    assert made == [ToolFailure(DIED, "its process ended")]
     assert gone(int(told.read_text()))
     with pytest.raises(ToolError, match="in_processes: call is made after the block, wanted one inside it"):
         perform(divmod, (7, 2), 5.0)
@@ -206,7 +208,7 @@ def test_a_guarded_world_in_which_nothing_fails_is_the_world() -> None:
     assert played(guarded(WORLD, in_threads(), timeout=5.0), *texts) == played(WORLD, *texts)
 
 
-def looked_up(world: TextEnv[Zorplex, Play]) -> Any:
+def looked_up(world: TextEnv[ZorplexEnv, ZorplexState]) -> Any:
     rules = protocol(world, zorplex_parser(), max_steps=5)
     return step(rules, begin(rules, KEY)[0], Completion("LOOKUP[quomun]"), KEY)
 
@@ -218,7 +220,7 @@ def test_a_world_of_ours_runs_in_processes() -> None:
 
 
 def test_the_model_is_told_of_a_failure_and_the_state_is_as_it_was() -> None:
-    failures: list[Failed] = []
+    failures: list[ToolFailed] = []
     world = guarded(WORLD, in_threads(), timeout=0.05, record=failures.append)
     episode = played(world, "ADD[2]", "ADD[much]", "ADD[hang]", "READ[more]", "READ[none]", "ADD[3]", "[ANSWER] 10")
     assert episode.end == Terminated()

@@ -23,7 +23,7 @@ from purestep.core.causal import CausalModel
 from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, sgd
 from purestep.core.record import replace
 from purestep.core.transcript.record import ABSENT, Transcript, empty
-from purestep.runtime.text.trainer import Learned, language_trainer
+from purestep.runtime.text.trainer import TrainStepResult, language_trainer
 
 TOLD = json.loads((Path(__file__).parents[1] / "benchmarks" / "peers" / "trl_step.json").read_text())
 OBJECTIVES: dict[str, Callable[[dict[str, Any]], Objective]] = {
@@ -83,7 +83,7 @@ def weights(told: dict[str, Any]) -> dict[str, Tensor]:
     return {name: torch.tensor(values, dtype=torch.float64) for name, values in told.items()}
 
 
-def two_steps(algorithm: LanguageAlgorithm, **layout: Any) -> Learned:
+def two_steps(algorithm: LanguageAlgorithm, **layout: Any) -> TrainStepResult:
     """Each on all completions, against the log-probs before the first."""
     state = algorithm.init(weights(TOLD["weights"]))
     return language_trainer(algorithm, epochs=2, **layout)(state, transcripts())

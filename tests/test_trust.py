@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError, TrustError
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.checkpoint import single as checkpoint
+from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.datasets import folder as dataset_folder
 from purestep.runtime.effects.experiment_config import load_expr_config
 from purestep.runtime.effects.hugging_face.folder import open_model
@@ -60,7 +60,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     loop = Loop(iterations=4, chunk=1, every=1, iteration=1, saved=1)
     described = runs.described(find("cache"), arguments)
     run.mkdir()
-    checkpoint.save(run, 1, {}, machine=loop, metadata=described)
+    single.save(run, 1, {}, machine=loop, metadata=described)
     folder.mark(run, "cache")
     folder.write_json(run / folder.ARGUMENTS, encode(described))
     return run
@@ -71,12 +71,12 @@ def test_a_function_that_a_run_names_is_not_imported_and_the_line_says_how(
     words: list[str], foreign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, *rest = words
-    assert cli.main([command, str(foreign), *rest]) == 1
+    assert main.main([command, str(foreign), *rest]) == 1
     err = capsys.readouterr().err
     typed = " ".join(["purestep", command, str(foreign), *rest, "--solution-rollout-policy", "their_policies.paid"])
     assert err.rstrip().endswith(typed)
     assert len([line for line in err.splitlines() if not line.startswith("loading ")]) == 1
-    assert cli.main([command, str(foreign), *rest, "--solution-rollout-policy", "os.abort"]) == 1
+    assert main.main([command, str(foreign), *rest, "--solution-rollout-policy", "os.abort"]) == 1
     assert "their_policies.paid" in capsys.readouterr().err
     assert not (foreign.parent / "code" / "imported").exists()
 
@@ -87,10 +87,10 @@ def test_talking_to_a_run_calls_its_functions_only_if_it_is_trusted(
     import sys
 
     monkeypatch.delitem(sys.modules, "their_policies", raising=False)
-    assert cli.main(["chat", str(foreign), "--task", "0"]) == 1
+    assert main.main(["chat", str(foreign), "--task", "0"]) == 1
     assert capsys.readouterr().err.rstrip().endswith(f"purestep chat {foreign} --task 0 --trust")
     assert not (foreign.parent / "code" / "imported").exists()
-    assert cli.main(["chat", str(foreign), "--task", "0", "--trust"]) == 1  # its checkpoint holds no tensors
+    assert main.main(["chat", str(foreign), "--task", "0", "--trust"]) == 1  # its checkpoint holds no tensors
     assert (foreign.parent / "code" / "imported").exists()
 
 
@@ -101,7 +101,7 @@ def test_a_function_that_the_command_line_trusts_is_imported(
     import sys
 
     monkeypatch.delitem(sys.modules, "their_policies", raising=False)
-    assert cli.main(["resume", str(foreign), *more]) == 1  # its checkpoint holds no tensors
+    assert main.main(["resume", str(foreign), *more]) == 1  # its checkpoint holds no tensors
     assert "trust" not in capsys.readouterr().err
     assert (foreign.parent / "code" / "imported").exists()
 
@@ -214,7 +214,7 @@ def test_json_that_is_none_is_a_value_error(text: str) -> None:
 def test_threads_that_cannot_be_started_end_in_a_line(
     recipe: str, threads: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["train", recipe, "--threads", str(threads), "--run", str(tmp_path / "run")]) == 1
+    assert main.main(["train", recipe, "--threads", str(threads), "--run", str(tmp_path / "run")]) == 1
     (line,) = [text for text in capsys.readouterr().err.splitlines() if text.startswith("purestep: ")]
     got = threads if threads < 10**18 else f"a number of {len(str(threads))} digits"
     assert line.startswith(f"purestep: --threads is {got}, wanted ")

@@ -14,15 +14,15 @@ import torch
 
 pytest.importorskip("transformers")
 
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import metrics_log
 from purestep.runtime.runs.training_machine import Log, Loop, Train
-from purestep.runtime.text import sampling as serving
-from purestep.runtime.text.training_loop import LanguageWorld
+from purestep.runtime.text import sampling
+from purestep.runtime.text.training_loop import TextTrainingLoop
 
 from .programs import last_words, until
 from .run_folders import begun
@@ -64,7 +64,7 @@ def resume(run: Path, *words: str) -> list[str]:
 
 def cut(recipe: str, run: Path, at: int) -> None:
     """Leaves what a run leaves that was killed after so many iterations, none of which was saved."""
-    world = LanguageWorld
+    world = TextTrainingLoop
     made = world.train
 
     class Cut(BaseException):
@@ -78,7 +78,7 @@ def cut(recipe: str, run: Path, at: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world, "train", stopped)
         with pytest.raises(Cut):
-            cli.main(train(recipe, run))
+            main.main(train(recipe, run))
     assert folder.unsaved(run)
 
 
@@ -97,7 +97,7 @@ def contents(run: Path) -> dict[str, bytes]:
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A recipe, and a run of it that never stopped."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    assert cli.main(train(request.param, run)) == 0
+    assert main.main(train(request.param, run)) == 0
     return request.param, run
 
 
@@ -116,7 +116,7 @@ def test_it_ends_with_the_bits_of_one_that_never_stopped(whole: tuple[str, Path]
         assert published
         (run / "rollouts.jsonl").write_bytes(published.replace(b'"', b"'", 1) + b"torn")
     capsys.readouterr()
-    assert cli.main(resume(run)) == 0
+    assert main.main(resume(run)) == 0
     assert f"no checkpoint yet: {run} begins again" in capsys.readouterr().err
     one, other = tensors(wanted, recipe), tensors(run, recipe)
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -131,7 +131,7 @@ def test_it_ends_with_the_bits_of_one_that_never_stopped(whole: tuple[str, Path]
 def test_it_may_have_ended_as_soon_as_its_arguments_were_there(whole: tuple[str, Path], tmp_path: Path) -> None:
     recipe, wanted = whole
     run = begun(tmp_path / "run", json.loads((wanted / "arguments.json").read_text()))
-    assert cli.main(resume(run)) == 0
+    assert main.main(resume(run)) == 0
     one, other = tensors(wanted, recipe), tensors(run, recipe)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
@@ -148,7 +148,7 @@ def test_rows_that_will_come_again_are_there_once(tmp_path: Path) -> None:
 
 def test_what_needs_a_checkpoint_names_the_remedy(whole: tuple[str, Path], tmp_path: Path, capsys: Said) -> None:
     begun(tmp_path, json.loads((whole[1] / "arguments.json").read_text()))
-    assert cli.main(["evaluate", str(tmp_path)]) == 1
+    assert main.main(["evaluate", str(tmp_path)]) == 1
     wanted = f"{tmp_path} is without a checkpoint, wanted a run with one; train it: purestep resume {tmp_path}\n"
     assert capsys.readouterr().err.endswith(wanted)
 
@@ -202,7 +202,7 @@ def test_what_was_saved_is_never_begun_again(whole: tuple[str, Path], tmp_path: 
     run = shutil.copytree(trained, tmp_path / "run")
     said = spoil(run)
     left = contents(run)
-    assert cli.main(resume(run)) == 1
+    assert main.main(resume(run)) == 1
     assert said.format(recipe) in capsys.readouterr().err.splitlines()[-1]
     assert {**contents(run), ".lock": b""} == {**left, ".lock": b""}
 
@@ -214,20 +214,20 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr(serving, "WAIT", 0.01)
-    assert cli.main(train("zorplex", run, server=NOWHERE)) == 1
+    monkeypatch.setattr(sampling, "WAIT", 0.01)
+    assert main.main(train("zorplex", run, server=NOWHERE)) == 1
     assert NOWHERE in capsys.readouterr().err.splitlines()[-1]
     starting = (run / "served" / "served").resolve() / "mine"  # a server may be starting on what is there
     starting.touch()
-    assert cli.main(resume(run)) == 1
+    assert main.main(resume(run)) == 1
     assert NOWHERE in capsys.readouterr().err.splitlines()[-1]
     assert starting.exists()
     left = contents(run)
-    assert cli.main(resume(run, "--server", "nowhere")) == 1
+    assert main.main(resume(run, "--server", "nowhere")) == 1
     assert contents(run) == left
     with monkeypatch.context() as patch:
         published = stood_in(patch, run, **ROOM)
-        assert cli.main(resume(run, "--server", ELSEWHERE)) == 0
+        assert main.main(resume(run, "--server", ELSEWHERE)) == 0
     assert published == [(ELSEWHERE, 0), (ELSEWHERE, 1)]
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
     assert json.loads((run / "arguments.json").read_text())["server"] == ELSEWHERE
@@ -249,6 +249,6 @@ def test_a_run_that_was_killed_while_it_waited_for_a_server(tmp_path: Path, monk
     going.communicate(timeout=60)
     assert folder.unsaved(run)
     published = stood_in(monkeypatch, run, **ROOM)
-    assert cli.main(resume(run)) == 0
+    assert main.main(resume(run)) == 0
     assert published == [(NOWHERE, 0), (NOWHERE, 1)]
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]

@@ -15,7 +15,7 @@ from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.task import TextTask
 from purestep.core.language.text_env import Outcome, Raised, TextEnv
 from purestep.core.language.zorplex.task import zorplex_task
-from purestep.properties.suites import text_env as mutants
+from purestep.properties.suites import text_env
 from purestep.runtime.text.columns import TAKEN
 from purestep.runtime.text.config import TaskRun
 from purestep.runtime.text.training_loop import columns
@@ -281,10 +281,10 @@ def test_what_is_no_task_is_one_line() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        mutants.asks_by_chance,
-        mutants.knows_calls_alone,
-        mutants.remembers_beside_the_state,
-        mutants.pays_answers_with_nan,
+        text_env.asks_by_chance,
+        text_env.knows_calls_alone,
+        text_env.remembers_beside_the_state,
+        text_env.pays_answers_with_nan,
     ],
 )
 def test_worlds_that_break_a_law_are_refused(wrong: Callable[[Any], Any]) -> None:

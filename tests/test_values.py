@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.language.reasoning_cache.events import EVENT_CLASSES
 from purestep.core.machine import Failed, Interrupted, Stop
-from purestep.runtime.async_rl.checkpoint import Kept, Waiting
+from purestep.runtime.async_rl.checkpoint import PendingSample, PhaseCheckpoint
 from purestep.runtime.async_rl.scheduler.events import COMMANDS, EVENTS
 from purestep.runtime.async_rl.scheduler.state import CLASSES
 from purestep.runtime.machine.json_codec import decode, encode, line
@@ -104,7 +104,7 @@ def test_a_class_that_was_renamed_reads_what_was_stored_under_its_tag() -> None:
     assert decode(encode(before(1.0)), [after]) == after(1.0)
 
 
-STORED = (Failed, Interrupted, Loop, *CLASSES, Kept, Waiting, *EVENTS, *COMMANDS, *EVENT_CLASSES)
+STORED = (Failed, Interrupted, Loop, *CLASSES, PhaseCheckpoint, PendingSample, *EVENTS, *COMMANDS, *EVENT_CLASSES)
 
 
 @pytest.mark.parametrize("kind", STORED, ids=lambda kind: f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}")

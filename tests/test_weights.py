@@ -22,7 +22,14 @@ from purestep.runtime.effects.weight_sync.shared_memory.file import PREFIX, defa
 from purestep.runtime.effects.weight_sync.shared_memory.layout import ALIGNMENT, WeightsError, layout, text, views
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, complete, publication
-from purestep.runtime.effects.workers.pool import Answer, Joined, Lost, Note, Workers, working
+from purestep.runtime.effects.workers.pool import (
+    WorkerAnswer,
+    WorkerJoined,
+    WorkerLost,
+    WorkerMessage,
+    Workers,
+    working,
+)
 
 BODIES = '''
 import os
@@ -106,7 +113,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
         with working(body, size=2, patience=120.0) as workers:
             for _ in range(2):
-                assert isinstance(workers.receive(60.0), Joined)
+                assert isinstance(workers.receive(60.0), WorkerJoined)
             yield workers
     finally:
         sys.path.remove(str(folder))
@@ -133,7 +140,7 @@ def lapped(pool: Workers, numbers: int, seconds: float, guard: str = "sequence")
         worker = pool.alive()[0]
         pool.send(worker, 1 + int(time.monotonic() * 1000), ("read", weights.path, numbers, seconds))
         reads: list[Any] = []
-        listener = threading.Thread(target=lambda: reads.append(awaited(pool, Answer).payload))
+        listener = threading.Thread(target=lambda: reads.append(awaited(pool, WorkerAnswer).payload))
         listener.start()
         version = 0
         while listener.is_alive():
@@ -163,10 +170,10 @@ def test_many_reads_under_a_writer_that_never_waits(pool: Workers, numbers: int,
 def test_a_publisher_that_is_killed_in_the_middle_leaves_whole_weights(pool: Workers) -> None:
     path, numbers = shared_folder() / f"killed-{os.getpid()}", 1 << 16
     pool.send(pool.alive()[1], 0, ("write", path, numbers))
-    pid = awaited(pool, Note).payload
+    pid = awaited(pool, WorkerMessage).payload
     reader = reading(path, like(numbers))
     os.kill(pid, signal.SIGKILL)
-    lost = awaited(pool, Lost)
+    lost = awaited(pool, WorkerLost)
     assert lost.why == "died: its process ended (SIGKILL)"
     assert [task for task, _ in lost.work] == [0]
     version, params = reader.fetch()

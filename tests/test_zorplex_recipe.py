@@ -33,7 +33,7 @@ from purestep.core.language.zorplex.questions import typed
 from purestep.core.language.zorplex.tasks import follow
 from purestep.core.record import replace
 from purestep.core.transcript.log_probs import token_log_probs
-from purestep.runtime.cli import main as cli
+from purestep.runtime.cli import main
 from purestep.runtime.cli import run as commands
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
 from purestep.runtime.effects.generation.engine import complete, generator
@@ -46,18 +46,17 @@ from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
-from purestep.runtime.runs.recipe import Outcome
+from purestep.runtime.runs.recipe import SessionResult
 from purestep.runtime.runs.training_machine import Train
-from purestep.runtime.text import report
+from purestep.runtime.text import report, training_loop
 from purestep.runtime.text import run as session
 from purestep.runtime.text import sampling as serving
-from purestep.runtime.text import training_loop as language_world
 from purestep.runtime.text.build_learner import algorithm_of, objective_of
-from purestep.runtime.text.components import LEAST, attempts_at, parts_of, sampler
+from purestep.runtime.text.components import LEAST, attempts_at, sampler, text_components
 from purestep.runtime.text.config import CHANGES
 from purestep.runtime.text.evaluation import held_out, wilson
 from purestep.runtime.text.supervised_warm_start import label, shown
-from purestep.runtime.text.training_loop import asked, lessons_of, phases, policy_of
+from purestep.runtime.text.training_loop import asked, phases, policy_of, warm_start_settings
 
 from .run_folders import begun, restored
 
@@ -91,7 +90,7 @@ def silent(text: str) -> None:
     """Nobody listens."""
 
 
-def begin(run: Path, arguments: Zorplex) -> Outcome:
+def begin(run: Path, arguments: Zorplex) -> SessionResult:
     return session.start(run, arguments, overwrite=False, notice=silent)
 
 
@@ -105,7 +104,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "one"
-    assert cli.main(["train", "zorplex", "--run", str(run), *WORDS]) == 0
+    assert main.main(["train", "zorplex", "--run", str(run), *WORDS]) == 0
     return run
 
 
@@ -116,7 +115,7 @@ def test_arguments_survive_flattening_and_make_phases() -> None:
     arguments = tiny("ppo", kind="recursive")
     flat = flatten(arguments)
     assert runs.arguments_of({"recipe": "zorplex", **flat})[1] == arguments
-    assert phases(arguments) == language_world.Phases(warm=2, steps=3)
+    assert phases(arguments) == training_loop.PhaseLengths(warm=2, steps=3)
     assert phases(changed(arguments, {"warm_steps": 0})).warm == 0
     assert phases(changed(arguments, {"warm_steps": -1})).warm == 20
     assert phases(changed(arguments, {"warm_steps": -1, "model": "somewhere"})).warm == 0
@@ -170,9 +169,9 @@ def test_one_attempt_at_a_task_is_enough_where_no_group_is_compared() -> None:
 def test_a_correction_acts_where_the_sampler_was_another(correction: str, weight: float, tmp_path: Path) -> None:
     """Each second row came from a sampler that gave every token a fourth of what the policy gives it."""
     arguments = tiny(correction=correction)
-    parts = parts_of(arguments, tmp_path)
+    parts = text_components(arguments, tmp_path)
     params = parts.begin()
-    said = transcripts(shown(lessons_of(arguments, parts), keys.key(1), 8), capacity=64, calls=3)
+    said = transcripts(shown(warm_start_settings(arguments, parts), keys.key(1), 8), capacity=64, calls=3)
     with torch.no_grad():
         own = token_log_probs(parts.model.head(params, parts.model.apply(params, said.token, (), ())), said.token)
     odd = torch.arange(8)[:, None] % 2 == 1
@@ -186,13 +185,13 @@ def test_a_correction_acts_where_the_sampler_was_another(correction: str, weight
 
 
 def test_help_explains_every_flag_and_shows_an_algorithms_own_settings(capsys: Said) -> None:
-    assert cli.main(["train", "zorplex", "--help", "--algorithm", "ppo"]) == 0
+    assert main.main(["train", "zorplex", "--help", "--algorithm", "ppo"]) == 0
     text = capsys.readouterr().out
     assert [name for name in flatten(zorplex_defaults()) if flag(name) not in text] == []
     assert "The defaults shown are those of --algorithm ppo" in " ".join(text.split())
-    assert cli.main(["train"]) == 0
+    assert main.main(["train"]) == 0
     assert "\n  zorplex " in capsys.readouterr().out
-    assert cli.main(["train", "zorplex", "--algorithm", "grpoo"]) == 1
+    assert main.main(["train", "zorplex", "--algorithm", "grpoo"]) == 1
     assert "did you mean 'grpo'" in capsys.readouterr().err
 
 
@@ -294,7 +293,7 @@ def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_pat
     one, other = tensors(trained), tensors(tmp_path / "again")
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
-    begun = [parts_of(tiny(seed=seed), tmp_path / "nowhere").begin() for seed in (0, 1)]
+    begun = [text_components(tiny(seed=seed), tmp_path / "nowhere").begin() for seed in (0, 1)]
     assert any(not torch.equal(begun[0][name], leaf) for name, leaf in begun[1].items())
 
 
@@ -308,7 +307,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
     class Cut(Exception):
         pass
 
-    made = language_world.LanguageWorld.train
+    made = training_loop.TextTrainingLoop.train
 
     def train(self: Any, command: Train) -> Any:
         if self.iteration == cut:
@@ -316,7 +315,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
         return made(self, command)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_world.LanguageWorld, "train", train)
+        patch.setattr(training_loop.TextTrainingLoop, "train", train)
         with pytest.raises(Cut):
             begin(run, tiny())
     assert len(read(run / "metrics.jsonl")) == cut
@@ -343,29 +342,29 @@ def test_ctrl_c_saves_the_step_in_flight_and_resume_goes_on(trained: Path, tmp_p
     _, err = going.communicate(timeout=120)
     assert going.returncode == 130, err
     assert f"purestep resume {run}" in err
-    assert cli.main(["resume", str(run)]) == 0
+    assert main.main(["resume", str(run)]) == 0
     one, other = tensors(trained), tensors(run)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_finished_run_has_nothing_left_and_is_not_begun_anew(trained: Path, capsys: Said) -> None:
-    assert cli.main(["train", "zorplex", "--run", str(trained), *WORDS]) == 1
+    assert main.main(["train", "zorplex", "--run", str(trained), *WORDS]) == 1
     assert "wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err
     before = tensors(trained)
-    assert cli.main(["resume", str(trained)]) == 0
+    assert main.main(["resume", str(trained)]) == 0
     assert "nothing was left to train" in capsys.readouterr().out
     assert all(torch.equal(leaf, before[name]) for name, leaf in tensors(trained).items())
 
 
 def test_evaluate_and_plot_know_such_runs(trained: Path, tmp_path: Path, capsys: Said) -> None:
-    assert cli.main(["evaluate", str(trained), "--tasks", "4"]) == 0
+    assert main.main(["evaluate", str(trained), "--tasks", "4"]) == 0
     assert "of 4 tasks" in capsys.readouterr().out
     assert json.loads((trained / "evaluation.json").read_text())["after"]["greedy"]["attempts"] == 4
-    assert cli.main(["plot", str(trained), "--out", str(tmp_path / "picture.png")]) == 0
+    assert main.main(["plot", str(trained), "--out", str(tmp_path / "picture.png")]) == 0
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    assert cli.main(["plot", str(trained), str(trained), "--out", str(tmp_path / "both.png")]) == 0
+    assert main.main(["plot", str(trained), str(trained), "--out", str(tmp_path / "both.png")]) == 0
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
-    assert cli.main(["evaluate", str(trained), "--tasks", "-1"]) == 1
+    assert main.main(["evaluate", str(trained), "--tasks", "-1"]) == 1
     assert "--tasks is -1" in capsys.readouterr().err
 
 
@@ -379,7 +378,7 @@ def test_a_group_without_spread_everywhere_is_said_and_the_run_goes_on(tmp_path:
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_batch(tmp_path: Path) -> None:
-    made = language_world.LanguageWorld._step
+    made = training_loop.TextTrainingLoop._step
 
     def poisoned(self: Any, number: int) -> Any:
         if number == 1:
@@ -396,7 +395,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_batch(tmp_path: 
 
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_world.LanguageWorld, "_step", poisoned)
+        patch.setattr(training_loop.TextTrainingLoop, "_step", poisoned)
         with pytest.raises(NonFiniteError, match=r"train: iteration 4 .*diverged.safetensors.*iteration 3 stays"):
             session.start(tmp_path, tiny(), overwrite=False, notice=said.append)
     batch = read_tensors(tmp_path / "diverged.safetensors")
@@ -409,7 +408,7 @@ def test_an_evaluation_of_other_tasks_stands_alone(trained: Path, tmp_path: Path
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     for words, beside in (([], True), (["--tasks", "4"], False), (["--draw", "1"], False)):
-        assert cli.main(["evaluate", str(run), *words]) == 0
+        assert main.main(["evaluate", str(run), *words]) == 0
         assert ("before" in json.loads((run / "evaluation.json").read_text())) == beside
         first, tasks, *_ = capsys.readouterr().out.splitlines()
         assert ("before" in first) == beside
@@ -420,10 +419,10 @@ def test_an_evaluation_samples_as_training_does(trained: Path) -> None:
     parts, held, _ = restored(trained)
     params = parts.whole(policy_of(held))
 
-    def found(**changes: float) -> report.Evaluation:
+    def found(**changes: float) -> report.TextEvaluation:
         sampling = evolve(parts.sampling, **changes)
         given = report.evaluation(evolve(parts, sampling=sampling), params, tasks=12, draw=0)
-        assert isinstance(given, report.Evaluation)
+        assert isinstance(given, report.TextEvaluation)
         return given
 
     for changes in ({"temperature": 1e-3}, {"top_p": 1e-3}):
@@ -434,7 +433,7 @@ def test_an_evaluation_samples_as_training_does(trained: Path) -> None:
 
 
 def test_a_table_that_was_memorised_does_not_help_in_evaluation(tmp_path: Path) -> None:
-    parts = parts_of(tiny(words="letters", high=100), tmp_path)
+    parts = text_components(tiny(words="letters", high=100), tmp_path)
     training, evaluation = (rules.env.params.vocabulary for rules in (parts.rules, parts.trial))
     assert training.words == evaluation.words
     same = sum(one == other for one, other in zip(training.values, evaluation.values, strict=True))
@@ -459,8 +458,8 @@ def test_a_run_has_a_folder_of_its_kind_and_algorithm(monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     monkeypatch.setattr(session, "start", start)
-    assert cli.main(["train", "zorplex"]) == 130
-    assert cli.main(["train", "zorplex", "--algorithm", "ppo", "--kind", "recursive", "--seed", "3"]) == 130
+    assert main.main(["train", "zorplex"]) == 130
+    assert main.main(["train", "zorplex", "--algorithm", "ppo", "--kind", "recursive", "--seed", "3"]) == 130
     assert where == ["runs/zorplex-compositional-grpo-0", "runs/zorplex-recursive-ppo-3"]
 
 
@@ -469,7 +468,7 @@ def test_a_warm_start_that_diverges_names_its_own_flags(tmp_path: Path) -> None:
         return given[1], {"loss": math.nan, "gradient_norm": math.nan, "finite": 0.0}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(language_world, "taught", broken)
+        patch.setattr(training_loop, "taught", broken)
         with pytest.raises(NonFiniteError, match="lower --muon-rate or --adamw-rate"):
             begin(tmp_path, tiny())
 
@@ -579,7 +578,7 @@ def test_a_run_goes_on_with_the_model_it_began_with_and_no_other(
     monkeypatch.chdir("/")
     assert runs.arguments_in(tmp_path / "run")[1].model.model == str(tmp_path / "base")
     restored(tmp_path / "run")
-    opened, parts = open_model(own_model), parts_of(tiny(model=own_model))
+    opened, parts = open_model(own_model), text_components(tiny(model=own_model))
     other = {name: leaf + 1 for name, leaf in opened.params.items()}
     save_model(tmp_path / "base", other, opened.config, parts.tokenizer)
     if lora:
@@ -595,11 +594,11 @@ def test_a_run_goes_on_with_the_model_it_began_with_and_no_other(
 
 def test_a_model_without_a_system_role_is_told_of_the_tools_with_the_question(own_model: str, tmp_path: Path) -> None:
     shutil.copytree(own_model, tmp_path / "base")
-    tokenizer = parts_of(tiny(model=own_model)).tokenizer
+    tokenizer = text_components(tiny(model=own_model)).tokenizer
     refusing = "{%- if messages[0]['role'] == 'system' -%}{{- raise_exception('no system role') -}}{%- endif -%}"
     tokenizer.chat_template = refusing + tokenizer.chat_template
     tokenizer.save_pretrained(str(tmp_path / "base"))
-    parts = parts_of(tiny(model=str(tmp_path / "base"), capacity=400))
+    parts = text_components(tiny(model=str(tmp_path / "base"), capacity=400))
     asked_first = evolve(parts.trial, env=parts.task.ask(parts.trial.env, "zorplex[kramun]?")[0])
     for rules, question in ((parts.rules, "What is zorplex["), (asked_first, "zorplex[kramun]?")):
         text = parts.tokenizer.decode(attempts_at(evolve(parts, rules=rules), held_out(1, 0))[0].ids)
@@ -666,7 +665,7 @@ def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, m
 
 def chat(monkeypatch: pytest.MonkeyPatch, run: Path, text: str, *words: str) -> int:
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
-    return cli.main(["chat", str(run), *words])
+    return main.main(["chat", str(run), *words])
 
 
 def test_tasks_and_questions_can_be_piped_in(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:

@@ -16,7 +16,7 @@ from .token_gae import token_gae
 
 
 @record
-class Episodes:
+class AdvantageInputs:
     """The inputs of an advantage: N transcripts in columns of L."""
 
     reward: Tensor = tensor("* L", "float")  # of each token, minus the KL penalty
@@ -30,7 +30,7 @@ class Episodes:
     beyond: Any = ()  # [*] critic's value of the whole sequence
 
 
-Estimate = Callable[[Episodes, Any], tuple[Tensor, Any]]  # (episodes, memory) -> (advantage [N, L], memory)
+Estimate = Callable[[AdvantageInputs, Any], tuple[Tensor, Any]]  # (episodes, memory) -> (advantage [N, L], memory)
 GroupEstimator = Callable[..., Tensor]  # (reward [N], group [N], *, groups) -> [N]
 
 
@@ -38,14 +38,14 @@ def of_groups(estimator: GroupEstimator) -> Estimate:
     """Return the estimator of each return's group advantage, at every token of its sequence.
 
     >>> no, yes = torch.zeros(2, dtype=torch.bool), torch.ones(2, 1, dtype=torch.bool)
-    >>> two = Episodes(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
+    >>> two = AdvantageInputs(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
     ...                group=torch.zeros(2, dtype=torch.int64), counted=~no, mask=yes, terminated=no)
     >>> of_groups(rloo_advantages)(two, ())[0]
     tensor([[-2.],
             [ 2.]])
     """
 
-    def advantages(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
+    def advantages(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
         told = estimator(episodes.total, episodes.group, groups=episodes.group.shape[0])
         return per_token(told, episodes.mask), memory
 
@@ -58,7 +58,7 @@ def against(baseline: str, credit: str, *, decay: Number = 0.9) -> Estimate:
     The memory of "ema" is its mean [1], that of the others (). Raises: ChoiceError.
 
     >>> no, yes = torch.zeros(2, dtype=torch.bool), torch.ones(2, 1, dtype=torch.bool)
-    >>> two = Episodes(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
+    >>> two = AdvantageInputs(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
     ...                group=torch.tensor([0, 1]), counted=~no, mask=yes, terminated=no)
     >>> against("ema", "episode", decay=0.5)(two, torch.tensor([0.5]))
     (tensor([[0.5000],
@@ -67,10 +67,10 @@ def against(baseline: str, credit: str, *, decay: Number = 0.9) -> Estimate:
     check_number("against: decay", decay, 0.0, 1.0)
     bases: dict[str, Estimate] = {"ema": partial(_running, decay=decay), "leave_one_out": _others, "none": _none}
     base = choose("against: baseline", baseline, bases)
-    ways: dict[str, Callable[[Episodes], Tensor]] = {"episode": _whole_return, "monte_carlo": _to_come}
+    ways: dict[str, Callable[[AdvantageInputs], Tensor]] = {"episode": _whole_return, "monte_carlo": _to_come}
     paid = choose("against: credit", credit, ways)
 
-    def advantages(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
+    def advantages(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
         mean, memory = base(episodes, memory)
         counted = episodes.mask & episodes.counted[:, None]
         return torch.where(counted, paid(episodes) - mean[:, None], 0.0), memory
@@ -82,7 +82,7 @@ def generalized(*, gamma: Number, lambda_: Number) -> Estimate:
     """Return the estimator `token_gae` of a critic's values, not normalised. Raises: ChoiceError.
 
     >>> no, yes, zero = torch.zeros(1, dtype=torch.bool), torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2)
-    >>> one = Episodes(reward=torch.tensor([[0.0, 1.0]]), total=torch.ones(1), credit=zero, group=torch.tensor([0]),
+    >>> one = AdvantageInputs(reward=torch.tensor([[0.0, 1.0]]), total=torch.ones(1), credit=zero, group=torch.tensor([0]),
     ...                counted=~no, mask=yes, terminated=~no, values=zero + 0.25, beyond=torch.zeros(1))
     >>> generalized(gamma=1.0, lambda_=0.0)(one, ())[0]
     tensor([[0.0000, 0.7500]])
@@ -90,18 +90,18 @@ def generalized(*, gamma: Number, lambda_: Number) -> Estimate:
     check_number("generalized: gamma", gamma, 0.0, 1.0)
     check_number("generalized: lambda_", lambda_, 0.0, 1.0)
 
-    def estimate(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
+    def estimate(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
         given = episodes.reward, episodes.values, episodes.mask, episodes.beyond, episodes.terminated
         return token_gae(*given, gamma=gamma, lambda_=lambda_), memory
 
     return estimate
 
 
-def written(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
+def written(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
     """Return the credit stored in the transcripts.
 
     >>> no, one = torch.zeros(1, dtype=torch.bool), torch.ones(1, 1)
-    >>> said = Episodes(reward=one, total=one[0], credit=2 * one, group=torch.tensor([0]), counted=~no, mask=one > 0,
+    >>> said = AdvantageInputs(reward=one, total=one[0], credit=2 * one, group=torch.tensor([0]), counted=~no, mask=one > 0,
     ...                 terminated=no)
     >>> written(said, ())
     (tensor([[2.]]), ())
@@ -130,24 +130,24 @@ def whitened(advantage: Tensor, mask: Tensor) -> Tensor:
     return centred / ((centred.square().sum() / number).sqrt() + 1e-8)
 
 
-def _running(episodes: Episodes, memory: Tensor, decay: Number) -> tuple[Tensor, Any]:
+def _running(episodes: AdvantageInputs, memory: Tensor, decay: Number) -> tuple[Tensor, Any]:
     one = torch.where(episodes.counted, 0, -1)
     after, _ = ema_baseline(memory, episodes.total, one, decay=decay)
     return memory.expand(episodes.total.shape), after
 
 
-def _others(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
+def _others(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
     one = torch.where(episodes.counted, 0, -1)
     return episodes.total - rloo_advantages(episodes.total, one, groups=1), memory
 
 
-def _none(episodes: Episodes, memory: Any) -> tuple[Tensor, Any]:
+def _none(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
     return torch.zeros_like(episodes.total), memory
 
 
-def _whole_return(episodes: Episodes) -> Tensor:
+def _whole_return(episodes: AdvantageInputs) -> Tensor:
     return episodes.total[:, None].expand(episodes.mask.shape)
 
 
-def _to_come(episodes: Episodes) -> Tensor:
+def _to_come(episodes: AdvantageInputs) -> Tensor:
     return neutral(episodes.mask, episodes.reward)[0].flip(-1).cumsum(-1).flip(-1)

@@ -13,7 +13,7 @@ from ..aggregate import divided
 from ..decoupled import interpolation
 from ..hyperparameters import Number
 from ..kl import k1
-from .advantages import Episodes
+from .advantages import AdvantageInputs
 from .credit import episode_return, token_credit
 from .groups import zero_spread
 from .kl_penalties import Estimator, kl_reward
@@ -76,7 +76,7 @@ def learned_from(
     reward, total = _paid(objective, handling, transcript, batch, plain)
     flat = zero_spread(plain + _overlong(objective, batch), told.group, groups=plain.shape[0])
     mask = told.mask & ~flat[:, None] if objective.zero_spread == "drop" else told.mask
-    episodes = Episodes(
+    episodes = AdvantageInputs(
         reward=reward,
         total=total,
         credit=token_credit(transcript, transcript.credit),

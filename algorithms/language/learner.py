@@ -38,7 +38,7 @@ from .batch import Handling, Reading, learned_from, teaches
 from .kl_penalties import Estimator
 from .loss import Sums, Terms, Weights, farthest, figures_of
 from .objectives import Objective
-from .scoring import Layout, LearnerParams, Scores, scored, value_head
+from .scoring import LearnerParams, Scores, SequenceLayout, scored, value_head
 from .token_batch import Counts, TokenBatch, counts, token_batch
 
 METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")
@@ -60,7 +60,7 @@ class LanguageState:
 class LanguageAlgorithm:
     """A learner as a set of functions; the module's docstring shows the order in which they are called.
 
-    `read`, `loss`, `gradient` and `distance` take a `Layout` as last argument, which may be ().
+    `read`, `loss`, `gradient` and `distance` take a `SequenceLayout` as last argument, which may be ().
     """
 
     init: Callable[[Any], LanguageState]  # of the policy's parameters
@@ -80,7 +80,7 @@ class LanguageAlgorithm:
 
 
 @frozen(kw_only=True)
-class _Parts:
+class _LossInputs:
     """Settings shared by the functions of a learner."""
 
     model: CausalModel
@@ -137,7 +137,7 @@ def learner(
     check_coefficients("learner", entropy_coefficient=entropy_coefficient, value_coefficient=value_coefficient)
     check_number("learner: value_clip", value_clip, 0.0)
     check_number("learner: down_weight", down_weight, 0.0, 1.0)
-    parts = _Parts(
+    parts = _LossInputs(
         model=model,
         optimizer=optimizer,
         objective=objective,
@@ -197,7 +197,7 @@ def _reads(objective: Objective, proximal: str, *divergences: Number) -> tuple[s
     return (*names, *(("values", "beyond") if objective.critic else ()))
 
 
-def _init(parts: _Parts, policy: Any) -> LanguageState:
+def _init(parts: _LossInputs, policy: Any) -> LanguageState:
     like = next(leaf for leaf in leaves(policy) if leaf.is_floating_point())
     head = value_head(parts.model, like) if parts.objective.critic else ()
     params = LearnerParams(policy=policy, critic=head)
@@ -211,7 +211,9 @@ def _init(parts: _Parts, policy: Any) -> LanguageState:
     )
 
 
-def _read(parts: _Parts, state: LanguageState, transcript: Transcript, layout: Layout | tuple[()] = ()) -> Reading:
+def _read(
+    parts: _LossInputs, state: LanguageState, transcript: Transcript, layout: SequenceLayout | tuple[()] = ()
+) -> Reading:
     found: dict[str, Any] = {}
     columns = token_batch(transcript)
     given = columns.token, columns.length, columns.temperature
@@ -225,25 +227,25 @@ def _read(parts: _Parts, state: LanguageState, transcript: Transcript, layout: L
 
 
 def _prepare(
-    parts: _Parts, state: LanguageState, transcript: Transcript, reading: Reading
+    parts: _LossInputs, state: LanguageState, transcript: Transcript, reading: Reading
 ) -> tuple[TokenBatch, LanguageState, Metrics]:
     given = transcript, reading, state.memory, state.step
     batch, memory, figures = learned_from(parts.objective, parts.handling, *given)
     return batch, replace(state, memory=memory), figures
 
 
-def _counts(parts: _Parts, batch: TokenBatch) -> Counts:
+def _counts(parts: _LossInputs, batch: TokenBatch) -> Counts:
     return counts(batch, of=parts.denominators)
 
 
 def _loss(
-    parts: _Parts, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: Layout | tuple[()] = ()
+    parts: _LossInputs, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: SequenceLayout | tuple[()] = ()
 ) -> tuple[Tensor, Sums]:
     return language_loss.language_loss(parts.terms, _said(parts, params, batch, layout), batch, whole)
 
 
 def _gradient(
-    parts: _Parts, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: Layout | tuple[()] = ()
+    parts: _LossInputs, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: SequenceLayout | tuple[()] = ()
 ) -> tuple[LearnerParams, Sums]:
     def loss(params: LearnerParams) -> tuple[Tensor, Sums]:
         return _loss(parts, params, batch, whole, layout)
@@ -252,24 +254,28 @@ def _gradient(
     return gradients, sums
 
 
-def _said(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | tuple[()]) -> Scores:
+def _said(parts: _LossInputs, params: LearnerParams, batch: TokenBatch, layout: SequenceLayout | tuple[()]) -> Scores:
     # Outside the mask a temperature may have any value, and a division by 0 would leave NaN in the gradient.
     heat = torch.where(batch.mask, batch.temperature, 1.0)
     return scored(parts.model, params, batch.token, batch.length, heat, layout=layout)
 
 
-def _distance(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | tuple[()] = ()) -> Tensor:
+def _distance(
+    parts: _LossInputs, params: LearnerParams, batch: TokenBatch, layout: SequenceLayout | tuple[()] = ()
+) -> Tensor:
     return farthest(_said(parts, params, batch, layout).log_prob, batch)
 
 
-def _apply(parts: _Parts, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+def _apply(
+    parts: _LossInputs, state: LanguageState, gradients: LearnerParams, sums: Sums
+) -> tuple[LanguageState, Metrics]:
     updates, optimizer = parts.optimizer.update(gradients, state.optimizer, state.params)
     params = apply_updates(state.params, updates)
     after = replace(state, params=params, optimizer=optimizer, step=state.step + 1)
     return after, {**figures_of(sums), "gradient_norm": global_norm(gradients)}
 
 
-def _update(parts: _Parts, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
+def _update(parts: _LossInputs, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
     reading = _read(parts, state, transcript) if parts.reads else Reading()
     batch, state, figures = _prepare(parts, state, transcript, reading)
     gradients, sums = _gradient(parts, state.params, batch, _counts(parts, batch))

@@ -37,7 +37,7 @@ class Scores:
 
 
 @record
-class Layout:
+class SequenceLayout:
     """Layout of sequences in the model's input. By default one row per sequence, with every token scored."""
 
     places: Any = ()  # int [P] indices of the tokens to score, among all N x L; the first of a sequence scores 0
@@ -66,7 +66,7 @@ def scored(
     length: Tensor,
     temperature: Tensor,
     *,
-    layout: Layout | tuple[()] = (),
+    layout: SequenceLayout | tuple[()] = (),
 ) -> Scores:
     """Return log-probs, entropies and values of tokens under a model.
 
@@ -89,7 +89,7 @@ def scored(
         raise ShapeError(
             message("scored: token and length", got=got, wanted=wanted, remedy="give sequences a row each")
         )
-    layout = Layout() if isinstance(layout, tuple) else layout
+    layout = SequenceLayout() if isinstance(layout, tuple) else layout
     hidden = _hidden(model, params.policy, token, layout.packing)
     log_prob, entropy = _scores(model, params.policy, hidden, token, temperature, layout)
     if not isinstance(params.critic, Linear):
@@ -108,7 +108,7 @@ def _hidden(model: CausalModel, policy: Any, token: Tensor, packing: Any) -> Ten
 
 
 def _scores(
-    model: CausalModel, policy: Any, hidden: Tensor, token: Tensor, temperature: Tensor, layout: Layout
+    model: CausalModel, policy: Any, hidden: Tensor, token: Tensor, temperature: Tensor, layout: SequenceLayout
 ) -> tuple[Tensor, Tensor]:
     width = token.shape[1]
     everywhere = isinstance(layout.places, tuple)

@@ -31,7 +31,7 @@ class Axis:
 
 
 @frozen(kw_only=True)
-class Evaluation(Generic[R]):
+class TaskEvaluation(Generic[R]):
     """An evaluation by prompts to the current weights, on held-out tasks numbered from 0, drawn with a key.
 
     `described` returns JSON, and `read(value, where)` is its inverse or raises StructureError. `figures` returns metrics with

@@ -11,7 +11,7 @@ from attrs import frozen
 from ..keys import Key
 from .events import STOP
 from .requests import Words
-from .rollout import Said
+from .rollout import ModelOutput
 
 S = TypeVar("S")
 R = TypeVar("R")
@@ -34,7 +34,7 @@ class Response:
 
     text: str = ""
     finish_reason: str = STOP
-    said: Said | tuple[()] = ()
+    said: ModelOutput | tuple[()] = ()
     version: int = 0  # of the weights
     error: str = ""  # of a call that failed with a transient error
 

@@ -34,7 +34,7 @@ class Request:
 
 
 @frozen
-class Rollout:
+class RolloutSpec:
     """One participant's part of an episode: the request, the participant, and its own sampling key."""
 
     request: Request
@@ -140,7 +140,7 @@ def repeat(request: Request, n: int, key: Key) -> tuple[Request, ...]:
     return tuple(evolve(attempt, group=attempt.id, task=task) for attempt, task in attempts)
 
 
-def rollouts(request: Request) -> tuple[Rollout, ...]:
+def rollouts(request: Request) -> tuple[RolloutSpec, ...]:
     """Return the rollouts of a request, one for each participant, each with its own sampling key.
 
     >>> request = Request(id=0, group=0, task=(0, 0), sampling=(1, 1), participants=("asks", "answers"))
@@ -149,10 +149,10 @@ def rollouts(request: Request) -> tuple[Rollout, ...]:
     """
     drawn = keys.split(key_of(request.sampling), len(request.participants))
     pairs = zip(request.participants, drawn, strict=True)
-    return tuple(Rollout(request, participant, words_of(sampling)) for participant, sampling in pairs)
+    return tuple(RolloutSpec(request, participant, words_of(sampling)) for participant, sampling in pairs)
 
 
-def call_key(rollout: Rollout, call: int) -> Key:
+def call_key(rollout: RolloutSpec, call: int) -> Key:
     """Return the sampling key [2] of a participant's model call number `call`; the same if the call is repeated.
 
     >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(1, 1)))[0]

@@ -9,27 +9,27 @@ from typing import ClassVar, Generic, TypeVar
 from attrs import evolve, field, frozen
 
 from ..errors import ChoiceError, ShapeError, choose, message
-from ..transcript import record as transcript
+from ..transcript import record
 from .codec import CLOSED, NOTHING, OPEN, Codec, Ids, Standing
 from .episode import Completion, Episode
 from .events import ABORT, FINISH_REASONS, STOP, Event, Feedback, Sampled, System, ToolResult, User
 from .protocol import Protocol, begin, step
-from .requests import Rollout, key_of, world_key
+from .requests import RolloutSpec, key_of, world_key
 from .text_env import MAX_SEQ_LEN, End, Truncated
 
 P = TypeVar("P")
 S = TypeVar("S")
 
 SOURCES: dict[type[Event], int] = {
-    System: transcript.SYSTEM,
-    User: transcript.USER,
-    ToolResult: transcript.TOOL,
-    Feedback: transcript.FEEDBACK,
+    System: record.SYSTEM,
+    User: record.USER,
+    ToolResult: record.TOOL,
+    Feedback: record.FEEDBACK,
 }
 
 
 @frozen(kw_only=True)
-class Said:
+class ModelOutput:
     """The output of one model call: ids, each with its sampling log-prob and the version of the weights.
 
     A stop token that ended it is its last id. `temperature` and `top_p` are those of the sampler. A call that was cancelled
@@ -46,7 +46,7 @@ class Said:
 
 
 @frozen
-class Told:
+class ContextTurn:
     """Context ids, not sampled by the model, with their source (as in `core.transcript.record`) and env step."""
 
     ids: Ids
@@ -55,23 +55,23 @@ class Told:
 
 
 @frozen(kw_only=True)
-class Heard:
+class ModelTurn:
     """A model call and its result: whether parsing failed, and its reward from environment and parser."""
 
-    said: Said
+    said: ModelOutput
     turn: int
     parse_error: bool
     reward: float
 
 
-Piece = Told | Heard
+Piece = ContextTurn | ModelTurn
 
 
 @frozen(kw_only=True)
-class Attempt(Generic[S]):
+class Rollout(Generic[S]):
     """An episode so far, with the ids of its whole conversation. `end` is () while it is running."""
 
-    rollout: Rollout
+    rollout: RolloutSpec
     episode: Episode[S]
     pieces: tuple[Piece, ...]
     capacity: int  # maximum number of ids
@@ -91,9 +91,9 @@ class Attempt(Generic[S]):
         return min(self.max_new_tokens, self.capacity - len(self.ids)) if isinstance(self.end, tuple) else 0
 
 
-def begin_attempt(
-    protocol: Protocol[P, S], codec: Codec, rollout: Rollout, *, capacity: int, max_new_tokens: int
-) -> Attempt[S]:
+def begin_rollout(
+    protocol: Protocol[P, S], codec: Codec, rollout: RolloutSpec, *, capacity: int, max_new_tokens: int
+) -> Rollout[S]:
     """Return the attempt before the model's first call: the environment's state for the task, and the ids of the prompt.
 
     Raises: ChoiceError if the prompt leaves no room for an answer.
@@ -105,7 +105,7 @@ def begin_attempt(
     >>> from .text_env import TextEnv
     >>> rules = protocol(TextEnv((), lambda _, key: ((), "2?"), ()), answer(), max_steps=1)
     >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(0, 0)))[0]
-    >>> begun = begin_attempt(rules, byte_codec(), rollout, capacity=8, max_new_tokens=4)
+    >>> begun = begin_rollout(rules, byte_codec(), rollout, capacity=8, max_new_tokens=4)
     >>> begun.ids, begun.room
     ((259, 50, 63, 256, 257), 3)
     """
@@ -119,7 +119,7 @@ def begin_attempt(
         where, got = "begin_attempt: prompt", f"{len(ids)} tokens long"
         remedy = "shorten it, or raise the capacity"
         raise ChoiceError(message(where, got=got, wanted=f"less than the capacity {capacity}", remedy=remedy))
-    return Attempt(
+    return Rollout(
         rollout=rollout,
         episode=episode,
         pieces=told,
@@ -130,7 +130,7 @@ def begin_attempt(
     )
 
 
-def hear(protocol: Protocol[P, S], codec: Codec, attempt: Attempt[S], said: Said) -> Attempt[S]:
+def add_output(protocol: Protocol[P, S], codec: Codec, attempt: Rollout[S], said: ModelOutput) -> Rollout[S]:
     """Return the attempt after a model call: decode it, advance the protocol, and encode the new context.
 
     The new context is appended completely or not at all. If it leaves no room for another call the attempt ends, truncated
@@ -146,9 +146,9 @@ def hear(protocol: Protocol[P, S], codec: Codec, attempt: Attempt[S], said: Said
     >>> world = TextEnv((), lambda _, key: ((), "2?"), lambda _, state, action, key: (state, Outcome(terminated=True)))
     >>> rules = protocol(world, answer(), max_steps=1)
     >>> rollout = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(0, 0)))[0]
-    >>> begun = begin_attempt(rules, byte_codec(), rollout, capacity=32, max_new_tokens=16)
-    >>> said = Said(ids=(*b"[ANSWER] 2", 256), log_probs=(0.0,) * 11, versions=(0,) * 11)
-    >>> hear(rules, byte_codec(), begun, said).end
+    >>> begun = begin_rollout(rules, byte_codec(), rollout, capacity=32, max_new_tokens=16)
+    >>> said = ModelOutput(ids=(*b"[ANSWER] 2", 256), log_probs=(0.0,) * 11, versions=(0,) * 11)
+    >>> add_output(rules, byte_codec(), begun, said).end
     Terminated()
     """
     _check(codec, attempt, said)
@@ -158,7 +158,7 @@ def hear(protocol: Protocol[P, S], codec: Codec, attempt: Attempt[S], said: Said
     completion = Completion(codec.decode(said.ids), said.finish_reason)
     episode, _ = step(protocol, before, completion, world_key(attempt.rollout.request, before.calls))
     spoken = episode.events[len(before.events)]
-    heard = Heard(
+    heard = ModelTurn(
         said=said,
         turn=before.turn,
         parse_error=isinstance(spoken, Sampled) and spoken.parse_error,
@@ -179,18 +179,18 @@ def hear(protocol: Protocol[P, S], codec: Codec, attempt: Attempt[S], said: Said
     )
 
 
-def _told(codec: Codec, events: tuple[Event, ...], standing: Standing, turn: int) -> tuple[Told, ...]:
+def _told(codec: Codec, events: tuple[Event, ...], standing: Standing, turn: int) -> tuple[ContextTurn, ...]:
     return tuple(
-        Told(tuple(ids), SOURCES[type(event)], turn)
+        ContextTurn(tuple(ids), SOURCES[type(event)], turn)
         for event, ids in zip(events, codec.encode(events, standing), strict=True)
     )
 
 
-def _ids(told: tuple[Told, ...]) -> Ids:
+def _ids(told: tuple[ContextTurn, ...]) -> Ids:
     return tuple(token for piece in told for token in piece.ids)
 
 
-def _check(codec: Codec, attempt: Attempt[S], said: Said) -> None:
+def _check(codec: Codec, attempt: Rollout[S], said: ModelOutput) -> None:
     choose("hear: finish_reason", said.finish_reason, dict.fromkeys(FINISH_REASONS))
     lengths = len(said.ids), len(said.log_probs), len(said.versions)
     if len(set(lengths)) > 1:

@@ -11,17 +11,17 @@ from typing import Any
 from attrs import Factory, evolve, frozen
 
 from ..keys import Key
-from .evaluation import Evaluation
+from .evaluation import TaskEvaluation
 from .parsers import Parser
 from .preparation import Preparation
-from .rollout import Attempt
+from .rollout import Rollout
 from .text_env import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Truncated
 
 TERMINATED, RAISED, OPEN = "terminated", "raised", "open"
 ENDS = (TERMINATED, ENV, MAX_STEPS, MAX_SEQ_LEN, RAISED, OPEN)
 TRAINING, EVALUATION = "training", "evaluation"  # streams, with disjoint episodes
 World = TextEnv[Any, Any]
-Figure = Callable[[Attempt[Any]], float]
+Figure = Callable[[Rollout[Any]], float]
 Script = Callable[[Any, Any, Key, float], Sequence[str]]
 Conversation = tuple[str, ...]  # prompts and replies, alternating; the last is a reply
 
@@ -37,7 +37,7 @@ class Room:
     about: str  # explanation of the reply, for the error that refuses a limit
 
 
-def end_of(attempt: Attempt[Any]) -> str:
+def end_of(attempt: Rollout[Any]) -> str:
     """Return how an attempt ended, one of `ENDS`: terminated, the reason of a truncation, raised, or open if unfinished.
 
     >>> from types import SimpleNamespace
@@ -85,14 +85,14 @@ class TextTask:
     tool_budget: int = 4
     figures: Mapping[str, Figure] = Factory(dict)
     diagnostics: Mapping[str, Figure] = Factory(dict)
-    label: Callable[[Attempt[Any]], str] = end_of
+    label: Callable[[Rollout[Any]], str] = end_of
     labels: tuple[str, ...] = ENDS
     corpus: Callable[[], Sequence[str]] | tuple[()] = ()
     demonstrations: Script | tuple[()] = ()
     conversations: Callable[[Key, int, float], Sequence[Conversation]] | tuple[()] = ()
     incomplete: str = "reject"
     preparation: Preparation | tuple[()] = ()
-    evaluation: Evaluation[Any] | tuple[()] = ()
+    evaluation: TaskEvaluation[Any] | tuple[()] = ()
     rooms: Callable[[], Sequence[Room]] | tuple[()] = ()
     digest: str = ""
     ask: Callable[[World, str], tuple[World, bool]] = asked

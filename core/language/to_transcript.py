@@ -26,24 +26,23 @@ from ..transcript.record import (
     append_sampled,
     empty,
 )
-from . import events
-from . import text_env as world
-from .rollout import Attempt, Heard, Piece, Said, Told
+from . import events, text_env
+from .rollout import ContextTurn, ModelOutput, ModelTurn, Piece, Rollout
 
 FINISH = {events.STOP: STOP, events.LENGTH: LENGTH, events.TOOL_CALL: TOOL_CALL, events.ABORT: ABORT}
-REASONS = {world.ENV: ENV, world.MAX_STEPS: MAX_STEPS, world.MAX_SEQ_LEN: MAX_SEQ_LEN}
-NOTHING = Heard(said=Said(ids=(), log_probs=(), versions=()), turn=0, parse_error=False, reward=0.0)
+REASONS = {text_env.ENV: ENV, text_env.MAX_STEPS: MAX_STEPS, text_env.MAX_SEQ_LEN: MAX_SEQ_LEN}
+NOTHING = ModelTurn(said=ModelOutput(ids=(), log_probs=(), versions=()), turn=0, parse_error=False, reward=0.0)
 
 
 @frozen
 class Round:
     """The context before a model call, and the call: () if there was none."""
 
-    told: tuple[Told, ...]
-    heard: Heard | tuple[()]
+    told: tuple[ContextTurn, ...]
+    heard: ModelTurn | tuple[()]
 
 
-def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> Transcript:
+def transcripts(attempts: Sequence[Rollout[Any]], *, capacity: int, calls: int) -> Transcript:
     """Return the transcripts [N] of attempts, with room for `capacity` tokens and `calls` model calls in each.
 
     `id` and `group` are those of the attempt's request. Tokens that do not fit are reported in `overflow`. Each row is
@@ -61,8 +60,8 @@ def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) 
         turns = [_turn(one, turn) for one, turn in zip(several, turns, strict=True)]
     written = _turned(written, [attempt.episode.turn - turn for attempt, turn in zip(attempts, turns, strict=True)])
     last = [attempt.episode.steps[-1:] for attempt in attempts]
-    raised = [isinstance(attempt.end, world.Raised) for attempt in attempts]
-    reasons = [attempt.end.reason if isinstance(attempt.end, world.Truncated) else "" for attempt in attempts]
+    raised = [isinstance(attempt.end, text_env.Raised) for attempt in attempts]
+    reasons = [attempt.end.reason if isinstance(attempt.end, text_env.Truncated) else "" for attempt in attempts]
     cut = [
         fell or bool(reason) or any(step.truncated for step in steps)
         for fell, reason, steps in zip(raised, reasons, last, strict=True)
@@ -70,24 +69,24 @@ def transcripts(attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) 
     why = zip(raised, reasons, cut, strict=True)
     return ended(
         written,
-        torch.tensor([isinstance(attempt.end, world.Terminated) for attempt in attempts], dtype=torch.bool),
+        torch.tensor([isinstance(attempt.end, text_env.Terminated) for attempt in attempts], dtype=torch.bool),
         torch.tensor(cut, dtype=torch.bool),
         _whole([FAILED if fell else REASONS.get(reason, ENV if was else NONE) for fell, reason, was in why]),
     )
 
 
-def rounds(attempt: Attempt[Any]) -> tuple[Round, ...]:
+def rounds(attempt: Rollout[Any]) -> tuple[Round, ...]:
     """Return the pieces of an attempt, as one round for each call and one for the context after the last.
 
     >>> from types import SimpleNamespace
-    >>> told = Told((5,), USER, 0)
+    >>> told = ContextTurn((5,), USER, 0)
     >>> [len(one.told) for one in rounds(SimpleNamespace(pieces=(told, told, NOTHING, told)))]
     [2, 1]
     """
     made: list[Round] = []
-    told: tuple[Told, ...] = ()
+    told: tuple[ContextTurn, ...] = ()
     for piece in attempt.pieces:
-        if isinstance(piece, Told):
+        if isinstance(piece, ContextTurn):
             told = (*told, piece)
         else:
             made.append(Round(told, piece))
@@ -112,11 +111,11 @@ def _turned(written: Transcript, ahead: Sequence[int]) -> Transcript:
 
 def _turn(one: Round, before: int) -> int:
     """Return the number of env steps so far in this round."""
-    pieces: tuple[Piece, ...] = (*one.told, one.heard) if isinstance(one.heard, Heard) else one.told
+    pieces: tuple[Piece, ...] = (*one.told, one.heard) if isinstance(one.heard, ModelTurn) else one.told
     return max([before, *(piece.turn for piece in pieces)])
 
 
-def _heard(written: Transcript, several: Sequence[Heard | tuple[()]]) -> Transcript:
+def _heard(written: Transcript, several: Sequence[ModelTurn | tuple[()]]) -> Transcript:
     """Append the model outputs, in the rows that have one."""
     known = [NOTHING if isinstance(one, tuple) else one for one in several]
     said = [one.said for one in known]
@@ -134,7 +133,7 @@ def _heard(written: Transcript, several: Sequence[Heard | tuple[()]]) -> Transcr
         torch.tensor([one.parse_error for one in known], dtype=torch.bool),
         _real([one.reward for one in known]),
     )
-    return select(torch.tensor([isinstance(one, Heard) for one in several], dtype=torch.bool), closed, written)
+    return select(torch.tensor([isinstance(one, ModelTurn) for one in several], dtype=torch.bool), closed, written)
 
 
 def _padded(rows: Sequence[Sequence[float]], blank: float) -> Tensor:

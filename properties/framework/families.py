@@ -28,22 +28,18 @@ from ...core.env import auto_reset, time_limit
 from ...core.envs.cartpole import cartpole
 from ...core.language import parsers
 from ...core.language.codec import byte_codec
-from ...core.language.list_reduction import lists as reasoning_lists
-from ...core.language.list_reduction import tasks as reasoning_tasks
-from ...core.language.reasoning_cache import conversations as reasoning_conversations
-from ...core.language.reasoning_cache import machine as reasoning_cache
-from ...core.language.reasoning_cache import rollouts as reasoning_rollouts
+from ...core.language.list_reduction import lists, tasks
+from ...core.language.reasoning_cache import conversations, machine, rollouts, task
 from ...core.language.reasoning_cache import settings as reasoning_settings
-from ...core.language.reasoning_cache import task as reasoning_cache_task
 from ...core.language.task import TextTask
 from ...core.networks import functional
-from ...core.optim import optimizers as optim
+from ...core.optim import optimizers
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.scan import scan
 from ...core.spaces import Box, Discrete
 from ...core.transcript.log_probs import token_log_probs
 from ...runtime.rollout import rollout
-from ..strategies.language import MOVES, Ledger, ledger, ledger_parser
+from ..strategies.language import MOVES, LanguageLedger, ledger, ledger_parser
 from ..strategies.table_causal import table_causal
 from ..strategies.values import dyadic, smooth
 from ..suites.aggregate import MUTANTS as AGGREGATE_MUTANTS
@@ -76,7 +72,7 @@ from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
 from ..suites.module import module_laws
 from ..suites.order import ORDERS, order_laws
-from ..suites.parser import Reading, parser_laws
+from ..suites.parser import ParserFunctions, parser_laws
 from ..suites.policy import policy_laws
 from ..suites.precision import MUTANTS as PRECISION_MUTANTS
 from ..suites.precision import Descending, precision_laws
@@ -137,9 +133,9 @@ def own_crediting() -> Crediting:
     return Crediting(credit.per_step, credit.episode, credit.monte_carlo, credit.group, credit.token_credit)
 
 
-def own_reading() -> Reading:
+def own_reading() -> ParserFunctions:
     """Return this library's parsers."""
-    return Reading(
+    return ParserFunctions(
         parsers.find_calls,
         parsers.strict_answer,
         parsers.lenient_answer,
@@ -152,29 +148,27 @@ def own_reading() -> Reading:
 
 def own_world_laws() -> Suite:
     """Return the laws of text environments, for the ledger environment."""
-    return text_env_laws(ledger_parser(), *MOVES.values(), classes=(Ledger,), tools=("sum", ""))
+    return text_env_laws(ledger_parser(), *MOVES.values(), classes=(LanguageLedger,), tools=("sum", ""))
 
 
 def own_descending() -> Descending:
     """Return this library's AdamW with gradient clipping and a learning-rate schedule."""
 
-    def make(rate: float) -> optim.Optimizer:
-        schedule = optim.scale_by_schedule(optim.linear(1.0, 0.5, 10))
-        return optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(rate), schedule)
+    def make(rate: float) -> optimizers.Optimizer:
+        schedule = optimizers.scale_by_schedule(optimizers.linear(1.0, 0.5, 10))
+        return optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.adamw(rate), schedule)
 
-    return Descending(make, optim.apply_updates)
+    return Descending(make, optimizers.apply_updates)
 
 
 def own_prepared() -> TextTask:
     """Return this library's task with prepared episodes: the reasoning cache on short lists, with two reasoning steps."""
-    few = reasoning_lists.Lists(kind="maximum", shortest=2, longest=4, high=3)
-    cache = reasoning_cache.reasoning_cache(
-        reasoning_tasks.list_rollout, reasoning_rollouts.summarization_rollout, num_reasoning_steps=2
-    )
-    settings = reasoning_settings.Settings(output_dir="nowhere", num_reasoning_steps=2, num_samples_per_problem=2)
-    trained = reasoning_cache_task.Trained(states=2, cycles=3, summary_tokens=8)
-    shows = reasoning_conversations.Shows(numbers=2, summaries=0.5, summary_skill=1.0)
-    return reasoning_cache_task.list_cache_task(cache, settings, {"training": few, "evaluation": few}, trained, shows)
+    few = lists.Lists(kind="maximum", shortest=2, longest=4, high=3)
+    cache = machine.reasoning_cache(tasks.list_rollout, rollouts.summarization_rollout, num_reasoning_steps=2)
+    settings = reasoning_settings.CacheSettings(output_dir="nowhere", num_reasoning_steps=2, num_samples_per_problem=2)
+    trained = task.TrainingSettings(states=2, cycles=3, summary_tokens=8)
+    shows = conversations.Shows(numbers=2, summaries=0.5, summary_skill=1.0)
+    return task.list_cache_task(cache, settings, {"training": few, "evaluation": few}, trained, shows)
 
 
 def _steps_and_folds() -> list[Family]:
@@ -239,11 +233,11 @@ def _tokens() -> list[Family]:
 
 
 def _learner(model: ActorCritic) -> Algorithm:
-    return a2c(model, optim.adam(0.01), entropy_coefficient=0.0)
+    return a2c(model, optimizers.adam(0.01), entropy_coefficient=0.0)
 
 
 def _prober(model: ActorCritic) -> Algorithm:
-    return ppo(model, optim.adam(0.02), gamma=0.5, epochs=2, minibatches=2)
+    return ppo(model, optimizers.adam(0.02), gamma=0.5, epochs=2, minibatches=2)
 
 
 def _learners() -> list[Family]:

@@ -22,7 +22,7 @@ LAMBDAS = (0.0, 0.5, 1.0)
 
 
 @attrs.frozen
-class Problem:
+class EstimatorCase:
     """A process, the behaviour policy, the policy to evaluate (if it differs), and the estimator's other inputs."""
 
     mdp: TabularMDP
@@ -36,11 +36,11 @@ class Problem:
 
 
 @st.composite
-def problems(draw: DrawFn) -> Problem:
+def problems(draw: DrawFn) -> EstimatorCase:
     """Processes of up to 3 states, followed for up to 3 steps and truncated at one of them, or at none."""
     mdp = draw(tabular_mdps())
     horizon = draw(st.sampled_from((1, 2, 2, 3) if len(mdp.initial) < 3 else (1, 2, 2)))
-    return Problem(
+    return EstimatorCase(
         mdp=mdp,
         behaviour=draw(policies(mdp)),
         policy=draw(policies(mdp, zeros=True)),
@@ -53,13 +53,13 @@ def problems(draw: DrawFn) -> Problem:
 
 
 @st.composite
-def ending_problems(draw: DrawFn) -> Problem:
+def ending_problems(draw: DrawFn) -> EstimatorCase:
     """Processes that always end within 3 steps."""
     mdp = draw(layered_mdps())
     policy = draw(policies(mdp))
     gamma, lambda_ = draw(st.sampled_from((0.5, 1.0, 0.75))), draw(st.sampled_from(LAMBDAS))
     baseline = draw(dyadic((len(mdp.initial),), dtype=torch.float64))
-    return Problem(mdp, policy, policy, baseline, gamma, lambda_, 3, -1)
+    return EstimatorCase(mdp, policy, policy, baseline, gamma, lambda_, 3, -1)
 
 
 def columns(all_: Histories, value: Tensor) -> tuple[Tensor, ...]:

@@ -53,7 +53,7 @@ def texts(*more: str) -> SearchStrategy[str]:
 
 
 @frozen
-class Ledger:
+class LanguageLedger:
     """The numbers that the ledger environment has recorded."""
 
     numbers: tuple[int, ...]
@@ -72,22 +72,22 @@ MOVES = {
 PAID, CALLED, PENALTY = 0.25, 0.125, 0.5  # rewards by the parser: for an answer, for a call, for neither
 
 
-def _ledger_reset(start: int, key: Key) -> tuple[Ledger, str]:
-    return Ledger((start,)), f"The sum is {start}."
+def _ledger_reset(start: int, key: Key) -> tuple[LanguageLedger, str]:
+    return LanguageLedger((start,)), f"The sum is {start}."
 
 
-def _ledger_step(start: int, ledger: Ledger, action: Any, key: Key) -> tuple[Ledger, Outcome]:
+def _ledger_step(start: int, ledger: LanguageLedger, action: Any, key: Key) -> tuple[LanguageLedger, Outcome]:
     if isinstance(action, Call):
         digits = action.argument if action.argument.isascii() and action.argument.isdigit() else "0"
         numbers = (*ledger.numbers, int(digits[:9]))
-        return Ledger(numbers), Outcome(str(sum(numbers)), reward=0.5)
+        return LanguageLedger(numbers), Outcome(str(sum(numbers)), reward=0.5)
     value = action.value if isinstance(action, Answer) else 3
-    return Ledger((*ledger.numbers, 0)), Outcome(
+    return LanguageLedger((*ledger.numbers, 0)), Outcome(
         "" if value == 3 else "Over.", reward=1.0, terminated=value in (0, 2), truncated=value in (1, 2)
     )
 
 
-def _peek(start: int, ledger: Ledger, argument: str) -> str:
+def _peek(start: int, ledger: LanguageLedger, argument: str) -> str:
     return f"{argument} {sum(ledger.numbers)}"
 
 
@@ -99,7 +99,7 @@ class Options:
     tool_budget: int
     incomplete: str
 
-    def protocol(self) -> Protocol[int, Ledger]:
+    def protocol(self) -> Protocol[int, LanguageLedger]:
         """Return the protocol of the ledger environment with these options."""
         return protocol(
             ledger(),
@@ -116,7 +116,7 @@ Move = tuple[str, str]  # the model's output (a key of MOVES), and the finish re
 Script = tuple[Options, list[Move]]
 
 
-def ledger() -> TextEnv[int, Ledger]:
+def ledger() -> TextEnv[int, LanguageLedger]:
     """Return the ledger environment: ADD records a number, an answer of 0, 1 or 2 ends the episode, PEEK returns the sum."""
     return TextEnv(1, _ledger_reset, _ledger_step, {PEEK: _peek})
 

@@ -10,7 +10,7 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from ...core.transcript import calls as transcript_calls
-from ...core.transcript import forks as transcript_forks
+from ...core.transcript import forks
 from ...core.transcript import record as transcript
 from ...core.transcript.log_probs import loss_mask, with_proximal
 from ...core.transcript.record import (
@@ -59,7 +59,7 @@ APPENDS = (CONTEXT, SAMPLED, EACH)
 
 
 @frozen
-class Entry:
+class RowEntry:
     """Arguments of all operations for one row; an operation reads those that it needs."""
 
     tokens: tuple[int, ...]
@@ -85,7 +85,7 @@ class Operation:
     """One operation on all rows."""
 
     kind: str
-    entries: tuple[Entry, ...]
+    entries: tuple[RowEntry, ...]
 
     def given(self, name: str, row: int | None = None) -> Tensor:
         """Return the argument of that name, for all rows or for one."""
@@ -96,7 +96,7 @@ class Operation:
     def part(self, start: int, stop: int) -> "Operation":
         """Return the append of only the tokens from `start` to `stop`."""
 
-        def cut(entry: Entry) -> Entry:
+        def cut(entry: RowEntry) -> RowEntry:
             count = max(0, min(entry.count, stop) - start)
             tokens, log_probs = entry.tokens[start:stop], entry.log_probs[start:stop]
             return evolve(entry, tokens=tokens, log_probs=log_probs, versions=entry.versions[start:stop], count=count)
@@ -105,7 +105,7 @@ class Operation:
 
 
 @frozen
-class Program:
+class TranscriptProgram:
     """Operations on ROWS transcripts, which start empty."""
 
     capacity: int
@@ -113,12 +113,12 @@ class Program:
     operations: tuple[Operation, ...]
 
 
-def programs() -> SearchStrategy[Program]:
+def programs() -> SearchStrategy[TranscriptProgram]:
     """Programs, most of them valid; some exceed the capacity, and in a few a call is begun twice or never."""
     return st.binary(min_size=BYTES, max_size=BYTES).map(_program)
 
 
-def _program(data: bytes) -> Program:
+def _program(data: bytes) -> TranscriptProgram:
     rest = iter(data)
 
     def pick(options: Sequence[T]) -> T:
@@ -134,12 +134,12 @@ def _program(data: bytes) -> Program:
         entries = tuple(_entry(pick, size, 10 * number + row) for row in range(ROWS))
         operations.append(Operation(kind, entries))
         inside = (inside or kind == BEGIN) and kind not in (END, FORK)
-    return Program(capacity, calls, tuple(operations))
+    return TranscriptProgram(capacity, calls, tuple(operations))
 
 
-def _entry(pick: Callable[[Sequence[Any]], Any], size: int, number: int) -> Entry:
+def _entry(pick: Callable[[Sequence[Any]], Any], size: int, number: int) -> RowEntry:
     eighths = [step / 8 for step in range(256)]
-    return Entry(
+    return RowEntry(
         tokens=tuple(pick(range(7)) for _ in range(size)),
         log_probs=tuple(-pick(eighths) for _ in range(size)),
         versions=tuple(number % 7 + place for place in range(size)),
@@ -181,7 +181,7 @@ def perform(subject: Any, operation: Operation, transcript: Transcript, row: int
     return function(transcript, *given)
 
 
-def states(subject: Any, program: Program, row: int | None = None) -> list[Transcript]:
+def states(subject: Any, program: TranscriptProgram, row: int | None = None) -> list[Transcript]:
     """Return the transcripts before the first operation and after each."""
     ids = torch.arange(ROWS) if row is None else torch.tensor(row)
     found = [subject.empty(program.capacity, program.calls, id=ids)]
@@ -190,7 +190,7 @@ def states(subject: Any, program: Program, row: int | None = None) -> list[Trans
     return found
 
 
-def steps(subject: Any, program: Program) -> Iterator[tuple[Operation, Transcript, Transcript]]:
+def steps(subject: Any, program: TranscriptProgram) -> Iterator[tuple[Operation, Transcript, Transcript]]:
     """Yield each operation with the transcripts before and after it."""
     found = states(subject, program)
     yield from zip(program.operations, found, found[1:], strict=False)
@@ -227,8 +227,8 @@ def own_transcripts() -> Transcripts:
         end_call=transcript_calls.end_call,
         next_turn=transcript_calls.next_turn,
         ended=transcript_calls.ended,
-        fork=transcript_forks.fork,
-        prefix_of=transcript_forks.prefix_of,
+        fork=forks.fork,
+        prefix_of=forks.prefix_of,
         per_token=transcript_calls.per_token,
         loss_mask=loss_mask,
         with_proximal=with_proximal,

@@ -98,11 +98,11 @@ MUTANTS: dict[str, Edit] = {"counts places from the row's beginning": ignores_po
 
 
 SOURCE = "core.causal: what a CausalModel promises"
-Check = Callable[[CausalModel, "Text", Seen], None]
+Check = Callable[[CausalModel, "TokenText", Seen], None]
 
 
 @frozen
-class Text:
+class TokenText:
     """Rows of tokens [B, L], a seed for weights, and numbers that set where the rows are cut."""
 
     tokens: Tensor
@@ -111,10 +111,10 @@ class Text:
 
 
 @st.composite
-def texts(draw: DrawFn, vocabulary: int) -> Text:
+def texts(draw: DrawFn, vocabulary: int) -> TokenText:
     """Texts of one shape, so that a model is compiled only once."""
     tokens = draw(integers((3, 7), 0, min(vocabulary, 256)))
-    return Text(tokens, draw(st.integers(0, 99)), tuple(draw(st.lists(st.integers(0, 3), min_size=9, max_size=9))))
+    return TokenText(tokens, draw(st.integers(0, 99)), tuple(draw(st.lists(st.integers(0, 3), min_size=9, max_size=9))))
 
 
 def causal_laws(tolerance: Tolerance = EXACT) -> Suite:
@@ -124,7 +124,7 @@ def causal_laws(tolerance: Tolerance = EXACT) -> Suite:
 
 
 def _law(name: str, claim: str, mutant: tuple[str, Edit], check: Check, *needs: str) -> Law:
-    def inputs(model: CausalModel) -> SearchStrategy[Text]:
+    def inputs(model: CausalModel) -> SearchStrategy[TokenText]:
         return texts(model.vocabulary)
 
     return Law(
@@ -140,7 +140,7 @@ def _law(name: str, claim: str, mutant: tuple[str, Edit], check: Check, *needs: 
 
 
 def _two_ways(tolerance: Tolerance) -> Law:
-    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+    def check(model: CausalModel, text: TokenText, seen: Seen) -> None:
         params, (rows, length) = model.init(keys.key(text.seed)), text.tokens.shape
         whole = model.apply(params, text.tokens, (), ())
         cache, position = model.begin(params, rows, length + 3), torch.zeros(rows, dtype=torch.int64)
@@ -162,7 +162,7 @@ def _two_ways(tolerance: Tolerance) -> Law:
 
 
 def _causal(tolerance: Tolerance) -> Law:
-    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+    def check(model: CausalModel, text: TokenText, seen: Seen) -> None:
         params, after = model.init(keys.key(text.seed)), 1 + text.cuts[0]
         other = torch.where(torch.arange(7) < after, text.tokens, (text.tokens + 1) % model.vocabulary)
         seen("several tokens before", after > 1)
@@ -174,7 +174,7 @@ def _causal(tolerance: Tolerance) -> Law:
 
 
 def _documents(tolerance: Tolerance) -> Law:
-    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+    def check(model: CausalModel, text: TokenText, seen: Seen) -> None:
         params, cut = model.init(keys.key(text.seed)), 2 + text.cuts[0]
         place = torch.arange(7)
         second = place >= cut
@@ -191,7 +191,7 @@ def _documents(tolerance: Tolerance) -> Law:
 
 
 def _behind(tolerance: Tolerance) -> Law:
-    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+    def check(model: CausalModel, text: TokenText, seen: Seen) -> None:
         params, at = model.init(keys.key(text.seed)), torch.tensor(text.cuts[:3])
         full = model.begin(params, 3, 10)
         _, full = model.extend(params, full, text.tokens, torch.zeros(3, dtype=torch.int64))
@@ -215,7 +215,7 @@ def _behind(tolerance: Tolerance) -> Law:
 
 
 def _rows(tolerance: Tolerance) -> Law:
-    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+    def check(model: CausalModel, text: TokenText, seen: Seen) -> None:
         params = model.init(keys.key(text.seed))
         whole = model.apply(params, text.tokens, (), ())
         seen("rows that differ", (text.tokens[0] != text.tokens[1]).any())
@@ -228,7 +228,7 @@ def _rows(tolerance: Tolerance) -> Law:
 
 
 def _stays(tolerance: Tolerance) -> Law:
-    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+    def check(model: CausalModel, text: TokenText, seen: Seen) -> None:
         params = model.init(keys.key(text.seed))
         cache = model.begin(params, 3, 10)
         before = tree_map(torch.clone, (params, cache))
@@ -247,7 +247,7 @@ def _stays(tolerance: Tolerance) -> Law:
 
 
 def _init(tolerance: Tolerance) -> Law:
-    def check(model: CausalModel, text: Text, seen: Seen) -> None:
+    def check(model: CausalModel, text: TokenText, seen: Seen) -> None:
         one, again, other = (model.init(keys.key(seed)) for seed in (text.seed, text.seed, text.seed + 1))
         same("weights of one key", again, one)
         pairs = zip(leaves(one), leaves(other), strict=True)

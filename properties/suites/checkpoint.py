@@ -16,7 +16,7 @@ from torch import Tensor
 from ...core.errors import CheckpointError
 from ...core.record import record
 from ...core.tree import leaf_names, tree_map
-from ...runtime.effects.checkpoint import single as checkpoint
+from ...runtime.effects.checkpoint import single
 from ...runtime.effects.checkpoint.atomic_files import Files
 from ..framework.compare import bits, require, same
 from ..framework.crash import Crash, CrashingFiles
@@ -93,11 +93,11 @@ def makes_fit(store: Any) -> Any:
     """Return `like` for a checkpoint of another schema, instead of refusing it."""
 
     def newest(run: Path, like: Any) -> Any:
-        folder = checkpoint.latest(run, report=lambda fault: None)
+        folder = single.latest(run, report=lambda fault: None)
         if folder is None:
             return None
         try:
-            return checkpoint.load(folder, like).tree
+            return single.load(folder, like).tree
         except CheckpointError:
             return like
 
@@ -119,7 +119,7 @@ LAYOUTS = ("plain", "transposed", "strided", "empty", "scalar", "expanded")
 
 
 @frozen
-class Store:
+class TreeStore:
     """Functions that save and load trees: `save(run, step, tree, files)`, `newest(run, like)` (None if there is none)."""
 
     save: Callable[[Path, int, Any, Files], Any]
@@ -127,19 +127,19 @@ class Store:
 
 
 def _newest(run: Path, like: Any) -> Any:
-    folder = checkpoint.latest(run, report=lambda fault: None)
-    return None if folder is None else checkpoint.load(folder, like).tree
+    folder = single.latest(run, report=lambda fault: None)
+    return None if folder is None else single.load(folder, like).tree
 
 
-def own_store() -> Store:
+def own_store() -> TreeStore:
     """Return the store of `runtime.effects.checkpoint.single`, which keeps one checkpoint."""
-    return Store(
-        save=lambda run, step, tree, files: checkpoint.save(run, step, tree, keep=1, files=files), newest=_newest
+    return TreeStore(
+        save=lambda run, step, tree, files: single.save(run, step, tree, keep=1, files=files), newest=_newest
     )
 
 
 @record
-class Part:
+class Inner:
     """A record inside the saved tree."""
 
     weight: Tensor
@@ -167,7 +167,7 @@ def trees(draw: DrawFn) -> dict[str, Any]:
     weight = draw(_leaf())
     return {
         "leaf": draw(_leaf()),
-        "part": Part(weight=weight, shared=weight),
+        "part": Inner(weight=weight, shared=weight),
         "none": (),
         "count": draw(integers((), 0, 9)),
     }
@@ -183,10 +183,10 @@ def _law(
     claim: str,
     mutant: Mutant,
     inputs: SearchStrategy[Any],
-    check: Callable[[Store, Any, Seen, Path], None],
+    check: Callable[[TreeStore, Any, Seen, Path], None],
     *needs: str,
 ) -> Law:
-    def in_folder(store: Store, drawn: Any, seen: Seen) -> None:
+    def in_folder(store: TreeStore, drawn: Any, seen: Seen) -> None:
         with tempfile.TemporaryDirectory() as folder:
             check(store, drawn, seen, Path(folder))
 
@@ -211,7 +211,7 @@ def _blank(tree: Any) -> Any:
 
 
 def _nothing_lost() -> Law:
-    def check(store: Store, tree: Any, seen: Seen, run: Path) -> None:
+    def check(store: TreeStore, tree: Any, seen: Seen, run: Path) -> None:
         for leaf in (tree["leaf"], tree["part"].weight):
             seen("bfloat16", leaf.dtype == torch.bfloat16)
             seen("a leaf that is not contiguous", not leaf.is_contiguous())
@@ -236,7 +236,7 @@ def _small(value: int) -> dict[str, Tensor]:
 
 
 def _newest_wins() -> Law:
-    def check(store: Store, steps: list[int], seen: Seen, run: Path) -> None:
+    def check(store: TreeStore, steps: list[int], seen: Seen, run: Path) -> None:
         seen("a step that goes back", any(b <= a for a, b in itertools.pairwise(steps)))
         for i, step in enumerate(steps):
             store.save(run, step, _small(i), CrashingFiles(-1).files)
@@ -262,7 +262,7 @@ class CrashAt:
 
 
 def _crash_safe() -> Law:
-    def check(store: Store, crash: CrashAt, seen: Seen, run: Path) -> None:
+    def check(store: TreeStore, crash: CrashAt, seen: Seen, run: Path) -> None:
         store.save(run, 1, _small(1), CrashingFiles(-1).files)
         fragile = CrashingFiles(crash.operations, torn=crash.torn, forgets=crash.forgets)
         finished = True
@@ -293,7 +293,7 @@ def _crash_safe() -> Law:
 
 
 def _other_shape_refused() -> Law:
-    def check(store: Store, change: str, seen: Seen, run: Path) -> None:
+    def check(store: TreeStore, change: str, seen: Seen, run: Path) -> None:
         store.save(run, 1, _small(1), CrashingFiles(-1).files)
         like: dict[str, Tensor] = _small(0)
         changed = {

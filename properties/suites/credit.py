@@ -14,7 +14,17 @@ from ...core.transcript.record import SAMPLED as FROM_MODEL
 from ...core.transcript.record import Transcript
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from ..strategies.transcripts import EACH, FORK, ROWS, SAMPLED, Program, own_transcripts, programs, states, steps
+from ..strategies.transcripts import (
+    EACH,
+    FORK,
+    ROWS,
+    SAMPLED,
+    TranscriptProgram,
+    own_transcripts,
+    programs,
+    states,
+    steps,
+)
 from ..strategies.values import POISON, dyadic, integers
 
 # --- mutants ---
@@ -171,7 +181,7 @@ def _written(
     name: str,
     claim: str,
     mutant: tuple[str, Callable[[Crediting], Crediting]],
-    check: Callable[[Crediting, Program, Seen], None],
+    check: Callable[[Crediting, TranscriptProgram, Seen], None],
     *needs: str,
 ) -> Law:
     inputs = always(programs())
@@ -181,7 +191,7 @@ def _written(
 
 
 def _one_each() -> Law:
-    def check(subject: Crediting, program: Program, seen: Seen) -> None:
+    def check(subject: Crediting, program: TranscriptProgram, seen: Seen) -> None:
         found = states(own_transcripts(), program)
         final = [old for operation, old in zip(program.operations, found, strict=False) if operation.kind == FORK]
         paid = torch.zeros(ROWS, dtype=torch.int64)
@@ -204,7 +214,7 @@ def _one_each() -> Law:
 
 
 def _own_call() -> Law:
-    def check(subject: Crediting, program: Program, seen: Seen) -> None:
+    def check(subject: Crediting, program: TranscriptProgram, seen: Seen) -> None:
         transcript = states(own_transcripts(), program)[-1]
         credit = torch.arange(transcript.reward.numel(), dtype=torch.float32).reshape(transcript.reward.shape) + 1.0
         got = subject.token_credit(transcript, credit)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...core.record import replace
 from ..framework.compare import DOUBLE, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from ..strategies.exact import Problem, columns, each, ending_problems, exact_events, expectations, problems
+from ..strategies.exact import EstimatorCase, columns, each, ending_problems, exact_events, expectations, problems
 from ..strategies.mdps import action_values, histories, logits_of, policy_gradient, values
 from ..strategies.streams import (
     FRACTIONS,
@@ -422,7 +422,7 @@ def shaping(convention: str) -> Law:
 def expected_advantage() -> Law:
     """Return law E11 for advantages: the expected advantage is Q - V."""
 
-    def check(estimator: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
+    def check(estimator: Callable[..., Tensor], problem: EstimatorCase, seen: Seen) -> None:
         mdp, policy, gamma = problem.mdp, problem.behaviour, problem.gamma
         all_ = histories(mdp, policy, problem.horizon, truncated_at=problem.truncated_at)
         exact_events(all_, seen)
@@ -446,7 +446,7 @@ def expected_advantage() -> Law:
 def gradient_is_exact() -> Law:
     """Return law E12: the expected policy gradient is exact."""
 
-    def check(estimator: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
+    def check(estimator: Callable[..., Tensor], problem: EstimatorCase, seen: Seen) -> None:
         mdp, policy, gamma = problem.mdp, problem.policy, problem.gamma
         all_ = histories(mdp, policy, problem.horizon)
         inside = all_.first_episode

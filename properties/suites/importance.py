@@ -83,7 +83,7 @@ SOURCE = "Yao et al. 2025, truncated importance sampling; Ling Team 2025, arXiv:
 
 
 @attrs.frozen
-class Sampled:
+class SampledTokens:
     """Log-probs of tokens by trainer and sampler, the mask of tokens that count, and the value at all other places."""
 
     log_prob: Tensor
@@ -93,11 +93,11 @@ class Sampled:
 
 
 @st.composite
-def sampled(draw: DrawFn) -> Sampled:
+def sampled(draw: DrawFn) -> SampledTokens:
     """Sequences of different lengths, with ratios from exp(-2) to exp(2)."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
     log_prob, sampler = draw(log_prob_pairs((rows, length)))
-    return Sampled(log_prob, sampler, draw(masks(rows, length)), draw(st.sampled_from(POISON)))
+    return SampledTokens(log_prob, sampler, draw(masks(rows, length)), draw(st.sampled_from(POISON)))
 
 
 def importance_laws(*, high: float, low: float = 0.0, level: str = "token", outside: str = "clamp") -> Suite:
@@ -115,7 +115,7 @@ def _law(
     name: str,
     claim: str,
     mutant: tuple[str, Edit],
-    check: Callable[[Weighting, Sampled, Seen], None],
+    check: Callable[[Weighting, SampledTokens, Seen], None],
     *needs: str,
     source: str = SOURCE,
 ) -> Law:
@@ -124,7 +124,7 @@ def _law(
 
 
 def _on_policy() -> Law:
-    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+    def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         seen("a token", drawn.mask.any())
         got = weighting(drawn.log_prob, drawn.log_prob.clone(), drawn.mask)
         same("the weights of equal log-probs", got, drawn.mask.to(got.dtype))
@@ -134,7 +134,7 @@ def _on_policy() -> Law:
 
 
 def _constant() -> Law:
-    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+    def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         leaf = drawn.log_prob.clone().requires_grad_()
         got = weighting(leaf, drawn.sampler_log_prob.clone().requires_grad_(), drawn.mask)
         require(not got.requires_grad, "a weight has a gradient")
@@ -144,7 +144,7 @@ def _constant() -> Law:
 
 
 def _unknown(level: str) -> Law:
-    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+    def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         first = drawn.mask & (torch.arange(drawn.mask.shape[1]) == 0)
         seen("an unknown log-prob", first.any())
         broken = torch.where(first, -math.inf, drawn.sampler_log_prob)
@@ -161,7 +161,7 @@ def _unknown(level: str) -> Law:
 
 
 def _padding() -> Law:
-    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+    def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         seen("padding beside tokens", (~drawn.mask).any() & drawn.mask.any())
         wanted = weighting(drawn.log_prob, drawn.sampler_log_prob, drawn.mask)
         log_prob, sampler = (torch.where(drawn.mask, x, drawn.poison) for x in (drawn.log_prob, drawn.sampler_log_prob))
@@ -176,7 +176,7 @@ def _padding() -> Law:
 def _bounds(bounds: tuple[float, float], outside: str) -> Law:
     low, high = bounds
 
-    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+    def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         got = weighting(drawn.log_prob, drawn.sampler_log_prob, drawn.mask)[drawn.mask]
         seen("a bound", ((got == low) | (got == high) | (got == 0)).any())
         inside = (got >= low) & (got <= high)
@@ -195,7 +195,7 @@ def _definition(bounds: tuple[float, float], outside: str, level: str) -> Law:
             return weight if bounds[0] <= weight <= bounds[1] else 0.0
         return min(max(weight, bounds[0]), bounds[1])
 
-    def check(weighting: Weighting, drawn: Sampled, seen: Seen) -> None:
+    def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         got = weighting(drawn.log_prob, drawn.sampler_log_prob, drawn.mask)
         for i, row in enumerate(drawn.mask):
             ratios = (drawn.log_prob[i] - drawn.sampler_log_prob[i])[row].tolist()

@@ -12,7 +12,7 @@ from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, lea
 from ...algorithms.language.loss import combined
 from ...algorithms.language.objectives import Objective
 from ...algorithms.language.packing import Packing, packing
-from ...algorithms.language.scoring import Layout
+from ...algorithms.language.scoring import SequenceLayout
 from ...algorithms.language.token_batch import Counts, TokenBatch
 from ...core.causal import CausalModel
 from ...core.optim.optimizers import Optimizer, sgd
@@ -73,7 +73,7 @@ def _own_counts(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
 
 def _across(one: LanguageAlgorithm, gradient: Gradient) -> Gradient:
     def edited(params: Any, batch: TokenBatch, counts: Counts, layout: Any = ()) -> Any:
-        if isinstance(layout, Layout) and isinstance(layout.packing, Packing):
+        if isinstance(layout, SequenceLayout) and isinstance(layout.packing, Packing):
             where = layout.packing
             one_segment = replace(where, segment=where.segment.clamp(max=0))
             layout = replace(layout, packing=one_segment)
@@ -300,7 +300,7 @@ def _packed() -> Law:
         seen("sequences that share a row", ((where.segment >= 0) & (where.position == 0)).sum(-1).gt(1).any())
         places = batch.mask.flatten().nonzero()[:, 0]
         wanted = algorithm.gradient(state.params, batch, counts)
-        for layout in (Layout(places=places), Layout(places=places, packing=where)):
+        for layout in (SequenceLayout(places=places), SequenceLayout(places=places, packing=where)):
             same("(gradient, sums) laid out", algorithm.gradient(state.params, batch, counts, layout), wanted, DOUBLE)
 
     mutant = ("lets a token attend to all before it in its row", across_segments)

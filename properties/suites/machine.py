@@ -1,6 +1,6 @@
 """Laws of effects as data (R1): a pure machine, its replay from a log, and the log as text.
 
-The subject is a `Play`: a machine, its initial state, and handlers that perform its commands.
+The subject is a `MachineCase`: a machine, its initial state, and handlers that perform its commands.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from ...core.machine import Command, Event, Machine, Started, Stop
-from ...runtime.machine.drive import Told, drive
+from ...runtime.machine.drive import Received, drive
 from ...runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 from ..framework.compare import render
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
@@ -25,14 +25,14 @@ Step = Callable[[Any, Event], tuple[Any, tuple[Command, ...]]]
 
 
 @frozen
-class Fetch:
+class GetPage:
     """Command: fetch page number n."""
 
     n: int
 
 
 @frozen
-class Fetched:
+class GotPage:
     """Event: the content of page number n."""
 
     n: int
@@ -53,7 +53,7 @@ PAGES, AT_ONCE = 6, 2
 
 def fetch_step(state: Fetching, event: Event) -> tuple[Fetching, tuple[Command, ...]]:
     """Store a received page and fetch more, until all pages are there."""
-    if isinstance(event, Fetched):
+    if isinstance(event, GotPage):
         pages = (*state.pages, (event.n, event.value))
         state = attrs.evolve(state, awaited=state.awaited - 1, pages=pages)
     elif not isinstance(event, Started):
@@ -61,7 +61,7 @@ def fetch_step(state: Fetching, event: Event) -> tuple[Fetching, tuple[Command, 
     if len(state.pages) == PAGES:
         return state, (Stop(),)
     more = min(AT_ONCE - state.awaited, PAGES - state.next)
-    commands = tuple(Fetch(n) for n in range(state.next, state.next + more))
+    commands = tuple(GetPage(n) for n in range(state.next, state.next + more))
     return attrs.evolve(state, next=state.next + more, awaited=state.awaited + more), commands
 
 
@@ -69,9 +69,9 @@ def fetcher() -> Any:
     """Return the reference: a machine that fetches six pages, whose content is the square of their number."""
 
     def handlers() -> dict[type[Any], Callable[[Any], Any]]:
-        return {Fetch: lambda command: Fetched(command.n, command.n**2)}
+        return {GetPage: lambda command: GotPage(command.n, command.n**2)}
 
-    return Play(Machine(fetch_step), Fetching(), handlers, (Fetched, Fetch))
+    return MachineCase(Machine(fetch_step), Fetching(), handlers, (GotPage, GetPage))
 
 
 def _stepping(play: Any, step: Step) -> Any:
@@ -99,15 +99,15 @@ def looks_outside(play: Any) -> Any:
         world.clear()
         inner = play.handlers()
 
-        def fetch(command: Fetch) -> Fetched:
-            answer: Fetched = inner[Fetch](command)
+        def fetch(command: GetPage) -> GotPage:
+            answer: GotPage = inner[GetPage](command)
             world[command.n] = answer.value
             return attrs.evolve(answer, value=0)
 
-        return {Fetch: fetch}
+        return {GetPage: fetch}
 
     def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
-        if isinstance(event, Fetched):
+        if isinstance(event, GotPage):
             event = attrs.evolve(event, value=world.pop(event.n, -1))
         answer: tuple[Any, tuple[Command, ...]] = play.machine.step(state, event)
         return answer
@@ -120,7 +120,7 @@ def opaque_events(play: Any) -> Any:
 
     def handlers() -> Any:
         inner = play.handlers()
-        return {Fetch: lambda command: attrs.evolve(inner[Fetch](command), value=object())}
+        return {GetPage: lambda command: attrs.evolve(inner[GetPage](command), value=object())}
 
     return attrs.evolve(play, handlers=handlers)
 
@@ -131,7 +131,7 @@ def shares_a_list(play: Any) -> Any:
     def step(state: Any, event: Event) -> tuple[Any, tuple[Command, ...]]:
         after, commands = play.machine.step(state, event)
         shared = state.pages if isinstance(state.pages, list) else []
-        if isinstance(event, Fetched):
+        if isinstance(event, GotPage):
             shared.append((event.n, event.value))
         return attrs.evolve(after, pages=shared), commands
 
@@ -145,7 +145,7 @@ SOURCE = "core.machine: effects as data; runtime.machine.replay: the same run wi
 
 
 @frozen
-class Play:
+class MachineCase:
     """A machine, its initial state, a function that makes its handlers (called once per run) and the classes in its log."""
 
     machine: Machine[Any]
@@ -162,7 +162,7 @@ def latencies() -> SearchStrategy[Latencies]:
     return st.lists(st.integers(0, 5), min_size=1, max_size=6)
 
 
-def perform(play: Play, times: Sequence[int], log: Log) -> list[Any]:
+def perform(play: MachineCase, times: Sequence[int], log: Log) -> list[Any]:
     """Return the states of one run in simulated time; commands and events are appended to `log`."""
     world = simulated(play.handlers(), lambda number, command: float(times[number % len(times)]))
     return list(drive(play.machine, play.state, recorded(world, log)))
@@ -173,7 +173,9 @@ def machine_laws() -> Suite:
     return Suite("machine_laws", (_pure(), _replay(), _text(), _values()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Play, Latencies, Seen], None], *needs: str) -> Law:
+def _law(
+    name: str, claim: str, mutant: Mutant, check: Callable[[MachineCase, Latencies, Seen], None], *needs: str
+) -> Law:
     return Law(
         name=name,
         claim=claim,
@@ -192,10 +194,10 @@ def _equal(where: str, got: Any, wanted: Any) -> None:
 
 
 def _pure() -> Law:
-    def check(play: Play, times: Latencies, seen: Seen) -> None:
+    def check(play: MachineCase, times: Latencies, seen: Seen) -> None:
         log: Log = []
         states = perform(play, times, log)
-        told = [entry.event for entry in log if isinstance(entry, Told)]
+        told = [entry.event for entry in log if isinstance(entry, Received)]
         seen("several events", len(told) > 1)
         for state, event in zip(states, told, strict=False):
             first = play.machine.step(state, event)
@@ -208,7 +210,7 @@ def _pure() -> Law:
 
 
 def _replay() -> Law:
-    def check(play: Play, times: Latencies, seen: Seen) -> None:
+    def check(play: MachineCase, times: Latencies, seen: Seen) -> None:
         log: Log = []
         live = perform(play, times, log)
         order = [entry.command for entry in log]
@@ -221,7 +223,7 @@ def _replay() -> Law:
 
 
 def _text() -> Law:
-    def check(play: Play, times: Latencies, seen: Seen) -> None:
+    def check(play: MachineCase, times: Latencies, seen: Seen) -> None:
         log: Log = []
         live = perform(play, times, log)
         again = from_lines(to_lines(log), play.classes)
@@ -234,7 +236,7 @@ def _text() -> Law:
 
 
 def _values() -> Law:
-    def check(play: Play, times: Latencies, seen: Seen) -> None:
+    def check(play: MachineCase, times: Latencies, seen: Seen) -> None:
         world = simulated(play.handlers(), lambda number, command: float(times[number % len(times)]))
         states, looks = [], []
         for state in drive(play.machine, play.state, world):

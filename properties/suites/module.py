@@ -7,7 +7,7 @@ import torch
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from ...core import keys as core_keys
+from ...core import keys
 from ...core.tree import tree_map
 from ..framework.compare import EXACT, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
@@ -55,7 +55,7 @@ MODULE = "core.networks.functional: a module as a pure network"
 def _same_call(inputs: SearchStrategy[Any]) -> Law:
     def check(pair: Pair, x: Any, seen: Seen) -> None:
         module, network = pair
-        params = network.init(core_keys.key(0))
+        params = network.init(keys.key(0))
         same("apply(init, x) against module(x)", network.apply(params, x), module(x), EXACT)
 
     return Law(
@@ -71,7 +71,7 @@ def _same_call(inputs: SearchStrategy[Any]) -> Law:
 def _untouched(inputs: SearchStrategy[Any]) -> Law:
     def check(pair: Pair, x: Any, seen: Seen) -> None:
         module, network = pair
-        params = network.init(core_keys.key(0))
+        params = network.init(keys.key(0))
         before = [leaf.detach().clone() for leaf in module.state_dict().values()]
         own = network.apply(params, x).detach()
         other = network.apply(tree_map(lambda leaf: leaf + 1, params), x).detach()

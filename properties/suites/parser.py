@@ -1,4 +1,4 @@
-"""Laws of parsers of text: no text raises, and sampling stops at exactly the answers that count. The subject is a `Reading`."""
+"""Laws of parsers of text: no text raises, and sampling stops at exactly the answers that count. Subject: `ParserFunctions`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from ..strategies.language import NAMES, texts
 
 
 @frozen
-class Reading:
+class ParserFunctions:
     """Functions that parse text: those of core.language.parsers, under their names there."""
 
     find_calls: Callable[[str, Sequence[str]], tuple[Call, ...]]
@@ -29,7 +29,7 @@ class Reading:
     chain: Callable[..., Parser]
 
 
-def raises_on_rubbish(reading: Reading) -> Reading:
+def raises_on_rubbish(reading: ParserFunctions) -> ParserFunctions:
     """Convert the text after the last tag to a number, and raise if it is none."""
 
     def strict_answer(text: str) -> int | tuple[()]:
@@ -38,12 +38,12 @@ def raises_on_rubbish(reading: Reading) -> Reading:
     return evolve(reading, strict_answer=strict_answer)
 
 
-def any_case(reading: Reading) -> Reading:
+def any_case(reading: ParserFunctions) -> ParserFunctions:
     """Accept `[answer] 5` as an answer, though sampling does not stop there."""
     return evolve(reading, strict_answer=lambda text: reading.strict_answer(text.upper()))
 
 
-def stops_at_a_digit(reading: Reading) -> Reading:
+def stops_at_a_digit(reading: ParserFunctions) -> ParserFunctions:
     """Stop at the first digit of an answer: at `[ANSWER] 1` of `[ANSWER] 12`."""
 
     def stop(text: str, names: Sequence[str]) -> int:
@@ -53,7 +53,7 @@ def stops_at_a_digit(reading: Reading) -> Reading:
     return evolve(reading, stop=stop)
 
 
-def first_answer(reading: Reading) -> Reading:
+def first_answer(reading: ParserFunctions) -> ParserFunctions:
     """Return the first answer of several, not the last."""
 
     def strict_answer(text: str) -> int | tuple[()]:
@@ -63,7 +63,7 @@ def first_answer(reading: Reading) -> Reading:
     return evolve(reading, strict_answer=strict_answer)
 
 
-def by_name(reading: Reading) -> Reading:
+def by_name(reading: ParserFunctions) -> ParserFunctions:
     """Return all calls of one tool before those of the next, not in the order of the text."""
 
     def find_calls(text: str, names: Sequence[str]) -> tuple[Call, ...]:
@@ -72,7 +72,7 @@ def by_name(reading: Reading) -> Reading:
     return evolve(reading, find_calls=find_calls)
 
 
-def last_reward(reading: Reading) -> Reading:
+def last_reward(reading: ParserFunctions) -> ParserFunctions:
     """Return the reward of a chain's last parser instead of the sum."""
 
     def chain(*parsers: Parser) -> Parser:
@@ -89,7 +89,7 @@ def last_reward(reading: Reading) -> Reading:
     return evolve(reading, chain=chain)
 
 
-def nested_tags(reading: Reading) -> Reading:
+def nested_tags(reading: ParserFunctions) -> ParserFunctions:
     """Return the text from the first opening tag to the last closing one."""
 
     def tagged(tag: str, **rewards: float) -> Parser:
@@ -120,7 +120,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *nee
 
 
 def _total() -> Law:
-    def check(reading: Reading, several: list[str], seen: Seen) -> None:
+    def check(reading: ParserFunctions, several: list[str], seen: Seen) -> None:
         read = reading.chain(reading.after("think"), reading.tagged("answer"))
         for text in several:
             seen("half an answer", "[ANSWER] " in text and reading.strict_answer(text) == ())
@@ -135,7 +135,7 @@ def _total() -> Law:
 
 
 def _strict() -> Law:
-    def check(reading: Reading, several: list[str], seen: Seen) -> None:
+    def check(reading: ParserFunctions, several: list[str], seen: Seen) -> None:
         for text in several:
             answered, stops = reading.strict_answer(text) != (), reading.stop(f"{text}\n", ()) > 0
             seen("an answer", answered)
@@ -148,7 +148,7 @@ def _strict() -> Law:
 
 
 def _final() -> Law:
-    def check(reading: Reading, inputs: tuple[list[str], str], seen: Seen) -> None:
+    def check(reading: ParserFunctions, inputs: tuple[list[str], str], seen: Seen) -> None:
         several, more = inputs
         for text in several:
             end, whole = reading.stop(text, NAMES), text + more
@@ -172,7 +172,7 @@ def _final() -> Law:
 
 
 def _last() -> Law:
-    def check(reading: Reading, inputs: tuple[list[str], int], seen: Seen) -> None:
+    def check(reading: ParserFunctions, inputs: tuple[list[str], int], seen: Seen) -> None:
         several, value = inputs
         for text in several:
             before = reading.strict_answer(text)
@@ -188,7 +188,7 @@ def _last() -> Law:
 
 
 def _order() -> Law:
-    def check(reading: Reading, calls: list[tuple[str, str, str]], seen: Seen) -> None:
+    def check(reading: ParserFunctions, calls: list[tuple[str, str, str]], seen: Seen) -> None:
         text = " then ".join(f"{name}[{quote}{word}{quote}]" for name, word, quote in calls)
         wanted = tuple(Call(name.upper(), word) for name, word, _ in calls)
         seen(
@@ -210,7 +210,7 @@ def _order() -> Law:
 
 
 def _tags() -> Law:
-    def check(reading: Reading, several: list[str], seen: Seen) -> None:
+    def check(reading: ParserFunctions, several: list[str], seen: Seen) -> None:
         parse = reading.tagged("answer", reward=0.5, penalty=0.25)
         for text in several:
             parsed, tags = parse(text), text.replace("</answer>", "\x00>").replace("<answer>", "\x00<")
@@ -231,7 +231,7 @@ def _tags() -> Law:
 
 
 def _rewards() -> Law:
-    def check(reading: Reading, several: list[str], seen: Seen) -> None:
+    def check(reading: ParserFunctions, several: list[str], seen: Seen) -> None:
         first = reading.after("think", reward=0.25, penalty=0.5)
         second = reading.tagged("answer", reward=0.125, penalty=1.0)
         third = reading.tagged("number", reward=2.0, penalty=4.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from ...core import keys as core_keys
+from ...core import keys
 from ...core.distributions import Categorical
 from ...core.policy import ActorCritic, act
 from ...core.record import replace
@@ -110,7 +110,7 @@ CONTRACT = "core.policy: what apply and act promise"
 
 
 @attrs.frozen
-class Look:
+class Observed:
     """An input of a policy: the seed of its parameters and of the action's key, and an observation."""
 
     seed: int
@@ -140,8 +140,8 @@ def _field(name: str, space: Space, shape: tuple[int, ...]) -> SearchStrategy[An
 
 def policy_laws(observation_space: Space, action_space: Space, *, memory: Any = ()) -> Suite:
     """The laws of an ActorCritic for these spaces; `memory` is its initial carry."""
-    looks = st.builds(Look, seed=seeds(), observation=observations(observation_space))
-    pairs = st.builds(Look, seed=seeds(), observation=observations(observation_space, (2,)))
+    looks = st.builds(Observed, seed=seeds(), observation=observations(observation_space))
+    pairs = st.builds(Observed, seed=seeds(), observation=observations(observation_space, (2,)))
     return Suite(
         "policy_laws",
         (
@@ -158,19 +158,19 @@ def _law(
     name: str,
     claim: str,
     mutant: Mutant,
-    inputs: SearchStrategy[Look],
-    check: Callable[[ActorCritic, Look, Seen], None],
+    inputs: SearchStrategy[Observed],
+    check: Callable[[ActorCritic, Observed, Seen], None],
 ) -> Law:
     return Law(name=name, claim=claim, source=CONTRACT, inputs=always(inputs), check=check, mutant=mutant)
 
 
-def _prepared(model: ActorCritic, look: Look) -> tuple[Any, Tensor]:
-    params_key, action_key = core_keys.split(core_keys.key(look.seed))
+def _prepared(model: ActorCritic, look: Observed) -> tuple[Any, Tensor]:
+    params_key, action_key = keys.split(keys.key(look.seed))
     return model.init(params_key), action_key
 
 
-def _log_prob(looks: SearchStrategy[Look], memory: Any) -> Law:
-    def check(model: ActorCritic, look: Look, seen: Seen) -> None:
+def _log_prob(looks: SearchStrategy[Observed], memory: Any) -> Law:
+    def check(model: ActorCritic, look: Observed, seen: Seen) -> None:
         params, key = _prepared(model, look)
         chosen = act(model, params, look.observation, memory, key)
         distribution, _, _ = model.apply(params, look.observation, memory)
@@ -181,8 +181,8 @@ def _log_prob(looks: SearchStrategy[Look], memory: Any) -> Law:
     return _law("log_prob_of_the_action", claim, mutant, looks, check)
 
 
-def _member(looks: SearchStrategy[Look], space: Space, memory: Any) -> Law:
-    def check(model: ActorCritic, look: Look, seen: Seen) -> None:
+def _member(looks: SearchStrategy[Observed], space: Space, memory: Any) -> Law:
+    def check(model: ActorCritic, look: Observed, seen: Seen) -> None:
         params, key = _prepared(model, look)
         chosen = act(model, params, look.observation, memory, key)
         _, value, _ = model.apply(params, look.observation, memory)
@@ -196,8 +196,8 @@ def _member(looks: SearchStrategy[Look], space: Space, memory: Any) -> Law:
     return _law("one_action_one_value", claim, mutant, looks, check)
 
 
-def _own_key(looks: SearchStrategy[Look], memory: Any) -> Law:
-    def check(model: ActorCritic, look: Look, seen: Seen) -> None:
+def _own_key(looks: SearchStrategy[Observed], memory: Any) -> Law:
+    def check(model: ActorCritic, look: Observed, seen: Seen) -> None:
         params, key = _prepared(model, look)
         distribution, _, _ = model.apply(params, look.observation, memory)
         same("transform(noise(key))", distribution.transform(distribution.noise(key)), distribution.sample(key))
@@ -209,8 +209,8 @@ def _own_key(looks: SearchStrategy[Look], memory: Any) -> Law:
     return _law("action_depends_on_key", claim, mutant, looks, check)
 
 
-def _batch(pairs: SearchStrategy[Look], memory: Any) -> Law:
-    def check(model: ActorCritic, look: Look, seen: Seen) -> None:
+def _batch(pairs: SearchStrategy[Observed], memory: Any) -> Law:
+    def check(model: ActorCritic, look: Observed, seen: Seen) -> None:
         params, _ = _prepared(model, look)
         both = _tells(model, params, look.observation, memory)
         for i in range(2):
@@ -228,8 +228,8 @@ def _tells(model: ActorCritic, params: Any, observation: Any, memory: Any) -> li
     return [distribution.log_prob(distribution.mode()), distribution.entropy(), value]
 
 
-def _carry(looks: SearchStrategy[Look], memory: Any) -> Law:
-    def check(model: ActorCritic, look: Look, seen: Seen) -> None:
+def _carry(looks: SearchStrategy[Observed], memory: Any) -> Law:
+    def check(model: ActorCritic, look: Observed, seen: Seen) -> None:
         params, key = _prepared(model, look)
         chosen = act(model, params, look.observation, memory, key)
         same_kind("the carry", chosen.carry, memory)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from ...core import keys as core_keys
+from ...core import keys
 from ...core.optim.optimizers import MasterState, Optimizer
 from ...core.record import replace
 from ...core.rounding import below_float32, rounded
@@ -144,14 +144,14 @@ class Descent:
 def descents(draw: DrawFn) -> Descent:
     """Draw parameters with absolute values from 0.5 to 2, and rates so small that twelve steps cannot halve or double one."""
     dtype = draw(st.sampled_from((torch.bfloat16, torch.float16)))
-    one, other, last = core_keys.split(core_keys.key(draw(seeds())), 3)
+    one, other, last = keys.split(keys.key(draw(seeds())), 3)
 
     def params(key: Tensor) -> dict[str, Tensor]:
-        sizes, signs = core_keys.split(key)
-        values = (0.5 + 1.5 * core_keys.uniform(sizes, SHAPE)) * core_keys.normal(signs, SHAPE).sign()
+        sizes, signs = keys.split(key)
+        values = (0.5 + 1.5 * keys.uniform(sizes, SHAPE)) * keys.normal(signs, SHAPE).sign()
         return {"short": values.to(dtype), "long": values}
 
-    drawn = core_keys.normal(other, (STEPS, *SHAPE))
+    drawn = keys.normal(other, (STEPS, *SHAPE))
     gradients = [{"short": gradient.to(dtype), "long": gradient} for gradient in drawn]
     return Descent(params=params(one), gradients=gradients, loaded=params(last), rate=draw(st.sampled_from(RATES)))
 

@@ -17,7 +17,7 @@ from ...core.keys import Key
 from ...core.language.events import LENGTH, STOP
 from ...core.language.preparation import Preparation, Prepared
 from ...core.language.prompting import Prompting, Query, Response
-from ...core.language.rollout import Said
+from ...core.language.rollout import ModelOutput
 from ...core.language.task import TRAINING, TextTask
 from ...runtime.async_rl.preparation import kept_starts, starts_from
 from ..framework.compare import require, same
@@ -154,7 +154,7 @@ def of(task: TextTask) -> Preparation:
 def _response(text: str) -> Response:
     if not text:  # as if the prompt leaves no room for an answer
         return Response(finish_reason=LENGTH)
-    said = Said(ids=tuple(map(ord, text)), log_probs=(0.0,) * len(text), versions=(0,) * len(text))
+    said = ModelOutput(ids=tuple(map(ord, text)), log_probs=(0.0,) * len(text), versions=(0,) * len(text))
     return Response(text=text, finish_reason=STOP, said=said)
 
 

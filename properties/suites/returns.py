@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..framework.compare import DOUBLE, ROUNDING, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from ..strategies.exact import Problem, columns, each, exact_events, expectations, problems
+from ..strategies.exact import EstimatorCase, columns, each, exact_events, expectations, problems
 from ..strategies.mdps import histories, values
 from ..strategies.streams import Discounted, Stream, discounted, episodes, events, last_of_episode, over, with_rows
 from ..strategies.values import from_record
@@ -58,7 +58,7 @@ LAMBDA_RETURNS: dict[str, Callable[..., Tensor]] = {"forgets gamma in the trace"
 
 
 @frozen
-class Result:
+class VTraceResult:
     """The result of V-trace."""
 
     targets: Tensor
@@ -92,7 +92,7 @@ def _next_target(parts: Parts, targets: Tensor) -> Tensor:
     return torch.where(cut, parts["beyond"], torch.cat([targets[1:], targets[-1:]]))
 
 
-def _edited(**edits: Callable[..., Tensor]) -> Callable[..., Result]:
+def _edited(**edits: Callable[..., Tensor]) -> Callable[..., VTraceResult]:
     """Return V-trace with some of its parts replaced: rho, c, trace, following."""
 
     def vtrace(
@@ -102,7 +102,7 @@ def _edited(**edits: Callable[..., Tensor]) -> Callable[..., Result]:
         lambda_: float = 1.0,
         rho_bar: float = 1.0,
         c_bar: float = 1.0,
-    ) -> Result:
+    ) -> VTraceResult:
         parts = _parts(log_ratios, columns, gamma)
         rho = edits.get("rho", _bounded)(parts["ratio"], rho_bar)
         c = edits.get("c", _bounded)(parts["ratio"], c_bar)
@@ -110,7 +110,7 @@ def _edited(**edits: Callable[..., Tensor]) -> Callable[..., Result]:
         trace = edits["trace"](parts, gamma, lambda_, c) if "trace" in edits else plain_trace
         targets = parts["values"] + backward_sum(trace, rho * parts["error"])
         following = edits.get("following", _next_target)(parts, targets)
-        return Result(targets, rho * (parts["rewards"] + gamma * following - parts["values"]))
+        return VTraceResult(targets, rho * (parts["rewards"] + gamma * following - parts["values"]))
 
     return vtrace
 
@@ -130,7 +130,7 @@ leaks = _edited(
 ratio_twice = _edited(rho=lambda ratio, bar: (ratio * ratio).clamp(max=bar))
 ratio_shifted = _edited(rho=lambda ratio, bar: torch.cat([ratio[1:], ratio[-1:]]).clamp(max=bar))
 
-VTRACE: dict[str, Callable[..., Result]] = {
+VTRACE: dict[str, Callable[..., VTraceResult]] = {
     "takes the ratio of the next row": ratio_shifted,
 }
 
@@ -142,7 +142,7 @@ VTRACE: dict[str, Callable[..., Result]] = {
 def expected_target() -> Law:
     """E11 for lambda-returns: with exact values the expected target is the value."""
 
-    def check(returns: Callable[..., Tensor], problem: Problem, seen: Seen) -> None:
+    def check(returns: Callable[..., Tensor], problem: EstimatorCase, seen: Seen) -> None:
         mdp, policy, gamma = problem.mdp, problem.behaviour, problem.gamma
         all_ = histories(mdp, policy, problem.horizon, truncated_at=problem.truncated_at)
         exact_events(all_, seen)
@@ -165,7 +165,7 @@ def expected_target() -> Law:
 def fixed_point() -> Law:
     """E11 for V-trace: the fixed point is the value of the bounded policy."""
 
-    def check(subject: Callable[..., Any], problem: Problem, seen: Seen) -> None:
+    def check(subject: Callable[..., Any], problem: EstimatorCase, seen: Seen) -> None:
         mdp, behaviour, policy, gamma = problem.mdp, problem.behaviour, problem.policy, problem.gamma
         bar = 1.0
         clipped = torch.minimum(bar * behaviour, policy)

@@ -90,7 +90,7 @@ SOURCE = "the chain rule: p(tokens) = product over t of p(token t | tokens befor
 
 
 @frozen
-class Text:
+class ScoredText:
     """Tokens, temperatures, and the table that a causal model looks its logits up in."""
 
     tokens: Tensor  # [BATCH, L]
@@ -104,15 +104,15 @@ class Text:
 
 
 @st.composite
-def texts(draw: DrawFn) -> Text:
+def texts(draw: DrawFn) -> ScoredText:
     """Draw texts of one token and of more."""
     length = draw(st.sampled_from([1, 5, 3, 5, 2]))
     tokens = draw(integers((BATCH, length), 0, WORDS))
     table = draw(dyadic((length, 2 * WORDS, WORDS)))
-    return Text(tokens, table, 2.0 ** draw(integers((BATCH, length), -1, 2)))
+    return ScoredText(tokens, table, 2.0 ** draw(integers((BATCH, length), -1, 2)))
 
 
-Check = Callable[[Score, Text, Seen], None]
+Check = Callable[[Score, ScoredText, Seen], None]
 
 
 def token_log_prob_laws() -> Suite:
@@ -129,7 +129,7 @@ def _by_hand(logits: list[float], token: int, temperature: float) -> float:
     return scaled[token] - math.log(sum(math.exp(value) for value in scaled))
 
 
-def _scores(text: Text, temperature: Tensor) -> Tensor:
+def _scores(text: ScoredText, temperature: Tensor) -> Tensor:
     """The log-probs, computed position by position with Python floats: [BATCH, L]."""
     logits, rows = text.logits(text.tokens).tolist(), text.tokens.tolist()
     found = [
@@ -140,7 +140,7 @@ def _scores(text: Text, temperature: Tensor) -> Tensor:
 
 
 def _by_position() -> Law:
-    def check(score: Score, text: Text, seen: Seen) -> None:
+    def check(score: Score, text: ScoredText, seen: Seen) -> None:
         seen("one token", text.tokens.shape[1] == 1)
         seen("several tokens", text.tokens.shape[1] > 2)
         wanted = _scores(text, torch.ones_like(text.temperature))
@@ -152,7 +152,7 @@ def _by_position() -> Law:
 
 
 def _later() -> Law:
-    def check(score: Score, text: Text, seen: Seen) -> None:
+    def check(score: Score, text: ScoredText, seen: Seen) -> None:
         length = text.tokens.shape[1]
         before = score(text.logits(text.tokens), text.tokens)
         for t in range(length):
@@ -172,7 +172,7 @@ def _later() -> Law:
 
 
 def _temperature() -> Law:
-    def check(score: Score, text: Text, seen: Seen) -> None:
+    def check(score: Score, text: ScoredText, seen: Seen) -> None:
         logits, heat = text.logits(text.tokens), text.temperature
         seen("several temperatures", (heat != heat[:, :1]).any() and text.tokens.shape[1] > 2)
         same("of each token", score(logits, text.tokens, temperature=heat), _scores(text, heat), ROUNDING)
@@ -188,7 +188,7 @@ def _temperature() -> Law:
 
 
 def _sums() -> Law:
-    def check(score: Score, text: Text, seen: Seen) -> None:
+    def check(score: Score, text: ScoredText, seen: Seen) -> None:
         logits = text.logits(text.tokens)
         seen("a temperature", (text.temperature != 1).any() and text.tokens.shape[1] > 1)
         total = torch.zeros(text.tokens.shape)

@@ -127,7 +127,7 @@ def ignores_behaviour(loss: TokenLoss) -> TokenLoss:
     return lambda log_prob, behaviour, advantage, mask: loss(log_prob, torch.zeros_like(behaviour), advantage, mask)
 
 
-def by_place(loss: TokenLoss) -> TokenLoss:
+def by_position(loss: TokenLoss) -> TokenLoss:
     """Discount the advantage by the position of the token."""
 
     def wrong(log_prob: Tensor, behaviour: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
@@ -272,7 +272,7 @@ def _turned() -> Law:
         same("tokens in reverse", got, (value.flip(-1), slope.flip(-1)), ROUNDING)
 
     claim = "Another order of a sequence's tokens gives the same losses in that order."
-    mutant = ("discounts by the place of a token", by_place)
+    mutant = ("discounts by the place of a token", by_position)
     return _law("tokens_permute", claim, mutant, check, "several tokens", source="derived")
 
 

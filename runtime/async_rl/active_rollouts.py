@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from ...core.language.rollout import Heard
+from ...core.language.rollout import ModelTurn
 from ..effects.generation.scheduling import FREE, AnyAttempt, Generation
 
 Chunk = tuple[int, int]  # a task, and its number of new tokens
 
 
 @frozen(kw_only=True)
-class Desk:
+class ActiveRollouts:
     """A generation and, for each of its attempts, the task it belongs to and the number of its tokens already reported."""
 
     generation: Generation
@@ -24,25 +24,25 @@ class Desk:
         return not self.tasks
 
 
-def added(desk: Desk, task: int, attempt: AnyAttempt) -> Desk:
+def add(desk: ActiveRollouts, task: int, attempt: AnyAttempt) -> ActiveRollouts:
     """Return the desk with another attempt, which takes a slot as soon as one is free."""
     generation = evolve(desk.generation, attempts=(*desk.generation.attempts, attempt))
-    return Desk(generation=generation, tasks=(*desk.tasks, task), told=(*desk.told, 0))
+    return ActiveRollouts(generation=generation, tasks=(*desk.tasks, task), told=(*desk.told, 0))
 
 
-def given_up(desk: Desk, task: int) -> Desk:
+def cancel(desk: ActiveRollouts, task: int) -> ActiveRollouts:
     """Return the desk without a task, whose slot becomes free; unchanged if it has no task of that number."""
     return _without(desk, [desk.tasks.index(task)]) if task in desk.tasks else desk
 
 
-def taken(desk: Desk) -> tuple[Desk, tuple[tuple[int, AnyAttempt], ...]]:
+def pop_finished(desk: ActiveRollouts) -> tuple[ActiveRollouts, tuple[tuple[int, AnyAttempt], ...]]:
     """Return the desk without its finished attempts, and these, each with its task."""
     attempts = desk.generation.attempts
     over = [place for place, attempt in enumerate(attempts) if not isinstance(attempt.end, tuple)]
     return _without(desk, over), tuple((desk.tasks[place], attempts[place]) for place in over)
 
 
-def chunks(desk: Desk) -> tuple[Desk, tuple[Chunk, ...]]:
+def token_progress(desk: ActiveRollouts) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
     """Return the desk with all tokens marked as reported, and newly generated token counts per task since the last call.
 
     Tokens of the call under way count too.
@@ -60,10 +60,10 @@ def chunks(desk: Desk) -> tuple[Desk, tuple[Chunk, ...]]:
 
 
 def _said(attempt: AnyAttempt) -> int:
-    return sum(len(piece.said.ids) for piece in attempt.pieces if isinstance(piece, Heard))
+    return sum(len(piece.said.ids) for piece in attempt.pieces if isinstance(piece, ModelTurn))
 
 
-def _without(desk: Desk, places: Sequence[int]) -> Desk:
+def _without(desk: ActiveRollouts, places: Sequence[int]) -> ActiveRollouts:
     """Return the desk without the attempts at these indices; later ones move up."""
     gone = set(places)
     if not gone:
@@ -71,7 +71,7 @@ def _without(desk: Desk, places: Sequence[int]) -> Desk:
     left = [place for place in range(len(desk.tasks)) if place not in gone]
     moved = {old: new for new, old in enumerate(left)}
     generation = desk.generation
-    return Desk(
+    return ActiveRollouts(
         generation=evolve(
             generation,
             attempts=tuple(generation.attempts[place] for place in left),

@@ -39,7 +39,7 @@ class Taken:
 
 
 @frozen(kw_only=True)
-class Heard:
+class ReportedEvents:
     """Events received by the scheduler that can be compared with the samples that were trained on."""
 
     made: dict[Name, tuple[int, int, int]]  # tokens, head and tail of each sample that was reported as finished
@@ -82,15 +82,15 @@ def taken_of(ledger: Iterable[Mapping[str, Any]]) -> tuple[Taken, ...]:
     )
 
 
-def heard(events: Iterable[Mapping[str, Any]]) -> Heard:
+def reported_events(events: Iterable[Mapping[str, Any]]) -> ReportedEvents:
     """Return the finished samples, the updates and the token count found in rows of the log of a scheduler's events.
 
     Each message reports the total number of tokens of an attempt so far; they count once.
 
     >>> chunk = {"$tag": "token_chunk", "group": 0, "seat": 0, "attempt": 0, "tokens": 3, "version": 0}
     >>> end = {"$tag": "finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 5, "head": 0, "tail": 0}
-    >>> heard({"command": 0, "kind": "dispatch", "event": event} for event in (chunk, end))
-    Heard(made={(0, 0, 0): (5, 0, 0)}, consumed=(), tokens=5)
+    >>> reported_events({"command": 0, "kind": "dispatch", "event": event} for event in (chunk, end))
+    ReportedEvents(made={(0, 0, 0): (5, 0, 0)}, consumed=(), tokens=5)
     """
     made, consumed, tokens = dict[Name, tuple[int, int, int]](), list[int](), Counter[Name]()
     for row in events:
@@ -103,11 +103,14 @@ def heard(events: Iterable[Mapping[str, Any]]) -> Heard:
             tokens[name] = max(tokens[name], event["tokens"])
             if kind == say.Finished.TAG:
                 made.setdefault(name, (event["tokens"], event["head"], event["tail"]))
-    return Heard(made=made, consumed=tuple(consumed), tokens=tokens.total())
+    return ReportedEvents(made=made, consumed=tuple(consumed), tokens=tokens.total())
 
 
 def audited(
-    ledger: Sequence[Mapping[str, Any]], bounds: Bounds, told: Heard, totals: Mapping[str, int] | tuple[()] = ()
+    ledger: Sequence[Mapping[str, Any]],
+    bounds: Bounds,
+    told: ReportedEvents,
+    totals: Mapping[str, int] | tuple[()] = (),
 ) -> Audit:
     """Audit a phase: its ledger, its limits, the events its scheduler received, and its final counters if it has ended.
 
@@ -117,10 +120,10 @@ def audited(
     submitted = waiting + running + accepted + rejected,   accepted = consumed + filtered + queued + cached
 
     >>> rows = [{"version": 0, "samples": [[0, 0, 0, 7, 0, 0, 5]]}]
-    >>> told = Heard(made={(0, 0, 0): (5, 0, 0)}, consumed=(0,), tokens=5)
+    >>> told = ReportedEvents(made={(0, 0, 0): (5, 0, 0)}, consumed=(0,), tokens=5)
     >>> audited(rows, Bounds(batch=1, group=1, staleness=0), told).wrong
     ()
-    >>> audited(rows, Bounds(batch=2, group=1, staleness=0), heard([])).wrong
+    >>> audited(rows, Bounds(batch=2, group=1, staleness=0), reported_events([])).wrong
     ('update 0 learned from 1 samples of 2', 'sample (0, 0, 0) was never told to be whole')
     """
     taken = taken_of(ledger)
@@ -235,7 +238,7 @@ def _unwritten(ledger: Sequence[Mapping[str, Any]], consumed: Sequence[int]) -> 
 
 
 def _counts(
-    taken: Sequence[Taken], ledger: Sequence[Mapping[str, Any]], told: Heard, totals: Mapping[str, int]
+    taken: Sequence[Taken], ledger: Sequence[Mapping[str, Any]], told: ReportedEvents, totals: Mapping[str, int]
 ) -> tuple[str, ...]:
     """Return the faults of counters that should be equal and are not."""
     let_in = ("waiting", "running", "accepted", "rejected")

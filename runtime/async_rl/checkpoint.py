@@ -25,12 +25,12 @@ from ..effects.checkpoint.manifest import MANIFEST, DamagedError, damaged
 from ..effects.checkpoint.single import check_finite, machine_of, newest_usable
 from ..machine.persistent_map import entries, sound
 from ..text.config import TextConfig
-from ..text.learner_backend import ALONE, Team
+from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import KeptStart
 from .samples import Sample, stacked
 from .scheduler.events import Name
 from .scheduler.state import CLASSES, THERE, Schedule
-from .trainer import Anchored
+from .trainer import SampleWithProximal
 
 T = TypeVar("T")
 EVENTS, LEDGER, TIMELINE, TOTALS = "events.jsonl", "ledger.jsonl", "timeline.jsonl", "totals.json"
@@ -40,7 +40,7 @@ COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed"
 
 
 @frozen(kw_only=True)
-class Waiting:
+class PendingSample:
     """A sample that waits to be trained on, without its tensors."""
 
     TAG: ClassVar[str] = "waiting"
@@ -55,12 +55,12 @@ class Waiting:
 
 
 @frozen(kw_only=True)
-class Kept:
+class PhaseCheckpoint:
     """State in a checkpoint besides tensors."""
 
     TAG: ClassVar[str] = "kept"
     schedule: Schedule
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[PendingSample, ...] = ()
     past: tuple[int, ...] = ()  # versions whose weights are kept
     events: int = 0  # lines of the log
     spans: int = 0  # lines of the timeline
@@ -72,13 +72,13 @@ class Kept:
 
 
 @frozen(kw_only=True)
-class Standing:
+class PhaseState:
     """Checkpointed state of a training phase."""
 
-    kept: Kept
+    kept: PhaseCheckpoint
     learner: LanguageState
     past: dict[int, Any]  # parameters
-    samples: dict[Name, Anchored]
+    samples: dict[Name, SampleWithProximal]
 
 
 def live(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
@@ -93,7 +93,12 @@ def live(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
 
 
 def save(
-    phase: Path, standing: Standing, *, facts: Mapping[str, Any], metadata: Mapping[str, Any], team: Team = ALONE
+    phase: Path,
+    standing: PhaseState,
+    *,
+    facts: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    team: LearnerBackend = SINGLE_PROCESS,
 ) -> None:
     """Write a checkpoint of the scheduler's version. Raises: CheckpointError."""
     names = tuple(sorted(standing.samples))
@@ -105,9 +110,9 @@ def save(
     team.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
 
 
-def _waiting(name: Name, held: Anchored) -> Waiting:
+def _waiting(name: Name, held: SampleWithProximal) -> PendingSample:
     sample = held.sample
-    return Waiting(
+    return PendingSample(
         name=name,
         figures=dict(sample.figures),
         mode=sample.mode,
@@ -119,7 +124,7 @@ def _waiting(name: Name, held: Anchored) -> Waiting:
     )
 
 
-def of_newest(phase: Path, use: Callable[[Path], T], team: Team = ALONE) -> T | tuple[()]:
+def of_newest(phase: Path, use: Callable[[Path], T], team: LearnerBackend = SINGLE_PROCESS) -> T | tuple[()]:
     """Return the result of `use` on a phase's newest usable checkpoint; () where none was ever finished.
 
     A damaged one is named on standard error. Raises: CheckpointError, and errors of `use`.
@@ -130,16 +135,16 @@ def of_newest(phase: Path, use: Callable[[Path], T], team: Team = ALONE) -> T | 
     return () if found is None else found
 
 
-def newest(phase: Path, team: Team = ALONE) -> Path | tuple[()]:
+def newest(phase: Path, team: LearnerBackend = SINGLE_PROCESS) -> Path | tuple[()]:
     """Return the folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
     return of_newest(phase, lambda where: where, team)
 
 
-def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
+def kept_in(where: Path) -> tuple[PhaseCheckpoint, Mapping[str, Any]]:
     """Return a checkpoint's state besides tensors, and the arguments it was written with. Raises: CheckpointError."""
     manifest = described(where).manifest
-    kept = machine_of(where, manifest.machine, [*CLASSES, Kept, KeptStart, Waiting])
-    if not isinstance(kept, Kept):
+    kept = machine_of(where, manifest.machine, [*CLASSES, PhaseCheckpoint, KeptStart, PendingSample])
+    if not isinstance(kept, PhaseCheckpoint):
         remedy = "name the folder of a phase, RUN/sync or RUN/async"
         raise CheckpointError(message(str(where), got="of another kind", wanted="a phase's", remedy=remedy))
     fault = _fault(kept, manifest.step)
@@ -148,7 +153,7 @@ def kept_in(where: Path) -> tuple[Kept, Mapping[str, Any]]:
     return kept, manifest.metadata
 
 
-def _fault(kept: Kept, version: int) -> str:
+def _fault(kept: PhaseCheckpoint, version: int) -> str:
     """Return the first impossible value for this version, such as a negative count, as text; "" if there is none."""
     now = kept.schedule
     counts = {"events": kept.events, "spans": kept.spans, "sessions": kept.sessions, "seconds": kept.seconds}
@@ -167,7 +172,7 @@ def _fault(kept: Kept, version: int) -> str:
     return f"version {now.version}" if now.version != version else "" if all(sums) else "counts that do not add up"
 
 
-def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Team = ALONE) -> Standing:
+def load(where: Path, arguments: TextConfig, begun: LanguageState, team: LearnerBackend = SINGLE_PROCESS) -> PhaseState:
     """Return the state in a checkpoint; `begun` is a learner's state with the run's structure. Raises: CheckpointError."""
     kept, _ = kept_in(where)
     like: dict[str, Any] = {
@@ -175,11 +180,11 @@ def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Team = 
         "rows": blank(arguments, len(kept.waiting)) if kept.waiting else (),
         "past": {str(version): begun.params.policy for version in kept.past},
     }
-    tree = team.load(where, like, classes=[*CLASSES, Kept, KeptStart, Waiting]).tree
+    tree = team.load(where, like, classes=[*CLASSES, PhaseCheckpoint, KeptStart, PendingSample]).tree
     check_finite(where, tree["learner"].params.policy, "learner.params.policy")
     samples = {one.name: _anchored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
     past = {version: tree["past"][str(version)] for version in kept.past}
-    return Standing(kept=kept, learner=tree["learner"], past=past, samples=samples)
+    return PhaseState(kept=kept, learner=tree["learner"], past=past, samples=samples)
 
 
 def blank(arguments: TextConfig, number: int) -> Transcript:
@@ -187,7 +192,7 @@ def blank(arguments: TextConfig, number: int) -> Transcript:
     return empty(arguments.sampling.capacity, arguments.episodes.max_turns, id=torch.zeros(number, dtype=torch.int64))
 
 
-def _anchored(told: Waiting, rows: Transcript, place: int) -> Anchored:
+def _anchored(told: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
     row = tree_map(lambda leaf: leaf[place : place + 1], rows)
     parts = {name: value for name, value in asdict(told, recurse=False).items() if name not in ("name", "done")}
-    return Anchored(Sample(row=row, **parts), frozenset(told.done))
+    return SampleWithProximal(Sample(row=row, **parts), frozenset(told.done))

@@ -9,9 +9,21 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 
-from ..text.evaluation import Standing, table
+from ..text.evaluation import EvaluationResult, table
 from ..text.report import Result, table_of
-from .comparison_figures import LESS, MORE, NEITHER, Evaluation, Figure, Phase, better, figures, number, ratio, shown
+from .comparison_figures import (
+    LESS,
+    MORE,
+    NEITHER,
+    Evaluation,
+    Figure,
+    PhaseTotals,
+    better,
+    figures,
+    number,
+    ratio,
+    shown,
+)
 
 ALIKE = 1.1  # mean sample lengths count as equal when their ratio is between 1 / ALIKE and ALIKE
 
@@ -37,7 +49,7 @@ class Difference:
         return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
-def difference(one: Standing, other: Standing) -> Difference:
+def difference(one: EvaluationResult, other: EvaluationResult) -> Difference:
     """Return the difference in accuracy of two policies, from the score intervals of both, as if their tasks had differed.
 
     d - sqrt((p1 - l1)^2 + (u2 - p2)^2)  to  d + sqrt((u1 - p1)^2 + (p2 - l2)^2),   d = p1 - p2
@@ -49,7 +61,7 @@ def difference(one: Standing, other: Standing) -> Difference:
     >>> def share(right, tasks):
     ...     low, high = wilson(right, tasks)
     ...     figures = {ACCURACY: right / tasks, LOW: low, HIGH: high}
-    ...     return Standing(attempts=tasks, reward=0.0, turns=1.0, tokens=1.0, figures=figures, modes={})
+    ...     return EvaluationResult(attempts=tasks, reward=0.0, turns=1.0, tokens=1.0, figures=figures, modes={})
     >>> difference(share(56, 70), share(48, 80)).line()
     '+0.200 [+0.052, +0.334]'
     """
@@ -63,7 +75,7 @@ def difference(one: Standing, other: Standing) -> Difference:
 class Comparison:
     """Phases side by side, and the evaluation of the policy before both."""
 
-    phases: tuple[Phase, ...]  # one or two; the second is compared with the first
+    phases: tuple[PhaseTotals, ...]  # one or two; the second is compared with the first
     before: Evaluation  # {} where the task has an evaluation of its own, and so is `after` of phases
     own: Mapping[str, Result] = field(factory=dict)  # results of the task's own evaluation, by the names of its columns
 

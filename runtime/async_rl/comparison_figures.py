@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import frozen
 
-from ..text.evaluation import Standing
+from ..text.evaluation import EvaluationResult
 from .scheduler.timeline import TRAINER, Shift
 
-Evaluation = Mapping[str, Standing]  # by how tokens are chosen: "sampled", "greedy"
+Evaluation = Mapping[str, EvaluationResult]  # by how tokens are chosen: "sampled", "greedy"
 LESS, MORE, NEITHER = "less", "more", ""  # the better direction of a figure
 AGES = 8  # ages below it have a row of their own
 
 
 @frozen(kw_only=True)
-class Phase:
+class PhaseTotals:
     """Totals of one phase of a run."""
 
     name: str  # its folder: sync or async
@@ -70,7 +70,7 @@ class Figure:
     """A row of the table."""
 
     name: str
-    of: Callable[[Phase], float]
+    of: Callable[[PhaseTotals], float]
     digits: int = 0
     better: str = NEITHER
     compared: bool = True  # whether a ratio means something
@@ -85,7 +85,7 @@ def ratio(one: float, other: float) -> float:
     return one / other if other else math.nan
 
 
-def figures(phases: Sequence[Phase]) -> tuple[Figure, ...]:
+def figures(phases: Sequence[PhaseTotals]) -> tuple[Figure, ...]:
     """Return the rows of the table of phases: speed, utilisation, sample ages and discarded work."""
     oldest = min(AGES, max(one.largest_age() for one in phases))
     return (
@@ -120,7 +120,7 @@ def figures(phases: Sequence[Phase]) -> tuple[Figure, ...]:
 
 
 def _of_age(age: int) -> Figure:
-    def share(phase: Phase) -> float:
+    def share(phase: PhaseTotals) -> float:
         own = phase.ages[age:] if age == AGES else phase.ages[age : age + 1]
         return _share(sum(own), sum(phase.ages))
 
@@ -131,7 +131,7 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _left(phase: Phase) -> float:
+def _left(phase: PhaseTotals) -> float:
     return phase.tokens_sampled - phase.tokens_used - phase.tokens_wasted
 
 

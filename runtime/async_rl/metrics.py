@@ -47,7 +47,7 @@ class Meter:
         with self._lock:
             self._prepared.append(ready)
 
-    def anchored(self, spent: float) -> None:
+    def add_recompute_seconds(self, spent: float) -> None:
         """Add the seconds that proximal log-probs took."""
         self._anchoring += spent
 

@@ -18,9 +18,9 @@ from ...core.language.requests import Request
 from ...core.machine import Command, Event, Failed, tag_of
 from ..effects.clock import seconds
 from ..effects.workers import pool as workers
-from ..machine.drive import DRIVER, Effects, Entry, Finished, Inbox, Session, Told
-from .preparation import Held, Prepare, Ready, Starts
-from .rollout_worker import GiveUp, Job, Made, Progress
+from ..machine.drive import DRIVER, Effects, Entry, Finished, Inbox, Received, Session
+from .preparation import Prepare, Ready, Starts, WaitingCommand
+from .rollout_worker import Cancel, Completed, Progress, RolloutRequest
 from .samples import Sample
 from .scheduler import events as say
 
@@ -35,7 +35,7 @@ def _unnoticed(starts: Starts, ready: Ready) -> None:
 
 
 @frozen(kw_only=True)
-class Hands:
+class Connections:
     """Workers, callbacks and settings of a crew."""
 
     workers: workers.Workers
@@ -53,7 +53,7 @@ class Hands:
 
 
 @frozen
-class Task:
+class WorkerTask:
     """A task given to a generator: sample an attempt, or cancel one."""
 
     number: int  # of the command
@@ -72,7 +72,7 @@ class Task:
 
     def wrong(self, answer: Any) -> str:
         """Return why an answer does not fit this task, although it may fit another one; "" if it fits."""
-        if not isinstance(answer, Made):
+        if not isinstance(answer, Completed):
             return "was given up, and nobody had asked for that"
         row = answer.sample.row
         got = int(row.id[0]), int(row.group[0])
@@ -80,13 +80,13 @@ class Task:
 
 
 @define
-class Crew:
+class Orchestrator:
     """Commands under way."""
 
-    hands: Hands
+    hands: Connections
     inbox: Inbox
     pool: ThreadPoolExecutor
-    tasks: dict[int, Task] = field(factory=dict)  # by the worker's task number
+    tasks: dict[int, WorkerTask] = field(factory=dict)  # by the worker's task number
     numbers: dict[Name, int] = field(factory=dict)  # task numbers of samples under way that are not cancelled
     ready: deque[Entry] = field(factory=deque)
     pauses: list[tuple[float, int, Any]] = field(factory=list)
@@ -104,13 +104,13 @@ class Crew:
         if isinstance(command, say.Dispatch):
             self.dispatch(number, command)
         elif isinstance(command, say.Abort):
-            task = Task(number, command)
+            task = WorkerTask(number, command)
             given = self.numbers.pop(task.name, NOTHING)
             if given == NOTHING:
-                self.drop([one for one, held in self.waiting.items() if Task(one, held).name == task.name])
+                self.drop([one for one, held in self.waiting.items() if WorkerTask(one, held).name == task.name])
                 self.over(number, say.Abort.TAG)
             else:
-                self.give(command.worker, task, GiveUp(given))
+                self.give(command.worker, task, Cancel(given))
         elif isinstance(command, say.RetryAfter):
             heapq.heappush(self.pauses, (seconds() + command.seconds, number, command.command))
         elif isinstance(command, say.Report):
@@ -128,16 +128,16 @@ class Crew:
             start = self.starts.ready.get(command.prompt, ())
             if isinstance(start, tuple):
                 self.waiting[number] = command
-                held = Held(number, command.prompt, command.worker)
+                held = WaitingCommand(number, command.prompt, command.worker)
                 self.starts, first = self.starts.asked(held)
                 if first:
                     self.prepare(held)
                 return
         request = self.hands.request(command.prompt, command.seat)
-        task = Task(number, command, (request.id, request.group))
-        self.give(command.worker, task, Job(request, command.version, start))
+        task = WorkerTask(number, command, (request.id, request.group))
+        self.give(command.worker, task, RolloutRequest(request, command.version, start))
 
-    def prepare(self, held: Held) -> None:
+    def prepare(self, held: WaitingCommand) -> None:
         """Send the preparation of a command's group to the command's generator."""
         if isinstance(self.starts, tuple):
             return
@@ -168,7 +168,7 @@ class Crew:
                 self.starts = self.starts.without(number)
             self.over(number, say.Dispatch.TAG)
 
-    def give(self, worker: int, task: Task, payload: Any) -> None:
+    def give(self, worker: int, task: WorkerTask, payload: Any) -> None:
         """Send a task to a generator; if the generator is gone, the task is reported as lost."""
         number = next(self.following)
         self.tasks[number] = task
@@ -203,12 +203,12 @@ class Crew:
                 self.tell(number, kind, done.result())
             else:
                 failed = Failed(command, f"{type(fault).__name__}: {fault}")
-                self.ready.append(Told(number, kind, failed, fault))
+                self.ready.append(Received(number, kind, failed, fault))
             self.over(number, kind)
 
     def tell(self, number: int, kind: str, event: Event) -> None:
         """Queue an event for the scheduler."""
-        self.ready.append(Told(number, kind, event))
+        self.ready.append(Received(number, kind, event))
 
     def over(self, number: int, kind: str) -> None:
         """Mark a command as finished.
@@ -219,16 +219,16 @@ class Crew:
 
     def heard(self, report: workers.Report) -> None:
         """Handle a report from a worker, or about one."""
-        if isinstance(report, workers.Joined):
+        if isinstance(report, workers.WorkerJoined):
             if report.worker >= self.hands.count:
                 self.there.add(report.worker)
                 self.tell(DRIVER, "", say.Joined(report.worker, self.hands.slots))
                 self.ready.extend(self.held)
                 self.held.clear()
-        elif isinstance(report, workers.Note):
+        elif isinstance(report, workers.WorkerMessage):
             if isinstance(report.payload, Progress):
                 self.progressed(report.worker, report.payload)
-        elif isinstance(report, workers.Answer):
+        elif isinstance(report, workers.WorkerAnswer):
             if report.task in self.preparing:
                 self.prepared(report.worker, report.task, report.payload)
             else:
@@ -267,7 +267,7 @@ class Crew:
                 self.tell(task.number, task.kind, whole)
         self.over(task.number, task.kind)
 
-    def left(self, report: workers.Lost) -> None:
+    def left(self, report: workers.WorkerLost) -> None:
         """Handle the loss of a generator together with its tasks."""
         if report.worker in self.there:
             self.there.remove(report.worker)
@@ -288,15 +288,15 @@ class Crew:
             self.over(task.number, task.kind)
 
 
-def crew(hands: Hands, told: deque[Event]) -> Effects:
+def orchestrator_effects(hands: Connections, told: deque[Event]) -> Effects:
     """Return the effects of a scheduler. Events in `told` are returned to it before all others."""
 
     def open_(inbox: Inbox) -> Session:
         pool = ThreadPoolExecutor(1, thread_name_prefix="purestep-trainer")
-        made = Crew(hands, inbox, pool, there=set(range(hands.count)))
+        made = Orchestrator(hands, inbox, pool, there=set(range(hands.count)))
 
         def follow() -> Entry:
-            return Told(DRIVER, "", told.popleft()) if told else made.follow()
+            return Received(DRIVER, "", told.popleft()) if told else made.follow()
 
         return Session(made.begin, follow, lambda wait: pool.shutdown(wait=wait, cancel_futures=True))
 

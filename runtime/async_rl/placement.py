@@ -9,18 +9,17 @@ import torch
 from attrs import evolve, field, frozen
 
 from ...core.errors import message
-from ..effects.cluster import opened
-from ..effects.cluster import worker_handles as hands
+from ..effects.cluster import opened, worker_handles
 from ..effects.cluster.addresses import parted
-from ..effects.cluster.device_assignment import Book
+from ..effects.cluster.device_assignment import DeviceAssignment
 from ..effects.cluster.interface import Cluster, Done, EngineError
 from ..effects.cluster.rejoining import rejoining
 from ..effects.cluster.security import described, monarch_scheme, refuse_network
-from ..effects.weight_sync import Host, Outlet, chosen, outlet, this_host
+from ..effects.weight_sync import Host, WeightPublisher, chosen, outlet, this_host
 from ..effects.weight_sync.ray import store_for
-from ..effects.workers.backends import Body, Engine, Hand, in_process, in_thread
+from ..effects.workers.backends import Body, Engine, WorkerHandle, in_process, in_thread
 from ..effects.workers.backends import Inbox as Box
-from ..text.async_config import Asynchronous
+from ..text.async_config import AsyncConfig
 from ..text.training_loop import Notice
 from .version_check import Packages, packages, refuse_others
 
@@ -31,14 +30,14 @@ START = 50.0  # seconds for a generator to start: less than the limit of `workin
 
 
 @frozen
-class Place:
+class Placement:
     """The engine of generators, and the function that opens a publisher of weights for them."""
 
     engine: Engine
-    publishing: Callable[[Any], AbstractContextManager[Outlet]] = field(repr=False)  # (params)
+    publishing: Callable[[Any], AbstractContextManager[WeightPublisher]] = field(repr=False)  # (params)
 
 
-class Look:
+class HostProbe:
     """An actor that reports the properties of its host."""
 
     def look(self) -> tuple[Host, Packages]:
@@ -47,7 +46,7 @@ class Look:
 
 
 @contextmanager
-def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int) -> Iterator[Place]:
+def placed(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int) -> Iterator[Placement]:
     """Yield the placement of generators, each on its device; a lost host is added again once it is reachable.
 
     Weights go by `transfer`, else by shared memory if all hosts share it, else by the engine's transport; `notice` is called
@@ -58,7 +57,7 @@ def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int
     hosts = given.named_hosts()
     if given.engine == "processes":
         engine = on_devices(HERE[given.generator_engine], given.named_devices())
-        yield Place(engine, partial(outlet, "shared"))
+        yield Placement(engine, partial(outlet, "shared"))
         return
     store = store_for(weights()) if given.engine == "ray" else 0
     if line := described(given.engine, given.hosts):
@@ -68,23 +67,23 @@ def placed(given: Asynchronous, notice: Notice, weights: Callable[[], int] = int
         for host in hosts if given.engine == "ray" else ():
             cluster.add_host(host, timeout=WAIT)
         stack.enter_context(rejoining(cluster, cluster.hosts(), notice))
-        engine = hands.on(cluster, hosts=hosts, start=START, devices=given.named_devices(), fitted=on_device)
+        engine = worker_handles.on(cluster, hosts=hosts, start=START, devices=given.named_devices(), fitted=on_device)
         asked = "" if given.transfer == "auto" else given.transfer
-        way = chosen([this_host(), *seen(cluster, hosts)], engine=given.engine, asked=asked, report=notice)
+        way = chosen([this_host(), *probe_hosts(cluster, hosts)], engine=given.engine, asked=asked, report=notice)
         if way.fallback and monarch_scheme() == "tcp" and not given.trust_network:
             refuse_network("Monarch's buffers over TCP", [parted(host)[0] for host in hosts])
         with outlet(way.way, (torch.zeros(1),)):
             pass  # a transport that does not work is reported before training
-        yield Place(engine, partial(outlet, way.way))
+        yield Placement(engine, partial(outlet, way.way))
 
 
-def seen(cluster: Cluster, hosts: tuple[str, ...] = ()) -> list[Host]:
+def probe_hosts(cluster: Cluster, hosts: tuple[str, ...] = ()) -> list[Host]:
     """Return the means of each host, or of each of these, for moving weights.
 
     Raises: EngineError for a host that does not answer, ChoiceError for one whose packages differ from ours.
     """
     names = hosts or cluster.hosts()
-    mesh = cluster.spawn(Look, size=len(names), hosts=names, timeout=WAIT)
+    mesh = cluster.spawn(HostProbe, size=len(names), hosts=names, timeout=WAIT)
     answers = mesh.call("look", timeout=WAIT)
     mesh.stop(timeout=WAIT)
     found = list[Host]()
@@ -106,9 +105,9 @@ def on_device(arguments: tuple[Any, ...], device: str) -> tuple[Any, ...]:
 
 def on_devices(start: Engine, devices: tuple[str, ...]) -> Engine:
     """Return this machine's engine with devices assigned to generators in turn; a replacement gets the freed device."""
-    book = Book(devices)
+    book = DeviceAssignment(devices)
 
-    def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> Hand:
+    def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> WorkerHandle:
         owner = object()
         spot = book.take(owner, HOME)
         hand = start(number, body, on_device(arguments, spot.device) if spot else arguments, inbox)

@@ -71,7 +71,7 @@ def ready_fault(preparation: Preparation | tuple[()], answer: Ready) -> str:
 
 
 @frozen
-class Held:
+class WaitingCommand:
     """A sampling command that waits for its group's start, and the generator that it is for."""
 
     number: int  # of the command
@@ -86,9 +86,9 @@ class Starts:
     groups: int  # of one preparation
     ready: Mapping[int, Start] = Factory(dict)
     under_way: Mapping[int, int] = Factory(dict)
-    waiting: tuple[Held, ...] = ()
+    waiting: tuple[WaitingCommand, ...] = ()
 
-    def asked(self, held: Held) -> tuple["Starts", bool]:
+    def asked(self, held: WaitingCommand) -> tuple["Starts", bool]:
         """Return the starts with one more waiting command, and whether its generator must begin the preparation."""
         number = held.prompt // self.groups
         waiting, there = (*self.waiting, held), number in self.under_way
@@ -108,11 +108,11 @@ class Starts:
         """Return the starts without a waiting command."""
         return evolve(self, waiting=tuple(one for one in self.waiting if one.number != number))
 
-    def lost(self, worker: int) -> tuple["Starts", tuple[Held, ...], tuple[int, ...]]:
+    def lost(self, worker: int) -> tuple["Starts", tuple[WaitingCommand, ...], tuple[int, ...]]:
         """Remove a lost generator: return the starts, the waiting commands whose generators now prepare, and its commands."""
         gone = tuple(one.number for one in self.waiting if one.worker == worker)
         waiting = tuple(one for one in self.waiting if one.worker != worker)
-        under_way, again = dict(self.under_way), list[Held]()
+        under_way, again = dict(self.under_way), list[WaitingCommand]()
         for number in [one for one, by in self.under_way.items() if by == worker]:
             others = [one for one in waiting if one.prompt // self.groups == number]
             if others:

@@ -9,9 +9,8 @@ from ...core.errors import CheckpointError, message
 from ..effects import folder
 from ..runs.run import arguments_of
 from ..text.config import TextConfig
-from . import checkpoint as keeping
-from . import recorded
-from .checkpoint import TOTALS, Kept
+from . import checkpoint, recorded
+from .checkpoint import TOTALS, PhaseCheckpoint
 from .replay import Course, differing, folded
 from .run_phase import rules_of
 from .scheduler.state import Schedule
@@ -51,7 +50,7 @@ def replayed(run: Path, phase: str) -> Replay:
     Raises: CheckpointError for a phase without a checkpoint, StructureError for a malformed log.
     """
     home = run / phase
-    found = keeping.of_newest(home, _kept)
+    found = checkpoint.of_newest(home, _kept)
     if not found:
         wanted, remedy = "a phase with one", f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
@@ -70,8 +69,8 @@ def replayed(run: Path, phase: str) -> Replay:
     return Replay(version=kept.schedule.version, sessions=course.sessions, told=course.told, wrong=wrong)
 
 
-def _kept(where: Path) -> tuple[Kept, TextConfig]:
-    kept, metadata = keeping.kept_in(where)
+def _kept(where: Path) -> tuple[PhaseCheckpoint, TextConfig]:
+    kept, metadata = checkpoint.kept_in(where)
     return kept, arguments_of(metadata)[1]
 
 

@@ -19,13 +19,13 @@ from ..effects.reporting.language_picture import language_picture
 from ..effects.reporting.metrics import read
 from ..effects.reporting.timeline_picture import Lane, staleness_picture, timeline_picture
 from ..text.columns import LABEL, own_figures
-from ..text.evaluation import read_standing
+from ..text.evaluation import read_evaluation_result
 from ..text.report import BEFORE, DRAWN, Result, accuracy_before, drawn_in, read_before, read_result, title_of
 from . import recorded
-from .audit import Audit, Bounds, audited, heard, taken_of
+from .audit import Audit, Bounds, audited, reported_events, taken_of
 from .checkpoint import LEDGER, TIMELINE, TOTALS
 from .comparison import Comparison
-from .comparison_figures import Evaluation, Phase
+from .comparison_figures import Evaluation, PhaseTotals
 from .run import ASYNC, SYNC, arguments_in, phases_of
 from .scheduler.timeline import TRAINER, Span, actors, merged, middle, shifts, spans_of
 
@@ -51,7 +51,7 @@ def audit(run: Path, phase: str) -> Audit:
     """
     home = _begun(run, phase)
     totals = recorded.totals(home) if (home / TOTALS).exists() else ()
-    return audited(tuple(recorded.ledger(home)), _bounds(run, phase), heard(recorded.events(home)), totals)
+    return audited(tuple(recorded.ledger(home)), _bounds(run, phase), reported_events(recorded.events(home)), totals)
 
 
 def _begun(run: Path, phase: str) -> Path:
@@ -70,7 +70,7 @@ def _bounds(run: Path, phase: str) -> Bounds:
     return Bounds(batch=tasks.groups * tasks.samples, group=tasks.samples, staleness=staleness)
 
 
-def phase_of(run: Path, name: str) -> Phase:
+def phase_of(run: Path, name: str) -> PhaseTotals:
     """Return the figures of a phase that has ended. Raises: CheckpointError, StructureError."""
     home = _begun(run, name)
     totals, spans = recorded.totals(home), spans_of(recorded.timeline(home))
@@ -83,12 +83,12 @@ def phase_of(run: Path, name: str) -> Phase:
     updates = max(1, len(rows))
     counts = ("submitted", "accepted", "rejected", "filtered", "consumed", "tokens_used", "tokens_wasted")
     same = ("generators", "staleness", "sessions", "lost_generators", "tool_failures")
-    return Phase(
+    return PhaseTotals(
         name=name,
         updates=totals["version"],
         seconds=seconds,
         start=start,
-        tokens_sampled=heard(recorded.events(home)).tokens,
+        tokens_sampled=reported_events(recorded.events(home)).tokens,
         ages=tuple(ages[age] for age in range(max(ages, default=-1) + 1)),
         shifts=shifts(spans, start, max(seconds, start)),
         waited=max(0.0, waited - start) / updates,
@@ -110,7 +110,7 @@ def _evaluation(file: Any, name: str, where: Path) -> Evaluation:
         return {}
     held = file.get(name) if name else file
     known = held if isinstance(held, dict) and held else {"sampled": ()}
-    return {how: read_standing(known[how], f"{where}: {how}") for how in known}
+    return {how: read_evaluation_result(known[how], f"{where}: {how}") for how in known}
 
 
 def comparison(run: Path, task: TextTask | tuple[()] = ()) -> Comparison:

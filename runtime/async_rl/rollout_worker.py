@@ -20,14 +20,14 @@ from ..effects.generation.engine import Generator, generator
 from ..effects.generation.scheduling import AnyAttempt
 from ..effects.hugging_face.tokenizer import unfolded
 from ..effects.task_reference import trust
-from ..effects.tools.guard import Failed
-from ..effects.weight_sync import Inlet, inlet, this_host
+from ..effects.tools.guard import ToolFailed
+from ..effects.weight_sync import WeightReader, inlet, this_host
 from ..effects.workers.backends import Mailbox
-from ..text.components import Parts, attempts_at, parts_of
+from ..text.components import TextComponents, attempts_at, text_components
 from ..text.config import TextConfig
 from ..text.preparation import attempt_from, usable
 from ..text.prompting import RULES, query_attempt, response_of
-from .active_rollouts import Desk, added, chunks, given_up, taken
+from .active_rollouts import ActiveRollouts, add, cancel, pop_finished, token_progress
 from .preparation import Prepare, Ready, Work, begun, ready_fault, ready_of, replied
 from .samples import Sample, fault, samples_of
 from .tool_service import served_tools
@@ -39,7 +39,7 @@ LOOK = 0.02  # seconds between two polls for weights when all jobs wait for them
 
 
 @frozen
-class Job:
+class RolloutRequest:
     """A task: sample this attempt, with weights of at least this version."""
 
     request: Request
@@ -48,21 +48,21 @@ class Job:
 
 
 @frozen
-class GiveUp:
-    """A task: cancel that task, which is answered with `GivenUp` too if it was not answered before."""
+class Cancel:
+    """A task: cancel that task, which is answered with `Cancelled` too if it was not answered before."""
 
     task: int
 
 
 @frozen
-class Made:
+class Completed:
     """The answer to a job: the sample."""
 
     sample: Sample
 
 
 @frozen
-class GivenUp:
+class Cancelled:
     """The answer to a cancelled task, and to the request to cancel it."""
 
 
@@ -86,17 +86,17 @@ class Spec:
     packages: Packages = field(factory=dict)  # versions required on its host
 
 
-def refusing(arguments: TextConfig, parts: Parts) -> Callable[[int, Any], str]:
+def refusing(arguments: TextConfig, parts: TextComponents) -> Callable[[int, Any], str]:
     """Return a function (task, answer) that returns the fault of an answer, whatever the task, or "": for `workers.working`."""
     room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
 
     def refuse(task: int, payload: Any) -> str:
         del task
-        if isinstance(payload, GivenUp):
+        if isinstance(payload, Cancelled):
             return ""
         if isinstance(payload, Ready):
             return ready_fault(parts.task.preparation, payload)
-        if not isinstance(payload, Made):
+        if not isinstance(payload, Completed):
             return f"{type(payload).__name__}, which is no answer"
         return fault(parts.task, payload.sample, vocabulary=parts.speaker.vocabulary, **room)
 
@@ -104,36 +104,38 @@ def refusing(arguments: TextConfig, parts: Parts) -> Callable[[int, Any], str]:
 
 
 @define
-class At:
+class RolloutWorker:
     """State of a running generator."""
 
     mailbox: Mailbox
     arguments: TextConfig
-    parts: Parts
+    parts: TextComponents
     generator: Generator
-    reader: Inlet
+    reader: WeightReader
     params: Any
     version: int
-    desk: Desk
+    desk: ActiveRollouts
     prompts: "Prompts | tuple[()]" = ()  # of preparations, where the task has one
-    waiting: deque[tuple[int, Job | Prepare]] = field(factory=deque)  # tasks that are not begun, some for newer weights
+    waiting: deque[tuple[int, RolloutRequest | Prepare]] = field(
+        factory=deque
+    )  # tasks that are not begun, some for newer weights
 
     @property
     def idle(self) -> bool:
         """Return whether no attempt is under way."""
         return self.desk.idle and (isinstance(self.prompts, tuple) or self.prompts.desk.idle)
 
-    def message(self, task: int, payload: Job | Prepare | GiveUp) -> None:
+    def message(self, task: int, payload: RolloutRequest | Prepare | Cancel) -> None:
         """Queue a task, or cancel one and answer both."""
-        if not isinstance(payload, GiveUp):
+        if not isinstance(payload, Cancel):
             self.waiting.append((task, payload))
             return
         waited = [one for one, _ in self.waiting if one == payload.task]
         if waited or payload.task in self.desk.tasks:
             self.waiting = deque(one for one in self.waiting if one[0] != payload.task)
-            self.desk = given_up(self.desk, payload.task)
-            self.mailbox.answer(payload.task, GivenUp())
-        self.mailbox.answer(task, GivenUp())
+            self.desk = cancel(self.desk, payload.task)
+            self.mailbox.answer(payload.task, Cancelled())
+        self.mailbox.answer(task, Cancelled())
 
     def listen(self) -> None:
         """Receive all messages; wait for one if there is nothing to do. Raises: EOFError when the mailbox is closed."""
@@ -155,17 +157,17 @@ class At:
 
     def seat(self) -> None:
         """Begin the tasks whose weights are there."""
-        later = deque[tuple[int, Job | Prepare]]()
+        later = deque[tuple[int, RolloutRequest | Prepare]]()
         for task, job in self.waiting:
             if job.version > self.version or later:
                 later.append((task, job))
             elif isinstance(job, Prepare):
                 self.prepare(task, job.preparation)
             else:
-                self.desk = added(self.desk, task, self.attempt(job))
+                self.desk = add(self.desk, task, self.attempt(job))
         self.waiting = later
 
-    def attempt(self, job: Job) -> AnyAttempt:
+    def attempt(self, job: RolloutRequest) -> AnyAttempt:
         """Return the attempt that a job asks for, before the first output of the model."""
         if isinstance(job.start, tuple):
             return attempts_at(self.parts, (job.request,))[0]
@@ -199,15 +201,17 @@ class At:
         samples = samples_of(self.parts.task, [attempt for _, attempt in over], **room)
         self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version))))
         for (task, _), sample in zip(over, samples, strict=True):
-            self.mailbox.answer(task, Made(sample))
+            self.mailbox.answer(task, Completed(sample))
 
     def _chunk(self) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, AnyAttempt], ...]]:
         """Sample one chunk of tokens for samples; return the new token counts and the finished attempts."""
         if self.desk.idle:
             return (), ()
         generation = self.generator.advance(self.params, self.version, self.desk.generation)
-        self.desk, more = chunks(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
-        self.desk, over = taken(self.desk)
+        self.desk, more = token_progress(
+            ActiveRollouts(generation=generation, tasks=self.desk.tasks, told=self.desk.told)
+        )
+        self.desk, over = pop_finished(self.desk)
         return tuple((task, number, self.version) for task, number in more), over
 
 
@@ -215,11 +219,11 @@ class At:
 class Prompts:
     """The preparations of a generator: their queries are attempts of one turn, in slots of their own."""
 
-    parts: Parts
+    parts: TextComponents
     preparation: Preparation
     key: Key
     generator: Generator
-    desk: Desk
+    desk: ActiveRollouts
     works: dict[int, Work] = field(factory=dict)  # by task
     places: dict[int, tuple[int, int]] = field(factory=dict)  # by number in the desk: (task, index of its query)
     following: Iterator[int] = field(factory=count)
@@ -231,7 +235,9 @@ class Prompts:
     def advance(self, params: Any, version: int) -> tuple[tuple[int, Ready], ...]:
         """Sample one chunk of tokens; return the preparations that are finished."""
         generation = self.generator.advance(params, version, self.desk.generation)
-        self.desk, over = taken(Desk(generation=generation, tasks=self.desk.tasks, told=self.desk.told))
+        self.desk, over = pop_finished(
+            ActiveRollouts(generation=generation, tasks=self.desk.tasks, told=self.desk.told)
+        )
         found = list[tuple[int, Ready]]()
         for number, attempt in over:
             task, place = self.places.pop(number)
@@ -263,11 +269,11 @@ class Prompts:
                 found += self._heard(task, place, response_of(self.parts, (), max(0, version)), version)
             else:
                 self.places[number] = task, place
-                self.desk = added(self.desk, number, attempt)
+                self.desk = add(self.desk, number, attempt)
         return found
 
 
-def prompts_of(arguments: TextConfig, parts: Parts, like: Any) -> Prompts | tuple[()]:
+def prompts_of(arguments: TextConfig, parts: TextComponents, like: Any) -> Prompts | tuple[()]:
     """Return the object that runs a generator's preparations; () for a task whose episodes need none."""
     preparation, sampling = parts.task.preparation, parts.sampling
     if isinstance(preparation, tuple):
@@ -282,7 +288,7 @@ def prompts_of(arguments: TextConfig, parts: Parts, like: Any) -> Prompts | tupl
         temperature=sampling.temperature,
         top_p=sampling.top_p,
     )
-    desk = Desk(generation=made.begin(like, NONE, ()))
+    desk = ActiveRollouts(generation=made.begin(like, NONE, ()))
     return Prompts(parts, preparation, keys.key(arguments.episodes.seed), made, desk)
 
 
@@ -299,11 +305,11 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     trust(getattr(spec.arguments, "reference", ""))  # the trainer that sent it trusts it
     torch.set_num_threads(spec.arguments.machine.threads)
     with unfolded(spec.tokenizer) as folder:
-        whole = parts_of(spec.arguments, folder if spec.tokenizer else ())
+        whole = text_components(spec.arguments, folder if spec.tokenizer else ())
     like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
     sampling = whole.sampling
 
-    def failed(call: Failed) -> None:
+    def failed(call: ToolFailed) -> None:
         del call
         mailbox.note(Progress(tool_failures=1))  # at once: shows that a generator waiting for several tools is alive
 
@@ -321,8 +327,8 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
             temperature=sampling.temperature,
             top_p=sampling.top_p,
         )
-        desk = Desk(generation=made.begin(like, NONE, ()))
-        at = At(mailbox, spec.arguments, parts, made, reader, params=like, version=NONE, desk=desk)
+        desk = ActiveRollouts(generation=made.begin(like, NONE, ()))
+        at = RolloutWorker(mailbox, spec.arguments, parts, made, reader, params=like, version=NONE, desk=desk)
         at.prompts = prompts_of(spec.arguments, parts, like)
         while True:
             at.listen()

@@ -18,27 +18,27 @@ from ..effects.clock import seconds
 from ..effects.weight_sync.shared_memory.layout import layout
 from ..machine.json_codec import decode
 from ..runs.arguments import changed
-from ..runs.recipe import Context, Outcome, Phases
+from ..runs.recipe import Context, Phases, SessionResult
 from ..runs.run import arguments_of, loaded, perform
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
 from ..text import run as turns
-from ..text.async_config import Asynchronous
-from ..text.components import Parts, parts_of
+from ..text.async_config import AsyncConfig
+from ..text.components import TextComponents, text_components
 from ..text.config import TextConfig, generators
-from ..text.learner_backend import Team
+from ..text.learner_backend import LearnerBackend
 from ..text.report import BEFORE, evaluation, with_curves, write_before
-from ..text.training_loop import Notice, learning_parts, phases, policy_of
-from . import checkpoint as keeping
+from ..text.training_loop import Notice, learning_components, phases, policy_of
+from . import checkpoint
 from .checkpoint import TOTALS
-from .placement import Place, placed
+from .placement import Placement, placed
 from .run_phase import run_phase
-from .training_phase import Setting
+from .training_phase import PhaseConfig
 
 WARM, SYNC, ASYNC = "warm", "sync", "async"
 
 
-def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, float]) -> Outcome:
+def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, float]) -> SessionResult:
     """Return the outcome of a session after which these phases are finished.
 
     >>> outcome_of(["sync"], True, {"sync": 2.0}).progress
@@ -46,7 +46,7 @@ def outcome_of(phases: Sequence[str], interrupted: bool, seconds: Mapping[str, f
     """
     over = f"; {' and '.join(phases)} is over" if phases else ""
     spent = tuple(f"{name} {each:.1f} s" for name, each in seconds.items() if each)
-    return Outcome(interrupted=interrupted, progress=f" and saved{over}", spent=spent, session=tuple(phases))
+    return SessionResult(interrupted=interrupted, progress=f" and saved{over}", spent=spent, session=tuple(phases))
 
 
 def phases_of(arguments: TextConfig) -> tuple[str, ...]:
@@ -69,16 +69,16 @@ def arguments_in(run: Path) -> TextConfig:
 
 
 def components(arguments: TextConfig, context: Context) -> Phases:
-    """Return the phases of a run with generators. Raises: as `turns.parts_in`; CheckpointError for a task with other data."""
-    run, team, notice = context.run, turns.team_of(context), context.notice
-    parts = turns.parts_in(arguments, context)
+    """Return the phases of a run with generators. Raises: as `turns.components_in`; CheckpointError (other data)."""
+    run, team, notice = context.run, turns.backend_of(context), context.notice
+    parts = turns.components_in(arguments, context)
     if context.kept:
         _check_data(run, parts)
 
     @contextmanager
-    def opened() -> Iterator[Place]:
+    def opened() -> Iterator[Placement]:
         over = context.kept and all((run / phase / TOTALS).exists() for phase in phases_of(arguments))
-        given = Asynchronous() if over else arguments.asynchronous
+        given = AsyncConfig() if over else arguments.asynchronous
         with placed(given, notice, lambda: weights_of(parts)) as place:
             yield place
 
@@ -89,34 +89,38 @@ def components(arguments: TextConfig, context: Context) -> Phases:
     )
 
 
-def _check_data(run: Path, parts: Parts) -> None:
+def _check_data(run: Path, parts: TextComponents) -> None:
     """Refuse a task whose data differ from those that the run began with. Raises: CheckpointError."""
     for name in folder.PHASES:
-        recorded = keeping.of_newest(run / name, lambda where: described(where).manifest.environment)
+        recorded = checkpoint.of_newest(run / name, lambda where: described(where).manifest.environment)
         turns.check_data(run, dict(recorded), parts)
 
 
-def weights_of(parts: Parts) -> int:
+def weights_of(parts: TextComponents) -> int:
     """Return the size in bytes of the weights that generators fetch."""
     return layout(parts.whole(parts.begin())).size
 
 
-def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[Parts, Any]:
+def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[TextComponents, Any]:
     """Return the parts of a run, and the policy of a phase's newest checkpoint. Raises: CheckpointError, TrustError."""
     arguments = arguments_in(run)
     check_trust(run, trust, arguments.functions())
-    parts = parts_of(arguments, run / turns.TOKENIZER)
+    parts = text_components(arguments, run / turns.TOKENIZER)
     _check_data(run, parts)
-    algorithm, _ = learning_parts(arguments, parts)
+    algorithm, _ = learning_components(arguments, parts)
     begun = algorithm.init(parts.begin())
-    found = keeping.of_newest(run / phase, lambda where: keeping.load(where, arguments, begun).learner.params.policy)
+    found = checkpoint.of_newest(
+        run / phase, lambda where: checkpoint.load(where, arguments, begun).learner.params.policy
+    )
     if isinstance(found, tuple):
         remedy = f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(f"{run / phase}", got="without a checkpoint", wanted="one", remedy=remedy))
     return parts, found
 
 
-def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice: Notice, team: Team) -> Outcome:
+def _go_on(
+    run: Path, arguments: TextConfig, parts: TextComponents, place: Placement, notice: Notice, team: LearnerBackend
+) -> SessionResult:
     """Run the remaining phases of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
     begun = _warmed(run, arguments, parts, notice, team)
@@ -147,13 +151,19 @@ def _go_on(run: Path, arguments: TextConfig, parts: Parts, place: Place, notice:
 
 
 def _setting(
-    run: Path, phase: str, arguments: TextConfig, parts: Parts, place: Place, notice: Notice, team: Team
-) -> Setting:
+    run: Path,
+    phase: str,
+    arguments: TextConfig,
+    parts: TextComponents,
+    place: Placement,
+    notice: Notice,
+    team: LearnerBackend,
+) -> PhaseConfig:
     own = changed(arguments, {"mode": phase, "generators": generators(arguments)})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
     number = f"{generators(own)} generators" if generators(own) > 1 else "a generator"
     notice(f"{phase}: {number}, {own.episodes.steps} updates, staleness at most {own.asynchronous.staleness}")
-    return Setting(
+    return PhaseConfig(
         folder=run / phase,
         tokenizer=() if arguments.model.model else run / turns.TOKENIZER,
         arguments=own,
@@ -166,15 +176,17 @@ def _setting(
     )
 
 
-def _warmed(run: Path, arguments: TextConfig, parts: Parts, notice: Notice, team: Team) -> LanguageState | tuple[()]:
+def _warmed(
+    run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice, team: LearnerBackend
+) -> LanguageState | tuple[()]:
     """Return the learner after the warm start, resumed from its checkpoints; () after Ctrl-C."""
-    algorithm, _ = learning_parts(arguments, parts, team)
+    algorithm, _ = learning_components(arguments, parts, team)
     many = phases(arguments).warm
     if not many:
         return algorithm.init(parts.begin())
     home = run / WARM
     made = turns.components_of(home, arguments, parts, team)
-    found = keeping.of_newest(home, lambda where: loaded(where, made, team), team)
+    found = checkpoint.of_newest(home, lambda where: loaded(where, made, team), team)
     held, loop = found or (made.begin(), Loop(iterations=many, chunk=1, every=arguments.machine.save_every))
     if loop.iteration < many:
         outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, team, notice))

@@ -14,15 +14,15 @@ from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
 from ..effects.json_lines import Lines, lines
 from ..effects.workers.pool import Workers, working
-from ..machine.drive import Effects, Entry, Inbox, Session, Told, drive
+from ..machine.drive import Effects, Entry, Inbox, Received, Session, drive
 from ..machine.json_codec import line
 from ..machine.replay import to_lines
 from ..text.config import TextConfig, generators
 from ..text.run import publishing
-from . import checkpoint as keeping
-from .checkpoint import EVENTS, LEDGER, TIMELINE, TOTALS, Kept, Standing
+from . import checkpoint
+from .checkpoint import EVENTS, LEDGER, TIMELINE, TOTALS, PhaseCheckpoint, PhaseState
 from .metrics import metering
-from .orchestrator import Hands, crew
+from .orchestrator import Connections, orchestrator_effects
 from .preparation import Starts, starts_from
 from .requests import remembered
 from .rollout_worker import Spec, generate, refusing
@@ -30,7 +30,7 @@ from .scheduler import events as say
 from .scheduler.machine import begin, scheduler
 from .scheduler.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_workers
 from .trainer import learning_of, segment_wise
-from .training_phase import Phase, Setting
+from .training_phase import Phase, PhaseConfig
 from .version_check import packages
 
 
@@ -53,7 +53,7 @@ def rules_of(arguments: TextConfig) -> Rules:
     )
 
 
-def run_phase(setting: Setting, begun: LanguageState) -> Schedule:
+def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
     """Run a phase to its end or to Ctrl-C; return the last state of its scheduler.
 
     `begun` is the learner's state at version 0. Raises: CheckpointError, WorkersError, NonFiniteError.
@@ -95,20 +95,22 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
     return state.version % every == 0 or state.version >= rules.updates
 
 
-def _standing(setting: Setting, begun: LanguageState) -> Standing:
+def _standing(setting: PhaseConfig, begun: LanguageState) -> PhaseState:
     """Return the state of the phase: that of its newest checkpoint, or the initial one."""
     team = setting.team
-    found = keeping.of_newest(setting.folder, lambda where: keeping.load(where, setting.arguments, begun, team), team)
+    found = checkpoint.of_newest(
+        setting.folder, lambda where: checkpoint.load(where, setting.arguments, begun, team), team
+    )
     if not isinstance(found, tuple):
         return found
     given = setting.arguments.asynchronous
     rules, number = rules_of(setting.arguments), generators(setting.arguments)
     schedule = begin(rules, prompts=setting.arguments.episodes.groups, workers=number, slots=given.generator_slots)
-    return Standing(kept=Kept(schedule=schedule), learner=begun, past={}, samples={})
+    return PhaseState(kept=PhaseCheckpoint(schedule=schedule), learner=begun, past={}, samples={})
 
 
 @contextmanager
-def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
+def _at_work(setting: PhaseConfig, standing: PhaseState, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
     """Yield a running phase with its generators, its effects and its event log."""
     arguments, kept = setting.arguments, standing.kept
     version, home, given = kept.schedule.version, setting.folder, arguments.asynchronous
@@ -133,11 +135,11 @@ def _at_work(setting: Setting, standing: Standing, told: deque[Event]) -> Iterat
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher.address))
-        yield phase, logged(crew(_hands(phase, workers), told), log), log
+        yield phase, logged(orchestrator_effects(_hands(phase, workers), told), log), log
         phase.failures.report()
 
 
-def _starts(setting: Setting, kept: Kept) -> Starts | tuple[()]:
+def _starts(setting: PhaseConfig, kept: PhaseCheckpoint) -> Starts | tuple[()]:
     """Return the starts of a phase's groups, those of its checkpoint; () for a task whose episodes need no preparation."""
     preparation = setting.parts.task.preparation
     if isinstance(preparation, tuple):
@@ -145,7 +147,7 @@ def _starts(setting: Setting, kept: Kept) -> Starts | tuple[()]:
     return Starts(groups=preparation.groups, ready=starts_from(kept.starts, preparation, str(setting.folder)))
 
 
-def _generators(setting: Setting, weights: str) -> AbstractContextManager[Workers]:
+def _generators(setting: PhaseConfig, weights: str) -> AbstractContextManager[Workers]:
     """Return the generators of a phase, which fetch their weights from this address."""
     arguments, number = setting.arguments, generators(setting.arguments)
     spec = Spec(
@@ -165,10 +167,10 @@ def _generators(setting: Setting, weights: str) -> AbstractContextManager[Worker
     )
 
 
-def _hands(phase: Phase, workers: Workers) -> Hands:
+def _hands(phase: Phase, workers: Workers) -> Connections:
     """Return the workers, callbacks and settings of the crew of a phase."""
     arguments = phase.setting.arguments
-    return Hands(
+    return Connections(
         workers=workers,
         count=generators(arguments),
         slots=arguments.asynchronous.generator_slots,
@@ -192,7 +194,7 @@ def logged(effects: Effects, log: Lines) -> Effects:
 
         def follow() -> Entry:
             entry = session.follow()
-            log.write(to_lines([evolve(entry, cause=None) if isinstance(entry, Told) else entry]))
+            log.write(to_lines([evolve(entry, cause=None) if isinstance(entry, Received) else entry]))
             return entry
 
         return evolve(session, follow=follow)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...core.check import check
 from ...core.errors import ChoiceError, PurestepError, StructureError, message
 from ...core.language.episode import total_reward
-from ...core.language.rollout import Attempt, Heard
+from ...core.language.rollout import ModelTurn, Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
 from ...core.language.to_transcript import transcripts
@@ -59,7 +59,7 @@ def names_of(task: TextTask) -> tuple[str, ...]:
     return (*OWN, *task.figures)
 
 
-def samples_of(task: TextTask, attempts: Sequence[Attempt[Any]], *, capacity: int, calls: int) -> tuple[Sample, ...]:
+def samples_of(task: TextTask, attempts: Sequence[Rollout[Any]], *, capacity: int, calls: int) -> tuple[Sample, ...]:
     """Return the samples of finished attempts at a task, each in a row with room for this many tokens and calls.
 
     head = min_t version_t,   tail = max_t version_t,   over the tokens that the model sampled; turns are calls of the model.
@@ -79,13 +79,13 @@ def samples_of(task: TextTask, attempts: Sequence[Attempt[Any]], *, capacity: in
     return tuple(_sample(task, attempt, take(rows, [place])) for place, attempt in enumerate(attempts))
 
 
-def sample_of(task: TextTask, attempt: Attempt[Any], *, capacity: int, calls: int) -> Sample:
+def sample_of(task: TextTask, attempt: Rollout[Any], *, capacity: int, calls: int) -> Sample:
     """Return the sample of a finished attempt; see `samples_of`. Raises: ChoiceError."""
     return samples_of(task, (attempt,), capacity=capacity, calls=calls)[0]
 
 
-def _sample(task: TextTask, attempt: Attempt[Any], row: Transcript) -> Sample:
-    said = [piece.said for piece in attempt.pieces if isinstance(piece, Heard)]
+def _sample(task: TextTask, attempt: Rollout[Any], row: Transcript) -> Sample:
+    said = [piece.said for piece in attempt.pieces if isinstance(piece, ModelTurn)]
     versions = [version for one in said for version in one.versions]
     if not versions:
         remedy = "let the model speak before the attempt ends"

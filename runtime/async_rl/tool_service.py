@@ -9,15 +9,17 @@ from attrs import evolve
 from ...core.keys import Key
 from ...core.language.parsers import Call
 from ...core.language.text_env import Outcome, TextEnv
-from ..effects.tools.calls import DIED, Failure, Perform, Returned
-from ..effects.tools.guard import Failed, guarded, ignore, in_processes, in_threads
+from ..effects.tools.calls import DIED, Perform, Returned, ToolFailure
+from ..effects.tools.guard import ToolFailed, guarded, ignore, in_processes, in_threads
 from ..effects.tools.service import ServiceError, serving
-from ..text.async_config import Asynchronous
-from ..text.components import Parts
+from ..text.async_config import AsyncConfig
+from ..text.components import TextComponents
 
 
 @contextmanager
-def served_tools(parts: Parts, given: Asynchronous, record: Callable[[Failed], None]) -> Iterator[Parts]:
+def served_tools(
+    parts: TextComponents, given: AsyncConfig, record: Callable[[ToolFailed], None]
+) -> Iterator[TextComponents]:
     """Yield the parts of a run whose tool calls go through a service of `tool_replicas` replicas; unchanged parts with 0.
 
     A call that hangs beyond `tool_timeout`, or whose replica dies, is retried by another replica; if that fails too, or no
@@ -39,12 +41,12 @@ def served_tools(parts: Parts, given: Asynchronous, record: Callable[[Failed], N
 
 
 def calling(
-    env: TextEnv[Any, Any], perform: Perform, *, timeout: float, record: Callable[[Failed], None] = ignore
+    env: TextEnv[Any, Any], perform: Perform, *, timeout: float, record: Callable[[ToolFailed], None] = ignore
 ) -> TextEnv[Any, Any]:
     """Return the environment with its tool calls run by `perform`, and all else unchanged. Raises: ChoiceError.
 
     >>> from ...core.language.zorplex.env import zorplex
-    >>> gone = calling(zorplex(), lambda *call: Failure(DIED, "gone"), timeout=1.0)
+    >>> gone = calling(zorplex(), lambda *call: ToolFailure(DIED, "gone"), timeout=1.0)
     >>> gone.step(gone.params, 7, Call("LOOKUP", "kra"), ())
     (7, Outcome(observation='The tool failed: gone.', reward=0.0, terminated=False, truncated=False))
     """
@@ -60,10 +62,10 @@ def calling(
 def _in_any_case(perform: Perform) -> Perform:
     """Return `perform` with a service that has no replica left reported as a failed call instead of an error."""
 
-    def call(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+    def call(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
         try:
             return perform(function, arguments, seconds)
         except ServiceError as fault:
-            return Failure(DIED, str(fault))
+            return ToolFailure(DIED, str(fault))
 
     return call

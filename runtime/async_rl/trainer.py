@@ -12,10 +12,10 @@ from ...core.errors import StructureError, message
 from ...core.keys import Key
 from ...core.record import replace, take
 from ...core.transcript.log_probs import with_proximal
-from ..text.components import Parts
+from ..text.components import TextComponents
 from ..text.config import TextConfig
-from ..text.learner_backend import ALONE, Reader, Team
-from ..text.trainer import Learned, Trainer
+from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, Reader
+from ..text.trainer import Trainer, TrainStepResult
 from ..text.training_loop import UPDATE
 from .samples import Sample, stacked
 
@@ -32,7 +32,7 @@ def segment_wise(arguments: TextConfig) -> bool:
 
 
 @frozen
-class Anchored:
+class SampleWithProximal:
     """A sample, and the versions of its tokens whose proximal log-probs are final."""
 
     sample: Sample
@@ -45,11 +45,11 @@ class Anchored:
 
 
 @define
-class Learning:
+class VersionedLearner:
     """The weights of a version and, where segment-wise proximal policies need them, of earlier ones."""
 
     arguments: TextConfig
-    parts: Parts
+    parts: TextComponents
     algorithm: LanguageAlgorithm
     trainer: Trainer
     read: Reader
@@ -62,7 +62,7 @@ class Learning:
         """Return all parameters of the library's model, for generators and evaluation."""
         return self.parts.whole(self.state.params.policy)
 
-    def anchored(self, samples: Mapping[Any, Anchored]) -> dict[Any, Anchored]:
+    def with_proximal(self, samples: Mapping[Any, SampleWithProximal]) -> dict[Any, SampleWithProximal]:
         """Return samples with proximal log-probs under the weights of version + 1, for each token of a version already updated.
 
         log q_t = log pi_{v_t + 1}(token_t),   v_t < v
@@ -80,7 +80,7 @@ class Learning:
             for place, name in enumerate(names):
                 each = after[name]
                 sample = evolve(each.sample, row=take(rows, [place]))
-                after[name] = Anchored(sample, each.done | {made_by})
+                after[name] = SampleWithProximal(sample, each.done | {made_by})
         return after
 
     def _params(self, version: int) -> Any:
@@ -91,7 +91,7 @@ class Learning:
             raise StructureError(message("anchored: weights of version", got=version, wanted=wanted, remedy=remedy))
         return replace(self.state.params, policy=self.past[version])
 
-    def update(self, version: int, samples: Sequence[Sample]) -> Learned:
+    def update(self, version: int, samples: Sequence[Sample]) -> TrainStepResult:
         """Run all optimizer steps that turn weights `version` into `version + 1`.
 
         A learner counts its optimizer steps; here its step is set to the version, so that "interpolated" compares equal units.
@@ -113,11 +113,16 @@ class Learning:
 
 
 def learning_of(
-    arguments: TextConfig, parts: Parts, version: int, state: LanguageState, past: dict[int, Any], team: Team = ALONE
-) -> Learning:
+    arguments: TextConfig,
+    parts: TextComponents,
+    version: int,
+    state: LanguageState,
+    past: dict[int, Any],
+    team: LearnerBackend = SINGLE_PROCESS,
+) -> VersionedLearner:
     """Return the trainer of a run, with weights of a version. Raises: ChoiceError."""
     algorithm, trainer = team.learner(arguments, parts)
-    return Learning(
+    return VersionedLearner(
         arguments=arguments,
         parts=parts,
         algorithm=algorithm,

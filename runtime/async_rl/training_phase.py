@@ -13,53 +13,53 @@ from ...core.machine import Event
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..effects.json_lines import Lines
-from ..effects.weight_sync import Outlet
+from ..effects.weight_sync import WeightPublisher
 from ..machine.json_codec import line
 from ..runs.logging import DIVERGED
-from ..text.components import Parts
+from ..text.components import TextComponents
 from ..text.config import TextConfig
 from ..text.failures import Failures
-from ..text.learner_backend import ALONE, Team
+from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
 from ..text.training_loop import Notice, Publish, evaluation_due
-from . import checkpoint as keeping
-from .checkpoint import Kept, Standing, live
+from . import checkpoint
+from .checkpoint import PhaseCheckpoint, PhaseState, live
 from .metrics import Meter
-from .placement import Place
+from .placement import Placement
 from .preparation import Ready, Starts, kept_starts, starts_from
 from .samples import Sample, stacked
 from .scheduler import events as say
 from .scheduler.state import Schedule
-from .trainer import Anchored, Learning, segment_wise
+from .trainer import SampleWithProximal, VersionedLearner, segment_wise
 
 
 @frozen(kw_only=True)
-class Setting:
+class PhaseConfig:
     """Settings of a phase. `arguments` are its own: in a sync phase, staleness is 0."""
 
     folder: Path
     tokenizer: Path | tuple[()]
     arguments: TextConfig
-    parts: Parts
+    parts: TextComponents
     facts: Mapping[str, Any]
     metadata: Mapping[str, Any]
     notice: Notice
-    place: Place  # of its generators
-    team: Team = ALONE
+    place: Placement  # of its generators
+    team: LearnerBackend = SINGLE_PROCESS
 
 
 @define
 class Phase:
     """A running phase: handlers of the trainer's commands, and the state held by the driver's thread."""
 
-    setting: Setting
-    learning: Learning
-    publisher: Outlet
+    setting: PhaseConfig
+    learning: VersionedLearner
+    publisher: WeightPublisher
     meter: Meter
     ledger: Lines
     timeline: Lines
-    kept: Kept
-    samples: dict[say.Name, Anchored]
+    kept: PhaseCheckpoint
+    samples: dict[say.Name, SampleWithProximal]
     publish_record: Publish
     starts: Starts | tuple[()] = ()  # of groups, where the task's episodes are prepared
     states: dict[int, tuple[LanguageState, dict[int, Any]]] = field(factory=dict)
@@ -88,7 +88,7 @@ class Phase:
 
     def arrived(self, name: say.Name, sample: Sample) -> None:
         """Store a finished sample."""
-        self.samples[name] = Anchored(sample)
+        self.samples[name] = SampleWithProximal(sample)
         self.meter.arrived(sample)
 
     def prepared(self, starts: Starts, ready: Ready) -> None:
@@ -117,16 +117,16 @@ class Phase:
         """Set proximal log-probs of the samples that are still there; others get theirs when they are trained on."""
         start = seconds()
         there = {name: self.samples[name] for name in command.samples if name in self.samples}
-        self.samples.update(self.learning.anchored(there))
-        self.meter.anchored(self.did("recompute", start, command.version))
+        self.samples.update(self.learning.with_proximal(there))
+        self.meter.add_recompute_seconds(self.did("recompute", start, command.version))
         return say.Recomputed(command.version)
 
     def train(self, command: say.Train) -> Event:
         """Run an update, and write the samples that it trained on to the ledger."""
         start, names = seconds(), command.samples
         if segment_wise(self.setting.arguments):
-            self.samples.update(self.learning.anchored({name: self.samples[name] for name in names}))
-            self.meter.anchored(self.did("recompute", start, command.version))
+            self.samples.update(self.learning.with_proximal({name: self.samples[name] for name in names}))
+            self.meter.add_recompute_seconds(self.did("recompute", start, command.version))
             start = seconds()
         batch = [self.samples[name].sample for name in names]
         self.failures.add(f"update {command.version + 1}", [one.raised for one in batch if one.raised], len(batch))
@@ -178,7 +178,7 @@ class Phase:
             spans = self.timeline.sync()
         starts = () if isinstance(self.starts, tuple) else kept_starts(self.starts.needed(schedule))
         kept = evolve(self.kept, schedule=schedule, events=events, spans=spans, seconds=self.now(), starts=starts)
-        standing = Standing(kept=kept, learner=state, past=past, samples=dict(self.samples))
+        standing = PhaseState(kept=kept, learner=state, past=past, samples=dict(self.samples))
         about = {"facts": self.setting.facts, "metadata": self.setting.metadata}
-        keeping.save(self.setting.folder, standing, **about, team=self.setting.team)
+        checkpoint.save(self.setting.folder, standing, **about, team=self.setting.team)
         self.did("save", start, schedule.version)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ...core.language.protocol import Protocol
-    from ..text.components import Parts
+    from ..text.components import TextComponents
 
 HELP = "a number for that held-out task, a question of your own, Enter for the next task, q to leave"
 NONE = -1
@@ -107,7 +107,7 @@ def _told(talk: "_Talk", text: str) -> None:
 class _Talk:
     """A model and its settings for a chat; `following` is the number of the next task."""
 
-    parts: "Parts"
+    parts: "TextComponents"
     params: "dict[str, Tensor]"
     seed: int
     temperature: float

@@ -89,14 +89,14 @@ def usage(known: Mapping[str, Command]) -> str:
     return f"usage: purestep [--debug] COMMAND ...\n\ncommands:\n{rows}\n\n{tail}"
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return an error as one line of text.
 
-    >>> told(FileNotFoundError(2, "No such file or directory", "run"))
+    >>> error_line(FileNotFoundError(2, "No such file or directory", "run"))
     'run is not usable (No such file or directory), wanted a file or folder that is; check the path'
-    >>> told(MemoryError())
+    >>> error_line(MemoryError())
     'this process is out of memory (MemoryError), wanted more; raise its limit, or ask for less; what was saved stays'
-    >>> told(OverflowError("int too large to convert to float"))
+    >>> error_line(OverflowError("int too large to convert to float"))
     'a number is too large (int too large to convert to float), wanted one that fits; choose a smaller one'
     """
     if isinstance(error, PurestepError):
@@ -147,7 +147,7 @@ def _called(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        line = " ".join(f"purestep: {told(error)}".split())
+        line = " ".join(f"purestep: {error_line(error)}".split())
         if isinstance(error, RankError) and several():
             end_at_once(line)
         say(line)

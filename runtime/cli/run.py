@@ -23,7 +23,7 @@ from ..runs.registry import HIDDEN, OWN, find, listed
 from .common import FLAGS, check_runs, loading, say
 
 if TYPE_CHECKING:
-    from ..runs.recipe import Outcome
+    from ..runs.recipe import SessionResult
     from ..runs.store import Store
 
 
@@ -113,7 +113,7 @@ def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
     return Path("runs") / pattern.format(**chosen)
 
 
-def _through(run: Path, recipe: Recipe, options: Any, work: "Callable[[], Outcome]") -> int:
+def _through(run: Path, recipe: Recipe, options: Any, work: "Callable[[], SessionResult]") -> int:
     """Do the work; then evaluate, draw and print its times, or how to go on if it was interrupted."""
     try:
         outcome = work()

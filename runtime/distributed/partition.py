@@ -14,17 +14,19 @@ from functools import partial
 import torch
 
 from ...algorithms.language.micro_batches import check_lengths, shards
-from ...algorithms.language.scoring import Layout
+from ...algorithms.language.scoring import SequenceLayout
 from ...algorithms.language.token_batch import TokenBatch
 from ...core.errors import ChoiceError, message
 from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
-from ..text.batching import Part, packed_parts, padded_parts, trimmed, widened
+from ..text.batching import SequenceBatch, packed_batches, padded_batches, trimmed, widened
 
-Deal = Callable[[Sequence[int]], tuple[tuple[Part, ...], ...]]  # lengths -> equally many parts for each process
-NOBODY = Part(rows=(), width=1, cost=1)
+Deal = Callable[
+    [Sequence[int]], tuple[tuple[SequenceBatch, ...], ...]
+]  # lengths -> equally many parts for each process
+NOBODY = SequenceBatch(rows=(), width=1, cost=1)
 
 
 def by_tokens(budget: int, *, ranks: int, packed: int | tuple[()] = ()) -> Deal:
@@ -42,36 +44,36 @@ def by_tokens(budget: int, *, ranks: int, packed: int | tuple[()] = ()) -> Deal:
         remedy = "pack into rows within the budget"
         raise ChoiceError(message("by_tokens: packed", got=packed, wanted=f"from 1 to {budget}", remedy=remedy))
 
-    def padded(lengths: Sequence[int]) -> tuple[tuple[Part, ...], ...]:
+    def padded(lengths: Sequence[int]) -> tuple[tuple[SequenceBatch, ...], ...]:
         own = [max(1, length) for length in lengths]
         return placed(own, shards(own, budget, ranks=ranks))
 
-    def in_rows(lengths: Sequence[int], capacity: int) -> tuple[tuple[Part, ...], ...]:
-        return _in_turn(packed_parts(lengths, range(len(lengths)), budget, capacity) if lengths else [], ranks)
+    def in_rows(lengths: Sequence[int], capacity: int) -> tuple[tuple[SequenceBatch, ...], ...]:
+        return _in_turn(packed_batches(lengths, range(len(lengths)), budget, capacity) if lengths else [], ranks)
 
     return padded if isinstance(packed, tuple) else partial(in_rows, capacity=packed)
 
 
-def by_parts(budget: int, *, ranks: int) -> Deal:
+def by_batches(budget: int, *, ranks: int) -> Deal:
     """Return a deal of the parts that one process makes of a batch, which do not depend on the number of processes.
 
     So the result of each part has the same bits for any number of ranks, and only the order in which parts are added differs.
     `by_tokens` wastes less: here a process may have a part less, and costs differ. The deal raises ChoiceError for a sequence
     longer than the budget, with its index. Raises: ChoiceError.
 
-    >>> deal = by_parts(6, ranks=2)
+    >>> deal = by_batches(6, ranks=2)
     >>> [[part.rows for part in own] for own in deal([2, 5, 3, 1, 2])]
     [[(1,), (4, 3)], [(2, 0), ()]]
     """
     _positive("by_parts", budget=budget, ranks=ranks)
 
-    def deal(lengths: Sequence[int]) -> tuple[tuple[Part, ...], ...]:
-        return _in_turn(padded_parts(lengths, range(len(lengths)), budget), ranks)
+    def deal(lengths: Sequence[int]) -> tuple[tuple[SequenceBatch, ...], ...]:
+        return _in_turn(padded_batches(lengths, range(len(lengths)), budget), ranks)
 
     return deal
 
 
-def placed(lengths: Sequence[int], places: Sequence[Sequence[Sequence[int]]]) -> tuple[tuple[Part, ...], ...]:
+def placed(lengths: Sequence[int], places: Sequence[Sequence[Sequence[int]]]) -> tuple[tuple[SequenceBatch, ...], ...]:
     """Return the parts of a given deal: the sequences of each micro-batch of each process; `()` is one without any.
 
     Raises: ChoiceError unless every sequence occurs exactly once and all processes have the same number of micro-batches.
@@ -97,21 +99,21 @@ def _positive(where: str, **numbers: int) -> None:
             raise ChoiceError(message(f"{where}: {name}", got=value, wanted="at least 1", remedy=remedy))
 
 
-def _in_turn(found: Sequence[Part], ranks: int) -> tuple[tuple[Part, ...], ...]:
+def _in_turn(found: Sequence[SequenceBatch], ranks: int) -> tuple[tuple[SequenceBatch, ...], ...]:
     """Return parts dealt out in turn; the last round is filled up with parts without sequences."""
     rounds = -(-len(found) // ranks)
     full = [*found, *[NOBODY] * (rounds * ranks - len(found))]
     return tuple(tuple(full[rank::ranks]) for rank in range(ranks))
 
 
-def _part(lengths: Sequence[int], places: Sequence[int]) -> Part:
+def _part(lengths: Sequence[int], places: Sequence[int]) -> SequenceBatch:
     if not places:
         return NOBODY
-    (part,) = padded_parts(lengths, list(places), max(1, *(lengths[place] for place in places)) * len(places))
+    (part,) = padded_batches(lengths, list(places), max(1, *(lengths[place] for place in places)) * len(places))
     return part
 
 
-def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Layout]:
+def piece(batch: TokenBatch, part: SequenceBatch) -> tuple[TokenBatch, SequenceLayout]:
     """Return the part of a batch, and its layout for the model. In a part without sequences no token counts.
 
     >>> from ...algorithms.language.token_batch import token_batch
@@ -128,11 +130,11 @@ def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Layout]:
     return some, part.layout(some.mask)
 
 
-def unread_piece(transcripts: Transcript, part: Part) -> tuple[Transcript, Layout]:
+def unread_piece(transcripts: Transcript, part: SequenceBatch) -> tuple[Transcript, SequenceLayout]:
     """Return the part of transcripts, before they are made a batch, and its layout for the model.
 
     >>> from ...core.transcript.record import empty
-    >>> some, layout = unread_piece(empty(4, 1, id=torch.arange(2)), Part(rows=(1,), width=2, cost=2))
+    >>> some, layout = unread_piece(empty(4, 1, id=torch.arange(2)), SequenceBatch(rows=(1,), width=2, cost=2))
     >>> some.id, some.token.shape, layout.places
     (tensor([1]), torch.Size([1, 2]), tensor([], dtype=torch.int64))
     """
@@ -142,5 +144,5 @@ def unread_piece(transcripts: Transcript, part: Part) -> tuple[Transcript, Layou
     return some, part.layout(loss_mask(some))
 
 
-def _rows(part: Part) -> list[int]:
+def _rows(part: SequenceBatch) -> list[int]:
     return list(part.rows) or [0]

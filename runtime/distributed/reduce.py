@@ -11,7 +11,7 @@ from torch import Tensor
 from ...algorithms.language.loss import Sums, combined
 from ...core.errors import ChoiceError, message
 from ...core.tree import leaves, tree_map
-from ..text.batching import Part
+from ..text.batching import SequenceBatch
 
 NAMES = tuple(field.name for field in fields(cast(Any, Sums)))
 MULTIPLIER = 6364136223846793005  # of a linear congruential generator modulo 2^64
@@ -45,12 +45,12 @@ def from_row(row: Tensor) -> Sums:
     return Sums(**dict(zip(NAMES, row.unbind(), strict=True)))
 
 
-def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: int) -> Any:
+def in_order(found: Sequence[Any], parts: Sequence[SequenceBatch], number: int, width: int) -> Any:
     """Return readings of parts as columns of all `number` sequences: 0 for sequences in no part, so that shares add up.
 
     Each of `found` is a tree of [n, w] or [n] for the n sequences of its part. Leaves come as [number, width] or [number].
 
-    >>> part = Part(rows=(2, 0), width=1, cost=2)
+    >>> part = SequenceBatch(rows=(2, 0), width=1, cost=2)
     >>> in_order([torch.tensor([[5.0], [6.0]])], [part], 3, 2)
     tensor([[6., 0.],
             [0., 0.],
@@ -59,7 +59,7 @@ def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: in
     pairs = [(read, part) for read, part in zip(found, parts, strict=True) if part.rows]
     blank = tree_map(lambda leaf: leaf.new_zeros((number, *([width] if leaf.ndim > 1 else []))), found[0])
 
-    def put(column: Tensor, pair: tuple[Tensor, Part]) -> Tensor:
+    def put(column: Tensor, pair: tuple[Tensor, SequenceBatch]) -> Tensor:
         leaf, part = pair
         rows = torch.tensor(part.rows, device=column.device)
         wide = torch.nn.functional.pad(leaf, (0, width - leaf.shape[1])) if leaf.ndim > 1 else leaf

@@ -16,12 +16,12 @@ from ...algorithms.algorithm import Metrics
 from ...algorithms.language.batch import Reading, teaches
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...algorithms.language.loss import Sums
-from ...algorithms.language.scoring import Layout, LearnerParams
+from ...algorithms.language.scoring import LearnerParams, SequenceLayout
 from ...algorithms.language.token_batch import Counts, TokenBatch
 from ...core.record import select
 from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
-from ..text.batching import Part
+from ..text.batching import SequenceBatch
 from .partition import Deal, piece, unread_piece
 from .reduce import in_order, united
 
@@ -51,7 +51,7 @@ def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorit
     return evolve(own, update=lambda state, transcripts: _composed(own, state, transcripts))
 
 
-def _parts(deal: Deal, lengths: Tensor) -> list[Part]:
+def _parts(deal: Deal, lengths: Tensor) -> list[SequenceBatch]:
     """Return the parts of all processes, one process after the other."""
     return [part for own in deal([int(length) for length in lengths]) for part in own]
 
@@ -61,7 +61,7 @@ def _read(
     deal: Deal,
     state: LanguageState,
     transcripts: Transcript,
-    layout: Layout | Absent = (),
+    layout: SequenceLayout | Absent = (),
 ) -> Reading:
     del layout
     parts = _parts(deal, transcripts.length)
@@ -77,7 +77,7 @@ def _loss(
     params: LearnerParams,
     batch: TokenBatch,
     counts: Counts,
-    layout: Layout | Absent = (),
+    layout: SequenceLayout | Absent = (),
 ) -> tuple[Tensor, Sums]:
     del layout
     pieces = (piece(batch, part) for part in _parts(deal, batch.length))
@@ -91,7 +91,7 @@ def _gradient(
     params: LearnerParams,
     batch: TokenBatch,
     counts: Counts,
-    layout: Layout | Absent = (),
+    layout: SequenceLayout | Absent = (),
 ) -> tuple[LearnerParams, Sums]:
     del layout
     pieces = (piece(batch, part) for part in _parts(deal, batch.length))
@@ -101,7 +101,11 @@ def _gradient(
 
 
 def _distance(
-    algorithm: LanguageAlgorithm, deal: Deal, params: LearnerParams, batch: TokenBatch, layout: Layout | Absent = ()
+    algorithm: LanguageAlgorithm,
+    deal: Deal,
+    params: LearnerParams,
+    batch: TokenBatch,
+    layout: SequenceLayout | Absent = (),
 ) -> Tensor:
     del layout
     pieces = (piece(batch, part) for part in _parts(deal, batch.length))

@@ -13,11 +13,11 @@ from ...core.errors import ChoiceError, message
 from ...core.keys import Key
 from ...core.record import from_tensordict, to_tensordict
 from ...core.tree import same_structure, tree_map
-from .experience_rules import Limit, Shelf, add, draw, empty, expire
+from .experience_rules import BufferState, Limit, add, draw, empty, expire
 
 
 @frozen
-class Experience:
+class ReplayBuffer:
     """A replay buffer of records; thread-safe.
 
     `add(samples, versions)` takes a record with leading axis n and the versions [n] of the weights that made them.
@@ -29,13 +29,13 @@ class Experience:
     add: Callable[[Any, Tensor], None]
     draw: Callable[[Key, int, int], tuple[Any, ...]]
     size: Callable[[int], int]
-    state: Callable[[], tuple[Shelf, TensorDict]]
-    restore: Callable[[Shelf, TensorDict], None]
+    state: Callable[[], tuple[BufferState, TensorDict]]
+    restore: Callable[[BufferState, TensorDict], None]
 
 
-def experience(
+def replay_buffer(
     like: Any, capacity: int, *, max_age: Limit = (), uses: Limit = (), folder: Path | None = None
-) -> Experience:
+) -> ReplayBuffer:
     """Return an empty replay buffer for records like the one sample `like`.
 
     Samples are drawn uniformly without replacement, at most `uses` times each (1: consumed by being drawn), and none more
@@ -48,7 +48,7 @@ def experience(
     >>> @record
     ... class Point:
     ...     x: Tensor = tensor("*", "float")
-    >>> kept = experience(Point(x=torch.tensor(0.0)), 4, uses=1)
+    >>> kept = replay_buffer(Point(x=torch.tensor(0.0)), 4, uses=1)
     >>> kept.add(Point(x=torch.tensor([7.0])), torch.tensor([3]))
     >>> kept.draw(key(0), 1, 3), kept.draw(key(0), 1, 3)
     ((Point(x=tensor([7.])), tensor([3])), ())
@@ -80,17 +80,17 @@ def experience(
         with lock:
             return int(expire(shelf, version, max_age).held.sum())
 
-    def state() -> tuple[Shelf, TensorDict]:
+    def state() -> tuple[BufferState, TensorDict]:
         with lock:
             return shelf, rows.clone()
 
-    def restore(saved: Shelf, samples: TensorDict) -> None:
+    def restore(saved: BufferState, samples: TensorDict) -> None:
         nonlocal shelf
         with lock:
             rows.update_(samples)
             shelf = saved
 
-    return Experience(add_, draw_, size, state, restore)
+    return ReplayBuffer(add_, draw_, size, state, restore)
 
 
 def _rows(like: Any, capacity: int, folder: Path | None) -> TensorDict:

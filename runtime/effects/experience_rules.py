@@ -15,7 +15,7 @@ Limit = int | tuple[()]  # () for none
 
 
 @record
-class Shelf:
+class BufferState:
     """State of a ring buffer of N slots.
 
     added = held + overwritten + expired + consumed
@@ -31,7 +31,7 @@ class Shelf:
     consumed: Tensor = tensor("*", "int")
 
 
-def empty(capacity: int) -> Shelf:
+def empty(capacity: int) -> BufferState:
     """Return a shelf of so many empty slots. Raises: ChoiceError.
 
     >>> empty(2).held
@@ -41,7 +41,7 @@ def empty(capacity: int) -> Shelf:
         raise ChoiceError(message("experience: capacity", got=capacity, wanted="at least 1", remedy="make some room"))
     zero = torch.zeros((), dtype=torch.int64)
     row = torch.zeros(capacity, dtype=torch.int64)
-    return Shelf(
+    return BufferState(
         held=row.bool(),
         version=row,
         uses=row.clone(),
@@ -53,7 +53,7 @@ def empty(capacity: int) -> Shelf:
     )
 
 
-def add(shelf: Shelf, version: Tensor) -> tuple[Shelf, Tensor]:
+def add(shelf: BufferState, version: Tensor) -> tuple[BufferState, Tensor]:
     """Put samples of these versions [*, n] in the next n slots, over the old ones; return the shelf and the slots, int [*, n].
 
     Raises: ChoiceError for more samples than slots.
@@ -80,7 +80,7 @@ def add(shelf: Shelf, version: Tensor) -> tuple[Shelf, Tensor]:
     return after, places
 
 
-def expire(shelf: Shelf, version: Tensor | int, max_age: Limit) -> Shelf:
+def expire(shelf: BufferState, version: Tensor | int, max_age: Limit) -> BufferState:
     """Return the shelf without samples more than `max_age` versions before `version`.
 
     >>> shelf, _ = add(empty(3), torch.tensor([0, 1, 2]))
@@ -95,8 +95,8 @@ def expire(shelf: Shelf, version: Tensor | int, max_age: Limit) -> Shelf:
 
 
 def draw(
-    shelf: Shelf, version: Tensor | int, key: Key, count: int, *, max_age: Limit = (), uses: Limit = ()
-) -> tuple[Shelf, Tensor, Tensor]:
+    shelf: BufferState, version: Tensor | int, key: Key, count: int, *, max_age: Limit = (), uses: Limit = ()
+) -> tuple[BufferState, Tensor, Tensor]:
     """Return the shelf, slots [*, count] drawn uniformly without replacement, and whether there were enough samples, bool [*].
 
     Samples that are too old are removed first. If there are fewer than `count`, none is drawn. A sample that was drawn `uses`

@@ -29,7 +29,7 @@ Write = Callable[[int, Sequence[Row]], None]
 
 
 @frozen
-class Entry:
+class StreamEntry:
     """The rows that were published under a number."""
 
     number: int
@@ -37,10 +37,10 @@ class Entry:
 
 
 @frozen
-class Reading:
+class StreamReading:
     """Entries, and the offset in the file after the last of them, from which to read on."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StreamEntry, ...]
     offset: int
 
 
@@ -64,7 +64,7 @@ def writer(path: Path, *, most: int = MOST, files: Files = DISK) -> Iterator[Wri
     new = kind(path) == ABSENT
     check_file(path)
     files.make_folder(path.parent)
-    whole = Reading((), 0) if new else read(path)
+    whole = StreamReading((), 0) if new else read(path)
     if not new and path.stat().st_size > whole.offset:
         _cut(path, whole.offset)
     known = {entry.number for entry in whole.entries}
@@ -114,18 +114,18 @@ def _cut(path: Path, size: int) -> None:
         os.fsync(file.fileno())
 
 
-def read(path: Path, *, offset: int = 0) -> Reading:
+def read(path: Path, *, offset: int = 0) -> StreamReading:
     """Return the complete entries of a stream from an offset on, which an earlier `read` returned; none if there is no file.
 
     An entry that is being written is left for the next time. Raises: StructureError for a line that `writer` did not write.
 
     >>> read(Path("nowhere.jsonl"))
-    Reading(entries=(), offset=0)
+    StreamReading(entries=(), offset=0)
     """
     if kind(path) == ABSENT:
-        return Reading((), offset)
+        return StreamReading((), offset)
     data = read_bytes(path, offset)
-    entries: list[Entry] = []
+    entries: list[StreamEntry] = []
     rows: list[dict[str, Any]] = []
     place = offset
     for text in data.split(b"\n")[:-1]:
@@ -133,9 +133,9 @@ def read(path: Path, *, offset: int = 0) -> Reading:
         number, last, row = _row(path, text)
         rows.append(row)
         if last:
-            entries.append(Entry(number, tuple(rows)))
+            entries.append(StreamEntry(number, tuple(rows)))
             rows, offset = [], place
-    return Reading(tuple(entries), offset)
+    return StreamReading(tuple(entries), offset)
 
 
 def _row(path: Path, text: bytes) -> tuple[int, bool, dict[str, Any]]:

@@ -16,14 +16,14 @@ WANTED = '{"problem": "...", "answer": "..."}'
 
 
 @frozen
-class Given:
+class FileProblems:
     """The problems of a file, and a digest that identifies its content."""
 
     problems: tuple[Problem, ...]
     digest: str
 
 
-def read_problems(path: Path) -> Given:
+def read_problems(path: Path) -> FileProblems:
     """Return the problems of a file, in its order; empty lines are ignored.
 
     Raises: ChoiceError, naming the line, for one that is no such object, has an empty text, or repeats an earlier problem.
@@ -53,7 +53,7 @@ def read_problems(path: Path) -> Given:
             got, remedy = f"the problem of line {lines[problem.problem_id]} again", "leave one of them out"
             raise ChoiceError(message(where, got=got, wanted="another problem", remedy=remedy))
         found[problem.problem_id], lines[problem.problem_id] = problem, number
-    return Given(tuple(found.values()), hashlib.sha256(content).hexdigest())
+    return FileProblems(tuple(found.values()), hashlib.sha256(content).hexdigest())
 
 
 def _problem(where: str, line: bytes) -> Problem:

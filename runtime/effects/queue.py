@@ -15,7 +15,21 @@ from typing import Any
 from attrs import evolve, frozen
 
 from ...core.errors import StructureError, message
-from .queue_rules import ACCEPTED, Advance, Answered, Close, Entry, Event, Given, Leave, Line, Put, Take, line, step
+from .queue_rules import (
+    ACCEPTED,
+    Advance,
+    Close,
+    Event,
+    Put,
+    PutAnswer,
+    QueuedSample,
+    QueueState,
+    Take,
+    TakeAnswer,
+    Withdraw,
+    line,
+    step,
+)
 
 LONGEST = 3600.0  # seconds of one wait; the platform limits the time-out of a lock
 
@@ -24,7 +38,7 @@ LONGEST = 3600.0  # seconds of one wait; the platform limits the time-out of a l
 class Snapshot:
     """The whole content of a queue: its state, without waiting callers, and its samples by ticket."""
 
-    line: Line
+    line: QueueState
     samples: Mapping[int, Any]
 
 
@@ -44,7 +58,7 @@ class Queue:
     ]  # (count, seconds) -> count samples, fewer once closed, none after the time-out
     advance: Callable[[int], tuple[Any, ...]]  # (version) -> the samples that are now too old, which are removed
     close: Callable[[], None]
-    state: Callable[[], Line]  # its numbers, without waiting callers
+    state: Callable[[], QueueState]  # its numbers, without waiting callers
     snapshot: Callable[[], Snapshot]
 
 
@@ -82,11 +96,11 @@ def restored(snapshot: Snapshot) -> Queue:
     keeper = _Keeper(snapshot)
 
     def put(sample: Any, version: int, seconds: float) -> str:
-        outcome: str = keeper.ask(lambda ticket: Put(ticket, Entry(ticket, version)), seconds, (sample,))
+        outcome: str = keeper.ask(lambda ticket: Put(ticket, QueuedSample(ticket, version)), seconds, (sample,))
         return outcome
 
     def take(count: int, seconds: float) -> tuple[Any, ...]:
-        given: tuple[tuple[Entry, Any], ...] = keeper.ask(lambda caller: Take(caller, count), seconds)
+        given: tuple[tuple[QueuedSample, Any], ...] = keeper.ask(lambda caller: Take(caller, count), seconds)
         return tuple(sample for _, sample in given)
 
     return Queue(
@@ -124,9 +138,9 @@ class _Keeper:
         self.line, answers = step(self.line, event)
         gone: tuple[Any, ...] = ()
         for answer in answers:
-            if isinstance(answer, Answered):
+            if isinstance(answer, PutAnswer):
                 self._answer(answer.caller, answer.outcome)
-            elif isinstance(answer, Given):
+            elif isinstance(answer, TakeAnswer):
                 self._answer(answer.caller, tuple(self.samples.pop(ticket) for ticket in answer.tickets))
             else:
                 gone = tuple(self.samples.pop(ticket)[1] for ticket in answer.tickets)
@@ -167,7 +181,7 @@ class _Keeper:
         while (left := until - time.monotonic()) > 0:
             with suppress(Empty):
                 return box.get(timeout=min(left, LONGEST))
-        self.tell(Leave(ticket))
+        self.tell(Withdraw(ticket))
         return box.get_nowait()
 
     def _withdraw(self, ticket: int, answer: Any) -> None:
@@ -176,7 +190,7 @@ class _Keeper:
             found = self.answers.setdefault(ticket, answer)
             back = {entry.ticket: (entry, sample) for entry, sample in (found if isinstance(found, tuple) else ())}
             self.samples.update(back)
-            gone = self._tell(Leave(ticket, tuple(entry for entry, _ in back.values())))
+            gone = self._tell(Withdraw(ticket, tuple(entry for entry, _ in back.values())))
             self.late = (*self.late, *gone)
             self._forget(ticket)
 
@@ -185,7 +199,7 @@ class _Keeper:
         if self.answers.pop(ticket, None) != ACCEPTED:
             self.samples.pop(ticket, None)
 
-    def state(self) -> Line:
+    def state(self) -> QueueState:
         """Return the line without waiting callers."""
         with self.lock:
             return evolve(self.line, putting=(), taking=())

@@ -12,7 +12,7 @@ ACCEPTED, FULL, OLD, CLOSED = "accepted", "full", "old", "closed"  # outcomes of
 
 
 @frozen
-class Entry:
+class QueuedSample:
     """A sample: its ticket, and the version of the weights that made it, the oldest one if there are several.
 
     Tickets increase in the order in which samples are put in.
@@ -23,14 +23,14 @@ class Entry:
 
 
 @frozen(kw_only=True)
-class Line:
+class QueueState:
     """The state: samples that can be taken, and waiting callers, both first in, first out."""
 
     capacity: int
     max_lag: int | tuple[()] = ()  # how many versions behind `version` a sample may be; () for no bound
     version: int = 0  # of the callers that take
-    entries: tuple[Entry, ...] = ()
-    putting: tuple[tuple[int, Entry], ...] = ()  # (caller, its sample)
+    entries: tuple[QueuedSample, ...] = ()
+    putting: tuple[tuple[int, QueuedSample], ...] = ()  # (caller, its sample)
     taking: tuple[tuple[int, int], ...] = ()  # (caller, number of samples it wants)
     closed: bool = False
     accepted: int = 0  # = taken + expired + length of `entries`
@@ -44,7 +44,7 @@ class Put:
     """Event: a caller offers a sample."""
 
     caller: int
-    entry: Entry
+    entry: QueuedSample
 
 
 @frozen
@@ -56,11 +56,11 @@ class Take:
 
 
 @frozen
-class Leave:
+class Withdraw:
     """Event: a caller's time is out, or it is gone; `back` are samples that were assigned to it and not delivered."""
 
     caller: int
-    back: tuple[Entry, ...] = ()
+    back: tuple[QueuedSample, ...] = ()
 
 
 @frozen
@@ -76,7 +76,7 @@ class Close:
 
 
 @frozen
-class Answered:
+class PutAnswer:
     """Answer to a Put."""
 
     caller: int
@@ -84,7 +84,7 @@ class Answered:
 
 
 @frozen
-class Given:
+class TakeAnswer:
     """Answer to a Take: as many samples as requested, or fewer when the queue has closed, or none when time was out."""
 
     caller: int
@@ -98,11 +98,11 @@ class Expired:
     tickets: tuple[int, ...]
 
 
-Event = Put | Take | Leave | Advance | Close
-Answer = Answered | Given | Expired
+Event = Put | Take | Withdraw | Advance | Close
+Answer = PutAnswer | TakeAnswer | Expired
 
 
-def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> Line:
+def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> QueueState:
     """Return an empty line. Raises: ChoiceError.
 
     >>> line(2).entries
@@ -113,10 +113,10 @@ def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> Line:
     if isinstance(max_lag, int) and max_lag < 0:
         remedy = "0 takes what the present version made, () whatever there is"
         raise ChoiceError(message("queue: max_lag", got=max_lag, wanted="at least 0", remedy=remedy))
-    return Line(capacity=capacity, max_lag=max_lag)
+    return QueueState(capacity=capacity, max_lag=max_lag)
 
 
-def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
+def step(state: QueueState, event: Event) -> tuple[QueueState, tuple[Answer, ...]]:
     """Return the next state and the answers, in the order in which they are due.
 
     A full queue makes a Put wait; a sample that is too old when its turn comes is refused. Takes are served in order, each
@@ -124,11 +124,11 @@ def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
     Raises: ChoiceError for a Take of less than one, or of more than the capacity: it could never be served.
 
     >>> state, _ = step(line(2), Take(1, 2))
-    >>> state, answers = step(state, Put(2, Entry(7, 0)))
+    >>> state, answers = step(state, Put(2, QueuedSample(7, 0)))
     >>> answers
-    (Answered(caller=2, outcome='accepted'),)
-    >>> step(state, Put(3, Entry(8, 0)))[1]
-    (Answered(caller=3, outcome='accepted'), Given(caller=1, tickets=(7, 8)))
+    (PutAnswer(caller=2, outcome='accepted'),)
+    >>> step(state, Put(3, QueuedSample(8, 0)))[1]
+    (PutAnswer(caller=3, outcome='accepted'), TakeAnswer(caller=1, tickets=(7, 8)))
     """
     answers: tuple[Answer, ...] = ()
     if isinstance(event, Put):
@@ -136,7 +136,7 @@ def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
     elif isinstance(event, Take):
         _refuse_count(state, event.count)
         state = evolve(state, taking=(*state.taking, (event.caller, event.count)))
-    elif isinstance(event, Leave):
+    elif isinstance(event, Withdraw):
         state, answers = _left(state, event.caller)
         state, gone = _back(state, event.back)
         answers = (*answers, *gone)
@@ -148,57 +148,57 @@ def step(state: Line, event: Event) -> tuple[Line, tuple[Answer, ...]]:
     return state, (*answers, *more)
 
 
-def _refuse_count(state: Line, count: int) -> None:
+def _refuse_count(state: QueueState, count: int) -> None:
     if not 1 <= count <= state.capacity:
         wanted, remedy = f"1 to the capacity {state.capacity}", "more would never be there at once"
         raise ChoiceError(message("queue: count to take", got=count, wanted=wanted, remedy=remedy))
 
 
-def _left(state: Line, caller: int) -> tuple[Line, tuple[Answer, ...]]:
+def _left(state: QueueState, caller: int) -> tuple[QueueState, tuple[Answer, ...]]:
     answers: tuple[Answer, ...] = ()
     if any(who == caller for who, _ in state.putting):
-        answers = (Answered(caller, FULL),)
+        answers = (PutAnswer(caller, FULL),)
         putting = tuple(one for one in state.putting if one[0] != caller)
         state = evolve(state, putting=putting, refused=state.refused + 1)
     if any(who == caller for who, _ in state.taking):
-        answers = (*answers, Given(caller, ()))
+        answers = (*answers, TakeAnswer(caller, ()))
         state = evolve(state, taking=tuple(one for one in state.taking if one[0] != caller))
     return state, answers
 
 
-def _back(state: Line, back: tuple[Entry, ...]) -> tuple[Line, tuple[Answer, ...]]:
+def _back(state: QueueState, back: tuple[QueuedSample, ...]) -> tuple[QueueState, tuple[Answer, ...]]:
     entries = tuple(sorted((*state.entries, *back), key=lambda entry: entry.ticket))
     return _expired(evolve(state, entries=entries, taken=state.taken - len(back))) if back else (state, ())
 
 
-def too_old(state: Line, entry: Entry) -> bool:
+def too_old(state: QueueState, entry: QueuedSample) -> bool:
     """Return whether a sample is more than `max_lag` versions behind the callers that take.
 
-    >>> too_old(Line(capacity=1, max_lag=1, version=2), Entry(0, 0))
+    >>> too_old(QueueState(capacity=1, max_lag=1, version=2), QueuedSample(0, 0))
     True
     """
     return isinstance(state.max_lag, int) and state.version - entry.version > state.max_lag
 
 
-def _expired(state: Line) -> tuple[Line, tuple[Answer, ...]]:
+def _expired(state: QueueState) -> tuple[QueueState, tuple[Answer, ...]]:
     gone = tuple(entry.ticket for entry in state.entries if too_old(state, entry))
     kept = tuple(entry for entry in state.entries if not too_old(state, entry))
     return evolve(state, entries=kept, expired=state.expired + len(gone)), (Expired(gone),) if gone else ()
 
 
-def _settled(state: Line) -> tuple[Line, tuple[Answer, ...]]:
+def _settled(state: QueueState) -> tuple[QueueState, tuple[Answer, ...]]:
     """Serve waiting callers, until none can be served."""
     answers: list[Answer] = []
     while True:
         if state.taking and (state.closed or len(state.entries) >= state.taking[0][1]):
             (caller, count), *others = state.taking
             now = state.entries[:count]
-            answers.append(Given(caller, tuple(entry.ticket for entry in now)))
+            answers.append(TakeAnswer(caller, tuple(entry.ticket for entry in now)))
             taken = state.taken + len(now)
             state = evolve(state, taking=tuple(others), entries=state.entries[count:], taken=taken)
         elif state.putting and (outcome := _outcome(state, state.putting[0][1])):
             (caller, entry), *rest = state.putting
-            answers.append(Answered(caller, outcome))
+            answers.append(PutAnswer(caller, outcome))
             state = evolve(state, putting=tuple(rest))
             if outcome == ACCEPTED:
                 state = evolve(state, entries=(*state.entries, entry), accepted=state.accepted + 1)
@@ -208,7 +208,7 @@ def _settled(state: Line) -> tuple[Line, tuple[Answer, ...]]:
             return state, tuple(answers)
 
 
-def _outcome(state: Line, entry: Entry) -> str:
+def _outcome(state: QueueState, entry: QueuedSample) -> str:
     """Return the outcome for a sample whose turn it is; "" while it has to wait."""
     if state.closed:
         return CLOSED

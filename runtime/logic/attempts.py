@@ -31,7 +31,7 @@ class Move:
 
 
 @frozen
-class Attempt:
+class ProofAttempt:
     """The policy's attempt at a query."""
 
     moves: tuple[Move, ...]
@@ -39,7 +39,7 @@ class Attempt:
     left_out: int  # number of states for which there was no room
 
 
-def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queries: Tensor) -> tuple[Attempt, ...]:
+def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queries: Tensor) -> tuple[ProofAttempt, ...]:
     """Return the policy's most probable moves from each query to the end of its episode: int64 [N, 3] -> N attempts.
 
     States that the game skips because only one follows are moves here, with a single choice, so that no step of a proof is
@@ -78,7 +78,7 @@ def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queri
     left_out = (state.too_long + state.too_many).tolist()
     marks = state.current[:, 0, 0].tolist()
     return tuple(
-        Attempt(tuple(row), _end(game.names, mark), lost)
+        ProofAttempt(tuple(row), _end(game.names, mark), lost)
         for row, mark, lost in zip(moves, marks, left_out, strict=True)
     )
 
@@ -101,12 +101,12 @@ def _end(names: Vocabulary, mark: int) -> End:
     return "dead end" if mark == names.false else "given up" if mark == names.end else "out of moves"
 
 
-def ending(attempt: Attempt) -> str:
+def ending(attempt: ProofAttempt) -> str:
     """Return the end of an attempt in words; a step into a mark does not count as a move.
 
-    >>> ending(Attempt((Move(1.0, 0, 1),), "proven", 0))
+    >>> ending(ProofAttempt((Move(1.0, 0, 1),), "proven", 0))
     'proven in 1 move'
-    >>> ending(Attempt((Move(1.0, 0, 1), Move(0.5, OPEN, 2)), "given up", 0))
+    >>> ending(ProofAttempt((Move(1.0, 0, 1), Move(0.5, OPEN, 2)), "given up", 0))
     'not proven: the policy gave up after 1 move'
     """
     count = sum(move.origin != OPEN for move in attempt.moves)
@@ -119,12 +119,12 @@ def ending(attempt: Attempt) -> str:
     }[attempt.end]
 
 
-def left_out(attempt: Attempt) -> tuple[str, ...]:
+def left_out(attempt: ProofAttempt) -> tuple[str, ...]:
     """Return a line on the states for which there was no room; () if there was room for all.
 
-    >>> left_out(Attempt((), "dead end", 2))
+    >>> left_out(ProofAttempt((), "dead end", 2))
     ('2 states left out for want of room; train with more --atoms, --successors or --facts to make room',)
-    >>> left_out(Attempt((), "dead end", 0))
+    >>> left_out(ProofAttempt((), "dead end", 0))
     ()
     """
     count = attempt.left_out

@@ -14,7 +14,7 @@ LETTERS = "XYZUVW"
 
 
 @frozen
-class Row:
+class ProofRow:
     """A goal as text."""
 
     depth: int  # number of goals above it
@@ -24,7 +24,7 @@ class Row:
     chosen: str  # the probability and the number of choices; empty where the policy did not choose
 
 
-def rows(names: Vocabulary, base: Knowledge, root: Goal) -> tuple[Row, ...]:
+def rows(names: Vocabulary, base: Knowledge, root: Goal) -> tuple[ProofRow, ...]:
     """Return the goals of a tree as text, from left to right, each before those below it.
 
     Unbound variables are X, Y, Z, ..., one letter for each variable; a rule has letters of its own.
@@ -49,19 +49,19 @@ def _walk(goal: Goal, depth: int) -> Iterator[tuple[int, Goal]]:
         yield from _walk(below, depth + 1)
 
 
-def _row(names: Vocabulary, base: Knowledge, depth: int, goal: Goal, called: Mapping[int, str]) -> Row:
+def _row(names: Vocabulary, base: Knowledge, depth: int, goal: Goal, called: Mapping[int, str]) -> ProofRow:
     text = _text(names, goal.atom, called)
     if goal.origin == OPEN:
-        return Row(depth, "open", text, "open", "")
+        return ProofRow(depth, "open", text, "open", "")
     if not goal.choices:
-        return Row(depth, "known", text, "known fact", "")
+        return ProofRow(depth, "known", text, "known fact", "")
     among = "the only choice" if goal.choices == 1 else f"of {goal.choices} choices"
     chosen = f"p = {goal.probability:.2f}, {among}"
     if goal.origin < base.facts.shape[0] - 1:
-        return Row(depth, "fact", text, "fact", chosen)
+        return ProofRow(depth, "fact", text, "fact", chosen)
     rule = clause(names, base, goal.origin)
     head, *body = (_text(names, atom, _letters(names, rule)) for atom in rule)
-    return Row(depth, "rule", text, f"{head} :- {', '.join(body)}", chosen)
+    return ProofRow(depth, "rule", text, f"{head} :- {', '.join(body)}", chosen)
 
 
 def _letters(names: Vocabulary, atoms: Sequence[Atom]) -> dict[int, str]:
@@ -77,10 +77,11 @@ def _text(names: Vocabulary, atom: Atom, called: Mapping[int, str]) -> str:
     return f"{names.predicates[atom[0] - 1]}({first}, {second})"
 
 
-def lines(told: Sequence[Row]) -> Iterator[str]:
+def lines(told: Sequence[ProofRow]) -> Iterator[str]:
     """Yield the goals of a tree, one a line, in columns and indented by their depth; at least one row is needed.
 
-    >>> list(lines([Row(0, "rule", "q(a, b)", "q(X, Y) :- p(Y, X)", "p = 1.00"), Row(1, "known", "p(b, a)", "known fact", "")]))
+    >>> known = ProofRow(1, "known", "p(b, a)", "known fact", "")
+    >>> list(lines([ProofRow(0, "rule", "q(a, b)", "q(X, Y) :- p(Y, X)", "p = 1.00"), known]))
     ['  q(a, b)     q(X, Y) :- p(Y, X)   p = 1.00', '    p(b, a)   known fact']
     """
     indented = ["  " * (row.depth + 1) + row.goal for row in told]

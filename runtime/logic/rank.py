@@ -11,7 +11,7 @@ from ...core.logic.ranking import LEAST_PENALTY, NOTHING, Means, average_precisi
 from ...core.logic.terms import PADDING, Names, encode
 from ...core.policy import ActorCritic
 from ..compile import program
-from .recycle import Feeding, Finished, Play, idle, play, proven_all
+from .recycle import Feeding, FinishedProofs, Play, idle, play, proven_all
 from .world import Proofs, candidates
 
 CHUNK = 32  # steps in one call of the compiled program
@@ -30,7 +30,7 @@ class Scored:
 
 
 @frozen
-class Standing:
+class RankingResult:
     """Metrics of a ranking, and counts."""
 
     ranking: Means  # over all queries and modes
@@ -82,7 +82,7 @@ def scorer(
     return Scorer(made, run, slots, feed=slots * (steps if recycled else 1))
 
 
-def scored(told: Finished, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:
+def scored(told: FinishedProofs, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:
     """Return the scores of candidates [N], in the shape `shape`; `lost` is subtracted where there is no proof."""
     score = torch.where(present, told.score - torch.where(told.proven, 0.0, lost), NOTHING)
     parts = (score, present, told.proven, told.depth, told.too_long, told.too_many)
@@ -101,7 +101,7 @@ def scored_by_length(steps: Tensor, present: Tensor) -> Scored:
     return Scored(score, present, steps > 0, steps, nothing, nothing)
 
 
-def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = ()) -> Standing:
+def ranking_result(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = ()) -> RankingResult:
     """Rank each query among its negatives, see `ranks`, and count the proofs by their number of moves."""
     rank = ranks(every.score, every.present, ties, key)
     positive = torch.zeros_like(every.present)
@@ -112,7 +112,7 @@ def standing(every: Scored, *, ties: str = "realistic", key: Key | tuple[()] = (
         for which in (positive, ~positive)
     )
     flat = (every.score.flatten(), positive.flatten(), every.present.flatten())
-    return Standing(
+    return RankingResult(
         ranking=ranking(rank.flatten()),
         average_precision=float(average_precision(*flat)),
         positives=tuple(own),

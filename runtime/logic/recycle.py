@@ -31,7 +31,7 @@ class Slots:
 
 
 @record
-class Finished:
+class FinishedProofs:
     """Results of candidates. Leading axes: steps and slots [T, B], or candidates [N]."""
 
     number: Tensor = tensor("*", "int")  # of the candidate; IDLE where a slot finished none
@@ -42,7 +42,7 @@ class Finished:
     too_many: Tensor = tensor("*", "int")
 
 
-Play = Callable[[Any, Knowledge, Slots, Tensor, Tensor], tuple[Slots, Finished, Tensor]]
+Play = Callable[[Any, Knowledge, Slots, Tensor, Tensor], tuple[Slots, FinishedProofs, Tensor]]
 
 
 def idle(game: Game, count: int, device: torch.device | None = None) -> Slots:
@@ -65,8 +65,10 @@ def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recy
     """
     always = choose("play: feeding", feeding, {"recycled": True, "batches": False})
 
-    def run(params: Any, base: Knowledge, slots: Slots, feed: Tensor, first: Tensor) -> tuple[Slots, Finished, Tensor]:
-        def step(carry: tuple[Slots, Tensor], tick: Tensor) -> tuple[tuple[Slots, Tensor], Finished]:
+    def run(
+        params: Any, base: Knowledge, slots: Slots, feed: Tensor, first: Tensor
+    ) -> tuple[Slots, FinishedProofs, Tensor]:
+        def step(carry: tuple[Slots, Tensor], tick: Tensor) -> tuple[tuple[Slots, Tensor], FinishedProofs]:
             slots, taken = carry
             free = slots.number == IDLE
             slots, taken = _filled(game, base, slots, free if always else free & (tick == 0), feed, first, taken)
@@ -75,7 +77,7 @@ def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recy
             state = advance(game, slots.state, action)
             score = slots.score + torch.where(slots.number == IDLE, 0.0, distribution.log_prob(action))
             over = ended(state.terminated, state.truncated) & (slots.number != IDLE)
-            told = Finished(
+            told = FinishedProofs(
                 number=torch.where(over, slots.number, IDLE),
                 proven=state.success & over,
                 score=torch.where(over, score, 0.0),
@@ -87,7 +89,7 @@ def play(game: Game, model: ActorCritic, steps: int, *, feeding: Feeding = "recy
             return (after, taken), told
 
         ticks = torch.arange(steps, device=feed.device)
-        one = Finished(number=first, proven=first, score=first, depth=first, too_long=first, too_many=first)
+        one = FinishedProofs(number=first, proven=first, score=first, depth=first, too_long=first, too_many=first)
         (slots, taken), finished = scan(step, (slots, torch.zeros_like(first)), ticks, output=one)
         return slots, finished, taken
 
@@ -112,7 +114,7 @@ def _filled(
     return after, taken + there.sum()
 
 
-def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
+def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> FinishedProofs:
     """Return the result of each query: [N, 3] -> Finished [N], in the order of the queries.
 
     `run` is called with `feed` rows at a time, padded after the last query, until every query has finished, so that one
@@ -121,7 +123,7 @@ def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: T
     count = queries.shape[0]
     padded = torch.cat([queries, queries.new_zeros(feed, 3)])
     # A spare last row receives the reports of slots that have finished nothing.
-    results = Finished(
+    results = FinishedProofs(
         number=torch.full((count + 1,), IDLE, device=queries.device),
         proven=torch.zeros(count + 1, dtype=torch.bool, device=queries.device),
         score=torch.zeros(count + 1, device=queries.device),
@@ -139,5 +141,5 @@ def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: T
     return tree_map(lambda leaf: leaf[:count], results)
 
 
-def _put(results: Finished, place: Tensor, told: Finished) -> Finished:
+def _put(results: FinishedProofs, place: Tensor, told: FinishedProofs) -> FinishedProofs:
     return tree_map(lambda before, new: before.index_copy(0, place, new.flatten()), results, told)

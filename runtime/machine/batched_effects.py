@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ...core.errors import ShapeError, message
 from ...core.machine import Command, Event, Failed, Interrupted, tag_of
-from .drive import Effects, Entry, Finished, Handlers, Inbox, Session, Told, find, perform
+from .drive import Effects, Entry, Finished, Handlers, Inbox, Received, Session, find, perform
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -65,12 +65,12 @@ def _performed(handler: Together, kind: str, commands: Sequence[tuple[int, Comma
         if len(events) != len(commands):
             where, remedy = f"gathered: events of {kind}", "answer each command"
             raise ShapeError(message(where, got=len(events), wanted=len(commands), remedy=remedy))
-        told = [Told(number, kind, event) for (number, _), event in zip(commands, events, strict=True)]
+        told = [Received(number, kind, event) for (number, _), event in zip(commands, events, strict=True)]
     except KeyboardInterrupt as cause:
-        told = [Told(commands[0][0], kind, Interrupted(), cause)]
+        told = [Received(commands[0][0], kind, Interrupted(), cause)]
     except BaseException as cause:  # as in drive.perform
         first, command = commands[0]
-        told = [Told(first, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)]
+        told = [Received(first, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)]
     return [*told, *(Finished(number, kind) for number, _ in commands)]
 
 

@@ -29,7 +29,7 @@ class DriveError(PurestepError, RuntimeError):
 
 
 @frozen
-class Told:
+class Received:
     """An event that reached the machine; `command` is the number, in order of issue, of the command that caused it."""
 
     command: int
@@ -46,7 +46,7 @@ class Finished:
     kind: str
 
 
-Entry = Told | Finished
+Entry = Received | Finished
 Inbox = SimpleQueue[Entry]
 DRIVER = -1  # the command number of events that no command caused
 
@@ -101,7 +101,7 @@ def drive(machine: Machine[S], state: S, effects: Effects | Handlers) -> Iterato
 def _loop(machine: Machine[S], state: S, session: Session) -> Iterator[S]:
     numbers = itertools.count()
     running, stopped, interrupted = 0, False, False
-    entry: Entry = Told(DRIVER, "", Started())
+    entry: Entry = Received(DRIVER, "", Started())
     while True:
         if isinstance(entry, Finished):
             running -= 1
@@ -126,7 +126,7 @@ def _loop(machine: Machine[S], state: S, session: Session) -> Iterator[S]:
         raise DriveError(_dead_end(entry))
 
 
-def _raise_unanswered(entry: Told, commands: tuple[Command, ...]) -> None:
+def _raise_unanswered(entry: Received, commands: tuple[Command, ...]) -> None:
     """Raise a handler's exception if the machine has no answer to it, or if it is not an `Exception` (SystemExit)."""
     if isinstance(entry.event, Failed):
         if entry.cause is not None and not (commands and isinstance(entry.cause, Exception)):
@@ -160,7 +160,7 @@ def _interrupts(inbox: Inbox, hurry: threading.Event) -> Iterator[None]:
             hurry.set()  # the exception may be raised in the consumer's code, which then only closes the generator
             raise KeyboardInterrupt
         noticed = True
-        inbox.put(Told(DRIVER, "", Interrupted()))
+        inbox.put(Received(DRIVER, "", Interrupted()))
 
     signal.signal(signal.SIGINT, notice)
     try:
@@ -185,13 +185,13 @@ def perform(handler: Handler, number: int, command: Command) -> Iterator[Entry]:
     kind = tag_of(type(command))
     try:
         for event in _events(kind, handler(command)):
-            yield Told(number, kind, event)
+            yield Received(number, kind, event)
     except GeneratorExit:
         raise
     except KeyboardInterrupt as cause:
-        yield Told(number, kind, Interrupted(), cause)
+        yield Received(number, kind, Interrupted(), cause)
     except BaseException as cause:  # also SystemExit: in a thread it would vanish, and the run would wait for ever
-        yield Told(number, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)
+        yield Received(number, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)
     yield Finished(number, kind)
 
 

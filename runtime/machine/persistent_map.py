@@ -32,7 +32,7 @@ EMPTY: Numbered[Any] = Numbered()
 
 
 @frozen
-class Line(Generic[V]):
+class Fifo(Generic[V]):
     """A first-in, first-out queue."""
 
     TAG: ClassVar[str] = "line"
@@ -44,7 +44,7 @@ class Line(Generic[V]):
         return self.next - self.first
 
 
-NO_ONE: Line[Any] = Line()
+NO_ONE: Fifo[Any] = Fifo()
 
 
 def sound(numbered: Numbered[Any]) -> bool:
@@ -130,30 +130,30 @@ def _entries(node: Node, shift: int, above: int) -> Iterator[tuple[int, Any]]:
                 yield key, below
 
 
-def push(line: Line[V], value: V) -> Line[V]:
+def push(line: Fifo[V], value: V) -> Fifo[V]:
     """Return the queue with one more item at its end.
 
-    >>> len(push(push(Line(), "a"), "b"))
+    >>> len(push(push(Fifo(), "a"), "b"))
     2
     """
-    return Line(line.first, line.next + 1, put(line.items, line.next, value))
+    return Fifo(line.first, line.next + 1, put(line.items, line.next, value))
 
 
-def pop(line: Line[V]) -> tuple[V, Line[V]]:
+def pop(line: Fifo[V]) -> tuple[V, Fifo[V]]:
     """Return the first item and the queue without it; the queue must not be empty.
 
-    >>> pop(push(push(Line(), "a"), "b"))[0]
+    >>> pop(push(push(Fifo(), "a"), "b"))[0]
     'a'
     """
     value: Any = find(line.items, line.first)
     first = line.first + 1
-    return value, Line(first, line.next, remove(line.items, line.first)) if first < line.next else NO_ONE
+    return value, Fifo(first, line.next, remove(line.items, line.first)) if first < line.next else NO_ONE
 
 
-def waiting(line: Line[V]) -> Iterator[V]:
+def waiting(line: Fifo[V]) -> Iterator[V]:
     """Return all items of the queue, the first one first.
 
-    >>> list(waiting(push(push(Line(), "a"), "b")))
+    >>> list(waiting(push(push(Fifo(), "a"), "b")))
     ['a', 'b']
     """
     return (value for _, value in entries(line.items))

@@ -8,7 +8,20 @@ from attrs import evolve
 
 from ...core.errors import ChoiceError, StructureError, message
 from ...core.machine import Command, Failed, Interrupted, tag_of
-from .drive import DRIVER, DriveError, Effects, Entry, Finished, Handlers, Inbox, Session, Told, find, perform, threads
+from .drive import (
+    DRIVER,
+    DriveError,
+    Effects,
+    Entry,
+    Finished,
+    Handlers,
+    Inbox,
+    Received,
+    Session,
+    find,
+    perform,
+    threads,
+)
 from .json_codec import decode, encode, line
 
 Log = list[Entry]  # in the order in which the machine received them
@@ -21,7 +34,7 @@ def recorded(effects: Effects | Handlers, log: Log) -> Effects:
     >>> from purestep.runtime.machine.drive import drive
     >>> machine, log = Machine(lambda count, event: (count + 1, (7, Stop()) if event == Started() else ())), []
     >>> list(drive(machine, 0, recorded({int: str}, log))), log
-    ([1, 2], [Told(command=0, kind='int', event='7'), Finished(command=0, kind='int')])
+    ([1, 2], [Received(command=0, kind='int', event='7'), Finished(command=0, kind='int')])
     """
     inner = effects if isinstance(effects, Effects) else threads(effects)
 
@@ -31,7 +44,7 @@ def recorded(effects: Effects | Handlers, log: Log) -> Effects:
         def follow() -> Entry:
             entry = session.follow()
             # A cause holds the frames of its traceback, and with them everything they refer to.
-            log.append(evolve(entry, cause=None) if isinstance(entry, Told) else entry)
+            log.append(evolve(entry, cause=None) if isinstance(entry, Received) else entry)
             return entry
 
         return evolve(session, follow=follow)
@@ -47,7 +60,7 @@ def replayed(log: Iterable[Entry]) -> Effects:
     >>> from purestep.core.machine import Machine, Started, Stop
     >>> from purestep.runtime.machine.drive import drive
     >>> echo = Machine(lambda seen, event: ((*seen, event), (Stop(),) if event == 7 else (event,)))
-    >>> list(drive(echo, (), replayed([Told(0, "started", 7), Finished(0, "started")])))[-1]
+    >>> list(drive(echo, (), replayed([Received(0, "started", 7), Finished(0, "started")])))[-1]
     (Started(), 7)
     """
 
@@ -126,13 +139,13 @@ def simulated(handlers: Handlers, latency: Callable[[int, Command], float]) -> E
 def to_lines(log: Log) -> str:
     """Return a log as JSON lines. Raises: StructureError for an event that is no attrs value of numbers, strings and tuples.
 
-    >>> to_lines([Told(0, "Work", (1, "a"))])
+    >>> to_lines([Received(0, "Work", (1, "a"))])
     '{"command":0,"kind":"Work","event":[1,"a"]}\\n'
     """
     rows = []
     for index, entry in enumerate(log):
         row = {"command": entry.command, "kind": entry.kind}
-        rows.append(row | ({"event": encode(entry.event, f"log[{index}]")} if isinstance(entry, Told) else {}))
+        rows.append(row | ({"event": encode(entry.event, f"log[{index}]")} if isinstance(entry, Received) else {}))
     return "".join(line(row) + "\n" for row in rows)
 
 
@@ -151,5 +164,5 @@ def from_lines(text: str, classes: Iterable[type] = ()) -> Log:
             where, remedy = f"from_lines: line {number}", "the file is torn or no log; cut it before this line"
             raise StructureError(message(where, got=repr(text_line[:40]), wanted="an entry", remedy=remedy)) from cause
         told = "event" in row
-        log.append(Told(command, kind, decode(row["event"], known, "event")) if told else Finished(command, kind))
+        log.append(Received(command, kind, decode(row["event"], known, "event")) if told else Finished(command, kind))
     return log

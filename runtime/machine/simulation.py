@@ -29,12 +29,12 @@ class Agenda:
     items: tuple[tuple[float, int, Any], ...] = ()  # (time, number in order of adding, item); the next one first
 
 
-def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
+def schedule_after(agenda: Agenda, seconds: float, what: Any) -> Agenda:
     """Return the agenda with another item, due after this number of seconds; of items due together the first added comes first.
 
     Raises: ChoiceError for a negative number or NaN.
 
-    >>> later(later(Agenda(), 2.0, "b"), 1.0, "a").items
+    >>> schedule_after(schedule_after(Agenda(), 2.0, "b"), 1.0, "a").items
     ((1.0, 1, 'a'), (2.0, 0, 'b'))
     """
     if not seconds >= 0:
@@ -49,7 +49,7 @@ def later(agenda: Agenda, seconds: float, what: Any) -> Agenda:
 def due(agenda: Agenda) -> tuple[Agenda, Any]:
     """Return the agenda at the time of its next item, without it, and the item. Raises: ChoiceError if it is empty.
 
-    >>> due(later(Agenda(), 1.5, "a"))
+    >>> due(schedule_after(Agenda(), 1.5, "a"))
     (Agenda(now=1.5, added=1, items=()), 'a')
     """
     if not agenda.items:

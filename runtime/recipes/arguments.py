@@ -12,7 +12,7 @@ from ..runs.training_machine import Loop, plan
 
 
 @frozen
-class Experience:
+class ExperienceOptions:
     """The source of experience."""
 
     env: str  # the environment
@@ -78,7 +78,7 @@ def run_steps(arguments: Any) -> int:
     return loop_of(arguments.experience, arguments.process).iterations * iteration_steps(arguments.experience)
 
 
-def check_shared(experience: Experience, learner: Learner, process: Process) -> None:
+def check_shared(experience: ExperienceOptions, learner: Learner, process: Process) -> None:
     """Refuse numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
     choose("--env", experience.env, dict.fromkeys(ENV_NAMES))
     check_whole("--seed", experience.seed, 0, SEEDS)

@@ -1,6 +1,6 @@
 """Settings of a run of `purestep train cache`: names and numbers, including those of the reasoning cache's rollouts.
 
-Rollout settings have the names of PipelineRL's RC actor; `settings_of` builds the `Settings` of the rollouts.
+Rollout settings have the names of PipelineRL's RC actor; `settings_of` builds the `CacheSettings` of the rollouts.
 """
 
 import importlib
@@ -14,9 +14,9 @@ from attrs import field, fields, frozen
 
 from ...core.errors import ChoiceError, check_within, choose, message
 from ...core.language.list_reduction.lists import Lists, check_lists
-from ...core.language.reasoning_cache.settings import Sampling, Settings, Streams, check_settings
+from ...core.language.reasoning_cache.settings import CacheSettings, CallSampling, Streams, check_settings
 from ..runs.arguments import SEEDS, changed, check_whole, flag, flatten
-from ..text.async_config import Asynchronous
+from ..text.async_config import AsyncConfig
 from ..text.config import Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text, text_defaults
 from ..text.config import Sampling as Calls
 
@@ -117,7 +117,7 @@ class Shown:
 
 
 @frozen
-class Trial:
+class CacheEvaluationOptions:
     """Held-out problems of one evaluation."""
 
     problems: int = 0  # how many; 0 means as many as the run was told
@@ -130,7 +130,7 @@ class Cache:
     """A language model learns to reason in cycles: it sums up what it found, and goes on from the summary alone."""
 
     recipe: ClassVar[str] = NAME
-    trial: ClassVar[type[Any]] = Trial
+    trial: ClassVar[type[Any]] = CacheEvaluationOptions
     files: ClassVar[tuple[str, ...]] = ("model", "problems_file")
     run: Run = field(factory=Run)
     problems: Problems = field(factory=Problems)
@@ -140,7 +140,7 @@ class Cache:
     warm: WarmStart = WARM
     shown: Shown = field(factory=Shown)
     learning: Learning = field(factory=Learning)
-    asynchronous: Asynchronous = field(factory=Asynchronous)
+    asynchronous: AsyncConfig = field(factory=AsyncConfig)
     machine: Hardware = field(factory=Hardware)
 
     @property
@@ -195,7 +195,7 @@ class Cache:
         }
         return {setting: name for setting, name in named.items() if name not in (POLICY, STATED, SUMMED_UP)}
 
-    def evaluated(self, trial: Trial) -> "Cache":
+    def evaluated(self, trial: CacheEvaluationOptions) -> "Cache":
         """Return the settings for an evaluation with these options. Raises: ChoiceError."""
         for name, least in (("problems", 0), ("draw", -1), ("cycles", 0)):
             check_whole(flag(name), getattr(trial, name), least)
@@ -227,22 +227,24 @@ def lists_of(problems: Problems, stream: str = "training") -> Lists:
     return Lists(kind=problems.kind, shortest=bounds[0], longest=bounds[1], low=problems.low, high=problems.high)
 
 
-def settings_of(arguments: Cache, output_dir: str) -> Settings:
+def settings_of(arguments: Cache, output_dir: str) -> CacheSettings:
     """Return the settings of the rollouts of a run in this folder.
 
     >>> settings_of(Cache(), "runs/rc").llm
-    Sampling(temperature=1.0, max_tokens=20, top_p=1.0)
+    CallSampling(temperature=1.0, max_tokens=20, top_p=1.0)
     """
-    shared = {one.name for one in fields(Rollouts)} & {one.name for one in fields(Settings)}
+    shared = {one.name for one in fields(Rollouts)} & {one.name for one in fields(CacheSettings)}
     told: dict[str, Any] = {name: getattr(arguments.rollouts, name) for name in shared}
     if arguments.problems.problems_file and told["solution_rollout_policy"] == POLICY:
         told["solution_rollout_policy"] = STATED
     llm, test_llm = (
-        Sampling(**{one.name: getattr(arguments.speech, f"{name}_{one.name}") for one in fields(Sampling)})
+        CallSampling(**{one.name: getattr(arguments.speech, f"{name}_{one.name}") for one in fields(CallSampling)})
         for name in ("llm", "test_llm")
     )
     streams = Streams(backend=arguments.rollouts.streams_backend)
-    return Settings(**told, llm=llm, test_llm=test_llm, streams=streams, seed=arguments.run.seed, output_dir=output_dir)
+    return CacheSettings(
+        **told, llm=llm, test_llm=test_llm, streams=streams, seed=arguments.run.seed, output_dir=output_dir
+    )
 
 
 def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
@@ -264,7 +266,7 @@ def policy_named(name: str, arguments: Cache) -> Callable[..., Any]:
     return partial(found, **{one: choose(f"rollout policy {name}: argument", one, known) for one in own})
 
 
-def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
+def cache_with(arguments: Cache, settings: CacheSettings) -> "ReasoningCache":
     """Return the cache of a run's settings, with the policies that they name. Raises: ChoiceError."""
     from ...core.language.reasoning_cache.machine import cache_of
 
@@ -274,18 +276,18 @@ def cache_with(arguments: Cache, settings: Settings) -> "ReasoningCache":
 
 def task_of(arguments: Cache) -> "TextTask":
     """Return the task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
-    from ...core.language.list_reduction.problems import given_source
+    from ...core.language.list_reduction.problems import problem_source
     from ...core.language.reasoning_cache.conversations import Shows
-    from ...core.language.reasoning_cache.task import Trained, cache_task, list_cache_task
+    from ...core.language.reasoning_cache.task import TrainingSettings, cache_task, list_cache_task
     from ..effects.problems_file import read_problems
 
     settings, run = settings_of(arguments, "run"), arguments.run
     cache = cache_with(arguments, settings)
-    trained = Trained(states=run.states, cycles=run.cycles, summary_tokens=arguments.speech.summary_tokens)
+    trained = TrainingSettings(states=run.states, cycles=run.cycles, summary_tokens=arguments.speech.summary_tokens)
     path = arguments.problems.problems_file
     if path:
         given = read_problems(Path(path))
-        source = given_source(given.problems, where=f"--problems-file {path}")
+        source = problem_source(given.problems, where=f"--problems-file {path}")
         if run.held_out > source.held_out:
             got, remedy = run.held_out, "ask for fewer (--held-out; evaluate --problems), or give more problems"
             wanted = f"at most {source.held_out}, each fifth of {path}"

@@ -12,7 +12,7 @@ from ...core.errors import choose
 from ..deferred import deferred
 from ..runs.arguments import changed, option
 from ..runs.recipe import Recipe
-from .arguments import Experience, run_steps
+from .arguments import ExperienceOptions, run_steps
 from .playing import PlayedEpisodes, Playing
 from .settings import A2C, PPO, Reinforce, check_a2c, check_ppo, check_reinforce
 
@@ -66,7 +66,7 @@ def _recipe(
 ) -> Recipe:
     def defaults(words: Sequence[str]) -> Any:
         env = choose("--env", option(words, "--env", USUAL), {each: each for each in ENV_NAMES})
-        return changed(settings(Experience(env=env)), changes.get(env, {}))
+        return changed(settings(ExperienceOptions(env=env)), changes.get(env, {}))
 
     return Recipe(
         name=name,

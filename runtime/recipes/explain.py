@@ -14,7 +14,7 @@ from ...core.logic.state import ProofState
 from ...core.logic.terms import Names, encode
 from ..effects import folder
 from ..effects.reporting.proof_picture import proof_picture
-from ..logic.attempts import Attempt, attempts, ending, left_out
+from ..logic.attempts import ProofAttempt, attempts, ending, left_out
 from ..logic.explain import lines, rows
 from ..logic.proof_tree import Goal, proof_tree
 from ..logic.world import Proofs
@@ -37,7 +37,7 @@ class Prover:
     worlds: ProofState  # [B] the proofs under way when it was saved
     iteration: int
 
-    def tried(self, queries: Sequence[Names]) -> tuple[tuple[Attempt, Goal], ...]:
+    def tried(self, queries: Sequence[Names]) -> tuple[tuple[ProofAttempt, Goal], ...]:
         """Return the policy's attempt at each query, and its tree. Raises: ChoiceError for unknown names."""
         game, base = self.made.game, self.made.world.base
         for query in queries:
@@ -80,7 +80,7 @@ def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
     return drawn(prover, attempt, tree, out or run / folder.PROOF)
 
 
-def drawn(prover: Prover, attempt: Attempt, tree: Goal, out: Path) -> Explanation:
+def drawn(prover: Prover, attempt: ProofAttempt, tree: Goal, out: Path) -> Explanation:
     """Draw an attempt at a query, and return its explanation."""
     names, base = prover.made.game.names, prover.made.world.base
     told, end = rows(names, base, tree), ending(attempt)

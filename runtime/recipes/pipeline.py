@@ -19,11 +19,11 @@ from ..files.cache import cache_directory
 from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
 from ..runs.logging import metrics_log
-from ..runs.loop_state import Run, World
+from ..runs.loop_state import LoopState, Run
 from ..runs.recipe import Components, Context, Notice
 from ..runs.training_machine import Loop
 from ..train import RunState, Trainer, folded
-from .arguments import Experience, Learner, iteration_steps, loop_of
+from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of
 
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
 
@@ -57,7 +57,7 @@ def optimizer(learner: Learner, updates: int) -> Optimizer:
     return chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates))) if learner.anneal else chain(*parts)
 
 
-def normalizer(experience: Experience, learner: Learner) -> Normalizer:
+def normalizer(experience: ExperienceOptions, learner: Learner) -> Normalizer:
     """Return the normaliser of observations and rewards that the arguments ask for."""
     if experience.normalize == "none":
         return identity()
@@ -72,8 +72,8 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
     facts = facts_of(recipe, arguments, pipeline.content)
 
     @contextmanager
-    def session(state: RunState, loop: Loop, notice: Notice) -> Iterator[World]:
-        world = World(state, lowered(recipe, arguments, pipeline, loop), steps)
+    def session(state: RunState, loop: Loop, notice: Notice) -> Iterator[LoopState]:
+        world = LoopState(state, lowered(recipe, arguments, pipeline, loop), steps)
         if loop.iteration < loop.iterations:
             world.warm(notice)
         yield world

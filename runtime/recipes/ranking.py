@@ -13,7 +13,7 @@ from ..compile import Program
 from ..effects import folder
 from ..effects.clock import seconds
 from ..logic.dataset import Dataset
-from ..logic.rank import Standing, asked, scorer, standing
+from ..logic.rank import RankingResult, asked, ranking_result, scorer
 from ..runs.curves import curve
 from ..runs.recipe import Notice
 from . import prove
@@ -28,7 +28,7 @@ def evaluation_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[st
     yield f"evaluation: {ranked(options, prover_of(run), notice).line()}"
 
 
-def closing_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
+def final_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
     """Rank with the run's newest checkpoint, draw a proof and the learning curve; yield the lines to print.
 
     Raises: CheckpointError, ChoiceError.
@@ -44,7 +44,7 @@ def closing_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
     yield from curve(run, notice)
 
 
-def ranked(options: Ranking, prover: Prover, notice: Notice) -> Standing:
+def ranked(options: Ranking, prover: Prover, notice: Notice) -> RankingResult:
     """Return the ranking of the trained policy; write evaluation.json. Raises: ChoiceError."""
     options.check()
     result, rate = _standing(options, prover)
@@ -58,7 +58,7 @@ def ranked(options: Ranking, prover: Prover, notice: Notice) -> Standing:
     return result
 
 
-def _standing(options: Ranking, prover: Prover) -> tuple[Standing, float]:
+def _standing(options: Ranking, prover: Prover) -> tuple[RankingResult, float]:
     """Return the ranking of the trained policy, and the number of candidates tried in a second, without compilation."""
     made, arguments = prover.made, prover.arguments
     check_split(options, made.dataset)
@@ -71,7 +71,7 @@ def _standing(options: Ranking, prover: Prover) -> tuple[Standing, float]:
     with torch.no_grad():
         told = score(prover.params, every)
     spent = seconds() - begin - sum(score.run.seconds if isinstance(score.run, Program) else ())
-    result = standing(told, ties=options.ties, key=keys.fold_in(keys.key(options.draw), 1))
+    result = ranking_result(told, ties=options.ties, key=keys.fold_in(keys.key(options.draw), 1))
     return result, (result.queries + result.candidates) / spent
 
 

@@ -53,7 +53,7 @@ def evaluation_lines(run: Path, options: PlayedEpisodes, notice: Notice) -> Iter
     yield f"evaluation: {result.line()}"
 
 
-def closing_lines(run: Path, options: Playing, notice: Notice) -> Iterator[str]:
+def final_lines(run: Path, options: Playing, notice: Notice) -> Iterator[str]:
     """Evaluate the run's newest checkpoint and draw its learning curve; yield the lines to print. Raises: CheckpointError."""
     yield f"evaluation: {evaluated(run, episodes=options.episodes).line()}"
     yield from curve(run, notice)

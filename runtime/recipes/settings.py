@@ -7,14 +7,14 @@ from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, message
 from ..runs.arguments import check_whole, flag
-from .arguments import Experience, Learner, Process, check_shared, iteration_steps
+from .arguments import ExperienceOptions, Learner, Process, check_shared, iteration_steps
 
 
 @frozen
 class PPO:
     """Proximal policy optimisation: several passes over each batch, each step kept close to the policy that played."""
 
-    experience: Experience
+    experience: ExperienceOptions
     learner: Learner = field(factory=Learner)
     process: Process = field(factory=Process)
     gae_lambda: float = 0.95  # 0 trusts the value function, 1 the rewards
@@ -46,7 +46,7 @@ def check_ppo(arguments: PPO) -> None:
 class A2C:
     """Advantage actor-critic: one step of the optimiser for each batch."""
 
-    experience: Experience
+    experience: ExperienceOptions
     learner: Learner = field(factory=Learner)
     process: Process = field(factory=Process)
     gae_lambda: float = 1.0  # 0 trusts the value function, 1 the rewards
@@ -66,7 +66,7 @@ def check_a2c(arguments: A2C) -> None:
 class Reinforce:
     """REINFORCE: one step of the optimiser for each batch, along the score function times the return."""
 
-    experience: Experience
+    experience: ExperienceOptions
     learner: Learner = field(factory=Learner)
     process: Process = field(factory=Process)
     baseline: Literal["value", "mean", "none"] = "value"  # what is subtracted from the returns

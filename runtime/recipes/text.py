@@ -101,15 +101,15 @@ def lead(words: Sequence[str], program: Program) -> int:
         return program(_alone)
     if "--trust-network" not in words:
         within_machine()
-    from ..text.distributed_learner import in_world  # here: it takes torch a second to import
+    from ..text.distributed_learner import in_process_group  # here: it takes torch a second to import
 
-    return in_world(lambda team: program(lambda: team))
+    return in_process_group(lambda team: program(lambda: team))
 
 
 def _alone() -> Any:
-    from ..text.learner_backend import ALONE
+    from ..text.learner_backend import SINGLE_PROCESS
 
-    return ALONE
+    return SINGLE_PROCESS
 
 
 def text_recipe(

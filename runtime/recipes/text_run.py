@@ -18,14 +18,14 @@ from ..effects.task_reference import EVERY, absolute, trust
 from ..runs.arguments import changed, flag
 from ..runs.curves import picture_of
 from ..runs.kinds import with_generators
-from ..runs.recipe import Components, Context, Notice, Outcome, Phases, Recipe
+from ..runs.recipe import Components, Context, Notice, Phases, Recipe, SessionResult
 from ..runs.run import restored
 from ..runs.trusting import NOTHING, Trust
 from ..text import report
 from ..text import run as session
-from ..text.components import Parts
+from ..text.components import TextComponents
 from ..text.config import TextConfig, generators
-from ..text.learner_backend import ALONE, Team, of_ranks
+from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
 from ..text.run import policy_of
 from .text import HeldOut, Moves, Over, trust_of
 
@@ -40,8 +40,8 @@ def start(
     options: Any = (),
     overwrite: bool,
     notice: Notice,
-    store: Team = ALONE,
-) -> Outcome:
+    store: LearnerBackend = SINGLE_PROCESS,
+) -> SessionResult:
     """Train in a new folder. Raises: CheckpointError, ChoiceError, StructureError, EngineError."""
     reference = getattr(arguments, "reference", "")
     if reference:
@@ -63,21 +63,21 @@ def build(arguments: TextConfig, context: Context) -> Components | Phases:
     return session.components(arguments, context)
 
 
-def resume(run: Path, *, options: Moves, notice: Notice, store: Team = ALONE) -> Outcome:
+def resume(run: Path, *, options: Moves, notice: Notice, store: LearnerBackend = SINGLE_PROCESS) -> SessionResult:
     """Resume the run in a folder, on ranks if ranks saved it. Raises: CheckpointError, ChoiceError, EngineError."""
     moved = _moved(run, options)
     if options.trust:
         trust(EVERY)
-    if store is ALONE and of_ranks(run):
-        from ..text.distributed_learner import in_world  # here: it takes torch a second to import
+    if store is SINGLE_PROCESS and of_ranks(run):
+        from ..text.distributed_learner import in_process_group  # here: it takes torch a second to import
 
-        found: list[Outcome] = []
+        found: list[SessionResult] = []
 
-        def program(team: Team) -> int:
+        def program(team: LearnerBackend) -> int:
             found.append(session.resume(run, notice=notice, moved=moved, team=team, trust=trust_of(options)))
             return 0
 
-        in_world(program)
+        in_process_group(program)
         return found[0]
     return session.resume(run, notice=notice, moved=moved, team=store, trust=trust_of(options))
 
@@ -103,7 +103,7 @@ def report_lines(run: Path, options: Any, notice: Notice) -> Iterator[str]:
     """Evaluate a finished run, draw it and write its model; yield the lines to print. Raises: CheckpointError."""
     trusted = Trust(every=True)  # it has just been trained
     if with_generators(run):
-        parts, params, _ = speaker(run, trust=trusted)
+        parts, params, _ = sampling_model(run, trust=trusted)
         yield phases_report.write_comparison(run, parts.task)
         yield from _drawn(run, run, notice)
         yield f"model: {report.write_model(run, parts, params)}"
@@ -145,7 +145,7 @@ def _evaluated_phase(run: Path, options: HeldOut) -> Iterator[str]:
     usual = phases.arguments_in(run)
     asked = usual.evaluated(options.trial)
     torch.set_num_threads(usual.machine.threads)
-    parts, params, named = speaker(run, options.phase, trust_of(options))
+    parts, params, named = sampling_model(run, options.phase, trust_of(options))
     parts = parts if asked == usual else evolve(parts, task=asked.task())
     found = report.evaluation(parts, params, tasks=asked.episodes.held_out, draw=asked.episodes.draw)
     before = report.read_before(run, parts.task) if asked == usual else ()
@@ -153,7 +153,9 @@ def _evaluated_phase(run: Path, options: HeldOut) -> Iterator[str]:
     yield f"evaluation: {found.line()}"
 
 
-def speaker(run: Path, phase: str = "", trust: Trust = NOTHING) -> tuple[Parts, dict[str, torch.Tensor], str]:
+def sampling_model(
+    run: Path, phase: str = "", trust: Trust = NOTHING
+) -> tuple[TextComponents, dict[str, torch.Tensor], str]:
     """Return the parts of a run with generators, all parameters of a phase's newest checkpoint, and the name of the phase.
 
     It is the last phase, unless one is named. Raises: CheckpointError where there is no checkpoint of it; TrustError.
@@ -164,13 +166,13 @@ def speaker(run: Path, phase: str = "", trust: Trust = NOTHING) -> tuple[Parts, 
     return parts, dict(parts.whole(policy)), named
 
 
-def speaking(run: Path, trusted: Trust = NOTHING) -> tuple[Parts, dict[str, torch.Tensor], TextConfig, str]:
+def speaking(run: Path, trusted: Trust = NOTHING) -> tuple[TextComponents, dict[str, torch.Tensor], TextConfig, str]:
     """Return the parts of a run, all parameters of its newest checkpoint, its arguments, and the name of that checkpoint.
 
     Raises: CheckpointError, TrustError.
     """
     if with_generators(run):
-        parts, params, phase = speaker(run, trust=trusted)
+        parts, params, phase = sampling_model(run, trust=trusted)
         return parts, params, phases.arguments_in(run), phase
     found = restored(run, trust=trusted)
     params = dict(found.components.opened.whole(policy_of(found.state)))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from attrs import asdict, field, frozen
 
 from ...core.errors import ChoiceError, message
-from ..text.async_config import Asynchronous
+from ..text.async_config import AsyncConfig
 from ..text.config import (
     WARM_STEPS,
     Episodes,
+    EvaluationOptions,
     Hardware,
     Learning,
     Model,
     Sampling,
-    Trial,
     WarmStart,
     check_text,
     evaluated_tasks,
@@ -50,7 +50,7 @@ class Zorplex:
     """A language model learns to use tools: a warm start on noisy demonstrations, then reinforcement."""
 
     recipe: ClassVar[str] = NAME
-    trial: ClassVar[type[Any]] = Trial
+    trial: ClassVar[type[Any]] = EvaluationOptions
     files: ClassVar[tuple[str, ...]] = ("model",)
     tasks: Tasks = field(factory=Tasks)
     episodes: Episodes = field(factory=Episodes)
@@ -58,7 +58,7 @@ class Zorplex:
     model: Model = field(factory=Model)
     warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
-    asynchronous: Asynchronous = field(factory=Asynchronous)
+    asynchronous: AsyncConfig = field(factory=AsyncConfig)
     machine: Hardware = field(factory=Hardware)
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ Run = Callable[[RunState], tuple[RunState, Metrics]]
 
 
 @define
-class World:
+class LoopState:
     """State that the handlers share, and the program that advances it."""
 
     state: RunState

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Notice = Callable[[str], None]  # a line for the user
 
 
-class Session(Protocol):
+class TrainingSession(Protocol):
     """A running training session."""
 
     @property
@@ -83,7 +83,7 @@ class Components:
 
     loop: Loop  # the initial loop: the length of the run, and the interval of its checkpoints
     begin: Callable[[], Any]  # -> the state before the first iteration
-    session: Callable[[Any, Loop, Notice], AbstractContextManager[Session]]  # (state, loop, notice)
+    session: Callable[[Any, Loop, Notice], AbstractContextManager[TrainingSession]]  # (state, loop, notice)
     # (iteration) -> a state with the structure of its checkpoint
     like: Callable[[int], Any] = Factory(lambda self: lambda iteration: self.begin(), takes_self=True)
     log: Callable[[Path, Loop], AbstractContextManager[Callable[[Log], Logged]]] = METRICS  # (run, loop): handles `Log`
@@ -101,12 +101,12 @@ class Phases:
     """A run of several phases, each with checkpoints in a folder of its own, built from its arguments."""
 
     opened: Callable[[], AbstractContextManager[Any]]  # its resources: opened before an older run is removed
-    perform: Callable[[Any], "Outcome"]  # (resources): runs the remaining phases
+    perform: Callable[[Any], "SessionResult"]  # (resources): runs the remaining phases
     write: Callable[[Path], None] = _written  # files that a new run has besides its arguments
 
 
 @frozen(kw_only=True)
-class Outcome:
+class SessionResult:
     """Result of a session."""
 
     interrupted: bool
@@ -153,7 +153,7 @@ class Recipe:
     `defaults(words)` are the default arguments of a command line: an attrs class of names, numbers and groups of these.
     `build(arguments, context)` builds the run. Options are attrs classes too, with defaults for a command line that leaves them
     out, and with `check()`, which refuses invalid ones; a field `words` is set to the words of the command. `start` and
-    `resume` return an `Outcome`; `report`, `evaluate` and `plot` the lines to print.
+    `resume` return an `SessionResult`; `report`, `evaluate` and `plot` the lines to print.
     """
 
     name: str
@@ -171,8 +171,8 @@ class Recipe:
     lead: Lead | tuple[()] = ()
     words: Callable[[list[str]], list[str]] = list  # the words of `train`, a file of settings replaced by its flags
     notes: str = ""  # a paragraph of the help of `train`
-    start: Callable[..., Outcome] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
-    resume: Callable[..., Outcome] = RESUME  # (run, *, options, notice, store)
+    start: Callable[..., SessionResult] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
+    resume: Callable[..., SessionResult] = RESUME  # (run, *, options, notice, store)
     closing: Callable[[], Any] = Nothing  # options of `train` besides the arguments, for `report`
     resuming: Callable[[], Any] = Nothing  # options of `resume`, also for `report`
     evaluating: Callable[[], Any] = Nothing  # options of `evaluate`

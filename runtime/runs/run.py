@@ -14,14 +14,14 @@ from attrs import define, evolve, frozen
 from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ...core.tree import leaves
 from ..effects import clock, folder
-from ..effects.checkpoint import single as checkpoint
+from ..effects.checkpoint import single
 from ..effects.checkpoint.description import described as described_at
 from ..effects.checkpoint.manifest import LARGEST, MANIFEST, DamagedError, Manifest, damaged
 from ..machine.drive import Handlers, drive, serial
 from ..machine.json_codec import decode, encode, short
 from .arguments import changed, flag, flatten, from_record
 from .kinds import train_command
-from .recipe import Components, Context, Notice, Outcome, Phases, Recipe
+from .recipe import Components, Context, Notice, Phases, Recipe, SessionResult
 from .registry import find, recipe_of
 from .store import PROCESS, Store
 from .training_machine import Log, Loop, Save, Saved, Train, Trained, trainer_machine
@@ -56,7 +56,7 @@ def arguments_in(run: Path) -> tuple[Recipe, Any]:
 
 def train(
     recipe: str | Recipe, run: Path | str, *, overwrite: bool = False, notice: Notice = print, **settings: Any
-) -> Outcome:
+) -> SessionResult:
     """Train by a recipe in a new folder: "ppo", a `Recipe`, or the task "FILE.py:TASK"; `settings` replace its defaults.
 
     The run is saved as it goes and can be resumed, evaluated and drawn by the commands. Raises: as `start`.
@@ -83,7 +83,7 @@ def start(
     overwrite: bool,
     notice: Notice,
     store: Store = PROCESS,
-) -> Outcome:
+) -> SessionResult:
     """Train in a new folder, which must hold no checkpoints unless `overwrite` is set; a refused run removes none.
 
     Functions that the arguments name are called: starting a run implies trust in them. Raises: CheckpointError, ChoiceError,
@@ -96,7 +96,7 @@ def start(
         return _begin(recipe, arguments, Context(run, False, store, notice, Trust(every=True)))
 
 
-def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> Outcome:
+def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> SessionResult:
     """Train from the beginning, after removing an older run's files from the folder except those that `keep` names."""
     run, made, metadata = context.run, recipe.build(arguments, context), described(recipe, arguments)
 
@@ -123,7 +123,7 @@ def resume(
     changes: Mapping[str, Any] = {},
     keep: Collection[str] = (folder.ARGUMENTS,),
     trust: Trust = NOTHING,
-) -> Outcome:
+) -> SessionResult:
     """Resume the run in a folder from its newest checkpoint, with its own arguments but for `changes`.
 
     A run without a checkpoint is started again, with the files that `keep` names left in its folder. Functions that its record
@@ -143,13 +143,13 @@ def resume(
             return _begin(recipe, arguments, evolve(context, kept=False), keep)
         found = restored(run, store=store, notice=notice, changes=changes, trust=trust)
         found.recipe.ready(found.arguments, options)
-        now = {**checkpoint.environment(), **found.components.facts, "ranks": store.size}
-        for difference in checkpoint.differences({"ranks": 1, **found.manifest.environment}, now):
+        now = {**single.environment(), **found.components.facts, "ranks": store.size}
+        for difference in single.differences({"ranks": 1, **found.manifest.environment}, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         return perform(described(found.recipe, found.arguments), found.components, found.state, found.loop, context)
 
 
-def _go_on(recipe: Recipe, arguments: Any, context: Context) -> Outcome:
+def _go_on(recipe: Recipe, arguments: Any, context: Context) -> SessionResult:
     """Run the remaining phases of a run of several phases."""
     made = recipe.build(arguments, context)
     if not isinstance(made, Phases):
@@ -165,12 +165,10 @@ def newest(run: Path, store: Store = PROCESS) -> Path:
     return of_newest(run, lambda where: where, store=store)
 
 
-def of_newest(
-    run: Path, use: Callable[[Path], T], *, store: Store = PROCESS, report: Notice = checkpoint.to_stderr
-) -> T:
+def of_newest(run: Path, use: Callable[[Path], T], *, store: Store = PROCESS, report: Notice = single.to_stderr) -> T:
     """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and errors of `use`."""
     remedy = f"train it: {folder.resume_command(run) if folder.unsaved(run) else train_command(run)}"
-    return checkpoint.of_newest(run, use, find=store.newest, remedy=remedy, report=report)
+    return single.of_newest(run, use, find=store.newest, remedy=remedy, report=report)
 
 
 @frozen
@@ -229,7 +227,7 @@ def loaded(where: Path, components: Components, store: Store) -> tuple[Any, Loop
     held = store.load(where, components.like(described_at(where).manifest.step), classes=[Loop])
     _check_loop(where, held.machine, held.step)
     name, params = components.params(held.tree)
-    checkpoint.check_finite(where, params, name)
+    single.check_finite(where, params, name)
     return held.tree, held.machine
 
 
@@ -289,7 +287,9 @@ def stepped(step: Step) -> Callable[[Any, Loop, Notice], AbstractContextManager[
     return lambda state, loop, notice: nullcontext(Stepping(state, step, loop.iteration))
 
 
-def perform(metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context) -> Outcome:
+def perform(
+    metadata: Mapping[str, Any], components: Components, state: Any, loop: Loop, context: Context
+) -> SessionResult:
     """Train from `loop` on, with the run's state there. Raises: NonFiniteError."""
     run, store = context.run, context.store
     with components.session(state, loop, context.notice) as session, components.log(run, loop) as log:
@@ -305,7 +305,7 @@ def perform(metadata: Mapping[str, Any], components: Components, state: Any, loo
     store.settle()
     if loop.diverged:
         raise NonFiniteError(components.diverged(loop))
-    return Outcome(
+    return SessionResult(
         interrupted=loop.interrupted,
         progress=f" after {components.progress(loop)} and saved",
         spent=session.spent(),

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from attrs import frozen
 
-from ..effects.checkpoint import single as checkpoint
+from ..effects.checkpoint import single
 from ..effects.checkpoint.atomic_files import INSIDE
 from ..effects.checkpoint.single import Checkpoint
 
@@ -53,11 +53,11 @@ class Alone:
 
 def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
     """Write a checkpoint of one process."""
-    checkpoint.save(run, step, tree, machine=machine, facts=facts, metadata=metadata, files=INSIDE)
+    single.save(run, step, tree, machine=machine, facts=facts, metadata=metadata, files=INSIDE)
 
 
 def newest(
-    run: Path, *, report: Callable[[str], None] = checkpoint.to_stderr, without: Collection[Path] = ()
+    run: Path, *, report: Callable[[str], None] = single.to_stderr, without: Collection[Path] = ()
 ) -> Path | None:
     """Return the folder of the newest good checkpoint, written by any number of ranks. Raises: CheckpointError."""
     from ..effects.checkpoint.load import latest  # here: torch takes a second to import it

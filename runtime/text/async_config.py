@@ -9,7 +9,7 @@ from ..runs.arguments import check_whole, flag
 
 
 @frozen
-class Asynchronous:
+class AsyncConfig:
     """Rollout workers: how many, where, and how old their samples may be."""
 
     mode: Literal["sync", "async"] = "sync"  # sample and learn in turns, or at once
@@ -40,7 +40,7 @@ class Asynchronous:
     def named_devices(self) -> tuple[str, ...]:
         """Return the devices of the generators, one at least.
 
-        >>> Asynchronous(devices="cuda:0, cuda:1").named_devices(), Asynchronous().named_devices()
+        >>> AsyncConfig(devices="cuda:0, cuda:1").named_devices(), AsyncConfig().named_devices()
         (('cuda:0', 'cuda:1'), ('cpu',))
         """
         named = tuple(name.strip() for name in self.devices.split(",") if name.strip())
@@ -49,16 +49,16 @@ class Asynchronous:
     def named_hosts(self) -> tuple[str, ...]:
         """Return the hosts of the generators; none where they are on this machine.
 
-        >>> Asynchronous(hosts="10.0.0.2:7000, 10.0.0.3:7000").named_hosts(), Asynchronous().named_hosts()
+        >>> AsyncConfig(hosts="10.0.0.2:7000, 10.0.0.3:7000").named_hosts(), AsyncConfig().named_hosts()
         (('10.0.0.2:7000', '10.0.0.3:7000'), ())
         """
         return tuple(name.strip() for name in self.hosts.split(",") if name.strip())
 
 
-def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) -> None:
+def check_asynchronous(given: AsyncConfig, *, generators: int, server: bool) -> None:
     """Refuse values with which nothing could be sampled or trained on, by the name of their flag. Raises: ChoiceError.
 
-    >>> check_asynchronous(Asynchronous(staleness=-1), generators=0, server=False)
+    >>> check_asynchronous(AsyncConfig(staleness=-1), generators=0, server=False)
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --staleness is -1, wanted at least 0; change it
     """
@@ -71,7 +71,7 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
     beside = generators > 0
     faults = (
         (
-            given.mode == "sync" and given.staleness > Asynchronous().staleness,
+            given.mode == "sync" and given.staleness > AsyncConfig().staleness,
             "--staleness",
             f"{given.staleness} in turns",
             "--mode async as well",
@@ -97,7 +97,7 @@ def check_asynchronous(given: Asynchronous, *, generators: int, server: bool) ->
             raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
 
 
-def _faults_of_places(given: Asynchronous, *, beside: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
+def _faults_of_places(given: AsyncConfig, *, beside: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
     """Return the possible faults of the hosts of generators: whether each applies, and the parts of its message."""
     hosts = given.named_hosts()
     elsewhere = bool(hosts) or given.engine != "processes"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...algorithms.language.micro_batches import Batch, check_lengths, micro_batches, padded_tokens
 from ...algorithms.language.packing import packed_rows, packing
-from ...algorithms.language.scoring import Layout
+from ...algorithms.language.scoring import SequenceLayout
 from ...core.errors import ChoiceError, message
 from ...core.record import replace
 from ...core.transcript.record import TOKEN_BLANKS, Transcript
@@ -19,7 +19,7 @@ LEAST_WIDTH = 16  # compiled programs get widths of this times a power of two
 
 
 @frozen
-class Part:
+class SequenceBatch:
     """Sequences that go through the model together."""
 
     rows: Batch
@@ -27,33 +27,33 @@ class Part:
     cost: int  # tokens that the model reads, padding included
     packing: Any = ()
 
-    def layout(self, mask: Tensor) -> Layout:
+    def layout(self, mask: Tensor) -> SequenceLayout:
         """Return the layout of the sequences and of the tokens to score, where the mask [n, width] is true."""
         device = mask.device
-        return Layout(
+        return SequenceLayout(
             places=mask.flatten().nonzero()[:, 0], packing=tree_map(lambda leaf: leaf.to(device), self.packing)
         )
 
 
-def padded_parts(lengths: Sequence[int], rows: Sequence[int], budget: int) -> list[Part]:
+def padded_batches(lengths: Sequence[int], rows: Sequence[int], budget: int) -> list[SequenceBatch]:
     """Return the `rows` in parts of similar lengths, one sequence per row; `lengths` has all sequences.
 
     Raises: ChoiceError for one that is longer than the budget.
 
-    >>> [part.rows for part in padded_parts([2, 9, 5], [0, 1, 2], budget=10)]
+    >>> [part.rows for part in padded_batches([2, 9, 5], [0, 1, 2], budget=10)]
     [(1,), (2, 0)]
     """
     own = [max(1, lengths[row]) for row in rows]
     batches = micro_batches(own, budget)
-    return [Part(tuple(rows[i] for i in one), own[one[0]], padded_tokens(own, [one])) for one in batches]
+    return [SequenceBatch(tuple(rows[i] for i in one), own[one[0]], padded_tokens(own, [one])) for one in batches]
 
 
-def packed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, capacity: int) -> list[Part]:
+def packed_batches(lengths: Sequence[int], rows: Sequence[int], budget: int, capacity: int) -> list[SequenceBatch]:
     """Return parts with several sequences in a row of `capacity`, or of the longest one's length where that is more.
 
     Raises: ChoiceError for one that is longer than the budget.
 
-    >>> [(part.rows, part.cost) for part in packed_parts([2, 9, 5], [0, 1, 2], budget=20, capacity=8)]
+    >>> [(part.rows, part.cost) for part in packed_batches([2, 9, 5], [0, 1, 2], budget=20, capacity=8)]
     [((1, 2, 0), 18)]
     """
     own = [max(1, lengths[row]) for row in rows]
@@ -66,17 +66,17 @@ def packed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, capac
         some = [i for row in full[start : start + each] for i in row]
         width = max(own[i] for i in some)
         where = packing([own[i] for i in some], capacity, width=width)
-        found.append(Part(tuple(rows[i] for i in some), width, where.segment.numel(), where))
+        found.append(SequenceBatch(tuple(rows[i] for i in some), width, where.segment.numel(), where))
     return found
 
 
-def listed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, window: int) -> list[Part]:
-    """Return parts as `padded_parts`, with widths from a short list; each has `budget // width` rows, missing ones blank.
+def listed_batches(lengths: Sequence[int], rows: Sequence[int], budget: int, window: int) -> list[SequenceBatch]:
+    """Return parts as `padded_batches`, with widths from a short list; each has `budget // width` rows, missing ones blank.
 
     Widths are 16, 32, 64, ... up to the `window` of the model, or a longer sequence's own length.
     Raises: ChoiceError where a width exceeds the budget.
 
-    >>> [(part.rows, part.width, part.cost) for part in listed_parts([2, 20, 9, 17], [0, 1, 2, 3], budget=70, window=512)]
+    >>> [(part.rows, part.width, part.cost) for part in listed_batches([2, 20, 9, 17], [0, 1, 2, 3], budget=70, window=512)]
     [((1, 3), 32, 64), ((0, 2), 16, 64)]
     """
     widths = [_listed(lengths[row], window) for row in rows]
@@ -86,7 +86,7 @@ def listed_parts(lengths: Sequence[int], rows: Sequence[int], budget: int, windo
     found = []
     for one in micro_batches(widths, budget):
         width = widths[one[0]]
-        found.append(Part(tuple(rows[i] for i in one), width, width * (budget // width)))
+        found.append(SequenceBatch(tuple(rows[i] for i in one), width, width * (budget // width)))
     return found
 
 

@@ -4,14 +4,14 @@ from typing import Any
 
 from ...core.language.episode import total_reward
 from ...core.language.events import Event, Feedback, Sampled, System, ToolResult, User
-from ...core.language.rollout import Attempt
+from ...core.language.rollout import Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised, Truncated
 
 WHO: dict[type[Event], str] = {System: "system", User: "user", Sampled: "model", ToolResult: "tool", Feedback: "told"}
 
 
-def lines(task: TextTask, attempt: Attempt[Any], *, known: bool = True) -> tuple[str, ...]:
+def lines(task: TextTask, attempt: Rollout[Any], *, known: bool = True) -> tuple[str, ...]:
     """Return an attempt's messages with their roles, and its outcome; the label only where the right answer is known.
 
     >>> from types import SimpleNamespace

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...core.errors import ChoiceError, NonFiniteError, PurestepError, StructureError, WorldError, described, message
-from ...core.language.rollout import Attempt
+from ...core.language.rollout import Rollout
 from ...core.language.task import Figure, TextTask
 from ..effects.reporting.metrics import Row
 
@@ -66,7 +66,7 @@ def label_columns(share_of: Mapping[str, float]) -> Row:
     return {LABEL + name: share for name, share in share_of.items()}
 
 
-def label_of(task: TextTask, attempt: Attempt[Any]) -> str:
+def label_of(task: TextTask, attempt: Rollout[Any]) -> str:
     """Return the label that a task gives an attempt. Raises: ChoiceError for one that is not among its labels, WorldError."""
     where = f"task {task.name}: label"
     label = called(where, "a label for every attempt, also one that an error ended", task.label, attempt)
@@ -77,7 +77,7 @@ def label_of(task: TextTask, attempt: Attempt[Any]) -> str:
     return label
 
 
-def figure_of(task: TextTask, name: str, figure: Figure, attempt: Attempt[Any]) -> float:
+def figure_of(task: TextTask, name: str, figure: Figure, attempt: Rollout[Any]) -> float:
     """Return a task's figure of an attempt. Raises: StructureError, NonFiniteError, WorldError."""
     where = f"task {task.name}: figure {name!r}"
     return number(where, called(where, "a number for every attempt, also one that an error ended", figure, attempt))

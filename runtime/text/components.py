@@ -16,7 +16,7 @@ from ...core.language.codec import NOTHING, Codec, Ids
 from ...core.language.events import User
 from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request, rollouts
-from ...core.language.rollout import Attempt, begin_attempt
+from ...core.language.rollout import Rollout, begin_rollout
 from ...core.language.task import EVALUATION, TRAINING, TextTask
 from ..effects.generation.engine import complete, generator
 from ..effects.hugging_face.causal_lm import from_config, tiny_llama
@@ -30,12 +30,12 @@ INITIAL, ADAPTERS = 0, 1  # streams of a run's key, besides those of `world`
 LEAST = 48  # occurrences of a pair in a tokenizer's texts for it to become a token
 EPISODES = 256  # episodes whose texts train a tokenizer where a task names no texts
 ALPHA = 2.0  # of LoRA adapters, multiplied by their rank
-Attempts = tuple[Attempt[Any], ...]
+Attempts = tuple[Rollout[Any], ...]
 Progress = Callable[[int, int], None]
 
 
 @frozen(kw_only=True)
-class Parts:
+class TextComponents:
     """Components of one run. `params` are its initial parameters, `whole(params)` all parameters of the library's model."""
 
     task: TextTask
@@ -120,7 +120,7 @@ def codec_of(tokenizer: Any) -> tuple[Codec, bool]:
     raise faults[0]
 
 
-def parts_of(arguments: TextConfig, kept: Path | tuple[()] = ()) -> Parts:
+def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextComponents:
     """Return the components of a run, with the tokenizer in the folder `kept`, if any.
 
     Raises: ChoiceError, StructureError.
@@ -153,12 +153,12 @@ def parts_of(arguments: TextConfig, kept: Path | tuple[()] = ()) -> Parts:
     shared["speakers"] = tuple(open_model(arguments.model.model, report=lambda text: None).model for _ in more)
     if not arguments.model.lora:
         own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, {})}
-        return Parts(**shared, **own, model=opened.model, speaker=opened.model)
+        return TextComponents(**shared, **own, model=opened.model, speaker=opened.model)
     rank = arguments.model.lora
     lora = with_lora(opened.model, opened.params, rank=rank, alpha=ALPHA * rank)
     adapted: dict[str, Any] = {"begin": lambda: lora.model.init(keys.fold_in(key, ADAPTERS)), "whole": lora.merged}
     adapted["base"] = digest(tokenizer, opened.params)
-    return Parts(**shared, **adapted, model=lora.model, speaker=opened.model)
+    return TextComponents(**shared, **adapted, model=lora.model, speaker=opened.model)
 
 
 def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
@@ -170,7 +170,7 @@ def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
     return made.hexdigest()
 
 
-def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[str, Any], more: range) -> Parts:
+def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[str, Any], more: range) -> TextComponents:
     size = arguments.model
     config = tiny_llama(
         vocabulary,
@@ -184,19 +184,21 @@ def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[st
     )
     model = from_config(config)
     shared["speakers"] = tuple(from_config(config) for _ in more)
-    return Parts(**shared, begin=lambda: model.init(key), whole=dict, model=model, speaker=model, config=config)
+    return TextComponents(
+        **shared, begin=lambda: model.init(key), whole=dict, model=model, speaker=model, config=config
+    )
 
 
-def attempts_at(parts: Parts, asked: Sequence[Request]) -> Attempts:
+def attempts_at(parts: TextComponents, asked: Sequence[Request]) -> Attempts:
     """Return attempts at requests, before the model's first call. Raises: ChoiceError where a prompt leaves no room."""
     room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
-    return tuple(begin_attempt(parts.rules, parts.codec, rollouts(request)[0], **room) for request in asked)
+    return tuple(begin_rollout(parts.rules, parts.codec, rollouts(request)[0], **room) for request in asked)
 
 
 Sampler = Callable[[dict[str, torch.Tensor], int, Sequence[Request]], Attempts]  # (params, version, requests) -> ended
 
 
-def sampler(parts: Parts, *, temperature: float, top_p: float = 1.0, slots: int = 0) -> Sampler:
+def sampler(parts: TextComponents, *, temperature: float, top_p: float = 1.0, slots: int = 0) -> Sampler:
     """Return a function (params, version, requests) -> finished attempts, with all parameters, sampling in this process."""
     sampling = parts.sampling
     made = generator(
@@ -216,7 +218,7 @@ def sampler(parts: Parts, *, temperature: float, top_p: float = 1.0, slots: int 
     return sample
 
 
-def check_room(parts: Parts) -> None:
+def check_room(parts: TextComponents) -> None:
     """Refuse a capacity beyond the model's window, and limits too small for the task's longest texts.
 
     Raises: ChoiceError.
@@ -236,6 +238,6 @@ def check_room(parts: Parts) -> None:
         raise ChoiceError(message("--capacity", got=capacity, wanted=f"at least {needed}", remedy=remedy))
 
 
-def prompt_length(parts: Parts, prompt: str) -> int:
+def prompt_length(parts: TextComponents, prompt: str) -> int:
     """Return the number of tokens of a conversation that begins with a prompt, up to the model's first output."""
     return len(parts.codec.encode((User(prompt),), NOTHING)[0])

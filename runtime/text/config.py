@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from ...core.errors import ChoiceError, check_within, choose, message
 from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag, flatten
-from .async_config import Asynchronous, check_asynchronous
+from .async_config import AsyncConfig, check_asynchronous
 
 if TYPE_CHECKING:
     from ...core.language.task import TextTask
@@ -94,7 +94,7 @@ class Learning:
 
 
 @frozen
-class Trial:
+class EvaluationOptions:
     """Held-out tasks of one evaluation."""
 
     tasks: int = 0  # how many; 0 means as many as the run was told
@@ -142,7 +142,7 @@ class TextConfig(Protocol):
         ...
 
     @property
-    def asynchronous(self) -> Asynchronous:
+    def asynchronous(self) -> AsyncConfig:
         """Return the settings of generators."""
         ...
 
@@ -187,10 +187,10 @@ def absolute(arguments: A) -> A:
     return changed(arguments, {name: str(path.absolute()) for name, path in there.items()})
 
 
-def evaluated_tasks(arguments: A, trial: Trial) -> A:
+def evaluated_tasks(arguments: A, trial: EvaluationOptions) -> A:
     """Return the settings for an evaluation on other held-out tasks. Raises: ChoiceError.
 
-    >>> evaluated_tasks(TaskRun(), Trial(tasks=8)).episodes.held_out
+    >>> evaluated_tasks(TaskRun(), EvaluationOptions(tasks=8)).episodes.held_out
     8
     """
     check_whole("--tasks", trial.tasks, 0)
@@ -213,7 +213,7 @@ class TaskRun:
     """A language model learns a task of yours by reinforcement."""
 
     recipe: ClassVar[str] = "text"
-    trial: ClassVar[type[Any]] = Trial
+    trial: ClassVar[type[Any]] = EvaluationOptions
     files: ClassVar[tuple[str, ...]] = ("model",)
     reference: str = ""  # of the task: MODULE:NAME or FILE.py:NAME
     episodes: Episodes = field(factory=Episodes)
@@ -221,7 +221,7 @@ class TaskRun:
     model: Model = field(factory=Model)
     warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
-    asynchronous: Asynchronous = field(factory=Asynchronous)
+    asynchronous: AsyncConfig = field(factory=AsyncConfig)
     machine: Hardware = field(factory=Hardware)
 
     def check(self) -> None:

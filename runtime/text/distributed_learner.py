@@ -1,6 +1,6 @@
 """A run on several ranks: the first runs the recipe, all of them train, and a checkpoint is written by all.
 
-Collective operations are methods of `Desk`: every rank has one, and runs the calls of the first rank in their order.
+Collective operations are methods of `RankWorker`: every rank has one, and runs the calls of the first rank in their order.
 The partition of a batch does not depend on the number of ranks, and partial results are added in float64, so that updates
 do not depend on it either.
 """
@@ -20,29 +20,29 @@ from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, message
 from ...core.tree import leaves, tree_map
 from ..distributed.clip import clip_by_whole_norm
-from ..distributed.partition import by_parts
+from ..distributed.partition import by_batches
 from ..effects.checkpoint import save as at_once
 from ..effects.checkpoint.async_save import Saver, saving
 from ..effects.checkpoint.formats import FULL
-from ..effects.checkpoint.group import Group
+from ..effects.checkpoint.group import RankGroup
 from ..effects.checkpoint.group import joined as grouped
 from ..effects.checkpoint.load import latest, load
 from ..effects.checkpoint.single import Checkpoint, to_stderr
-from ..effects.distributed.driver import GRACE, Handlers, Lead, divided, led
+from ..effects.distributed.driver import GRACE, Driver, Handlers, divided, led
 from ..effects.distributed.learner import ranked_learner
-from ..effects.distributed.process_group import RankError, Ranks, joined, let_go
+from ..effects.distributed.process_group import ProcessGroup, RankError, joined, let_go
 from ..effects.distributed.shard import whole
 from ..effects.hugging_face.optional import library
 from ..effects.signals import end_at_once
 from ..runs.store import load as load_full
 from .build_learner import algorithm_of, objective_of, optimizer_of, trainer_of
-from .components import Parts
+from .components import TextComponents
 from .config import TextConfig
-from .learner_backend import Reader, Team
-from .trainer import Learned, Trainer, language_reader
+from .learner_backend import LearnerBackend, Reader
+from .trainer import Trainer, TrainStepResult, language_reader
 
 WAIT = 600.0  # seconds after which a rank that does not answer counts as lost
-ALL = 1 << 40  # tokens: the trainer does not split batches, `by_parts` does
+ALL = 1 << 40  # tokens: the trainer does not split batches, `by_batches` does
 
 
 @frozen(kw_only=True)
@@ -56,11 +56,11 @@ class Open:
 
 
 @define(eq=False)
-class Desk:
+class RankWorker:
     """Collective operations of one rank, called by the first rank; all ranks run the same ones."""
 
-    ranks: Ranks
-    group: Group
+    ranks: ProcessGroup
+    group: RankGroup
     opened: tuple[Open, ...] = ()
     reading: tuple[Reader, ...] = ()
     savers: dict[Path, Saver] = field(factory=dict)
@@ -76,7 +76,7 @@ class Desk:
         """Build the learner. Raises: ChoiceError, StructureError."""
         torch.set_num_threads(arguments.machine.threads)
         module = library().AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-        deal = by_parts(arguments.learning.budget, ranks=self.ranks.size)
+        deal = by_batches(arguments.learning.budget, ranks=self.ranks.size)
 
         def make(of: Callable[[CausalModel], LanguageAlgorithm]) -> LanguageAlgorithm:
             return ranked_learner(of, module, self.ranks, deal=deal, reduction=torch.float64)
@@ -140,39 +140,39 @@ class Desk:
         return found.step, found.tree, found.machine, found.manifest
 
 
-def ranked_team(lead: Lead) -> Team:
+def distributed_backend(lead: Driver) -> LearnerBackend:
     """Return the team of all ranks, for the first of them."""
     ready: list[TextConfig] = []  # the arguments for which all have a learner
 
-    def prepared(arguments: TextConfig, parts: Parts) -> None:
+    def prepared(arguments: TextConfig, parts: TextComponents) -> None:
         if ready != [arguments]:
             ready.clear()
-            lead.tell("open", arguments, parts.config)
+            lead.call("open", arguments, parts.config)
             ready.append(arguments)
 
-    def of_ranks(arguments: TextConfig, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
+    def of_ranks(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:
         check_ranks(arguments, lead.ranks.size)
 
         def init(params: Any) -> LanguageState:
             prepared(arguments, parts)
-            state: LanguageState = lead.tell("begin", dict(params))
+            state: LanguageState = lead.call("begin", dict(params))
             return state
 
-        def train(state: LanguageState, transcripts: Any, key: Any = ()) -> Learned:
+        def train(state: LanguageState, transcripts: Any, key: Any = ()) -> TrainStepResult:
             prepared(arguments, parts)
-            return Learned(*lead.tell("learn", state, transcripts, key))
+            return TrainStepResult(*lead.call("learn", state, transcripts, key))
 
         return evolve(algorithm_of(arguments, parts.model), init=init), train
 
-    def reader(arguments: TextConfig, parts: Parts) -> Reader:
+    def reader(arguments: TextConfig, parts: TextComponents) -> Reader:
         def read(state: LanguageState, transcripts: Any) -> Reading:
             prepared(arguments, parts)
-            found: Reading = lead.tell("read", state, transcripts)
+            found: Reading = lead.call("read", state, transcripts)
             return found
 
         return read
 
-    return Team(
+    return LearnerBackend(
         size=lead.ranks.size,
         check=lambda arguments: check_ranks(arguments, lead.ranks.size),
         parts=lambda parts: evolve(parts, whole=lambda params: parts.whole(_gathered(lead, params))),
@@ -194,8 +194,8 @@ def check_ranks(arguments: TextConfig, size: int) -> None:
         raise ChoiceError(message("--lora", got=got, wanted="none", remedy=remedy))
 
 
-def _gathered(lead: Lead, tree: Any) -> Any:
-    found = lead.tell("whole", tree) if _divided(tree) else tree
+def _gathered(lead: Driver, tree: Any) -> Any:
+    found = lead.call("whole", tree) if _divided(tree) else tree
     return tree_map(lambda leaf: leaf.cpu(), found)
 
 
@@ -203,7 +203,7 @@ def _divided(tree: Any) -> bool:
     return any(divided(leaf) for leaf in leaves(tree))
 
 
-def _shelf(lead: Lead) -> dict[str, Any]:
+def _shelf(lead: Driver) -> dict[str, Any]:
     """Return a team's functions for checkpoints: all ranks write sharded trees, the first alone full ones (a warm start's).
 
     Each checkpoint records the number of ranks in its facts.
@@ -212,45 +212,45 @@ def _shelf(lead: Lead) -> dict[str, Any]:
     def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
         about: dict[str, Any] = {"facts": {**facts, "ranks": lead.ranks.size}, "metadata": dict(metadata)}
         if _divided(tree):
-            lead.later("save", run.absolute(), step, tree, machine, about)
+            lead.call_later("save", run.absolute(), step, tree, machine, about)
         else:
             at_once.save(run, step, tree, form=FULL, machine=machine, **about)
 
     def settle() -> None:
         lead.settled()
-        lead.tell("settle")
+        lead.call("settle")
 
     def newest(run: Path, *, report: Callable[[str], None] = to_stderr, without: Collection[Path] = ()) -> Path | None:
         del report  # the first rank prints what is wrong
         lead.settled()
-        found: Path | None = lead.tell("newest", run.absolute(), tuple(without)) if run.is_dir() else None
+        found: Path | None = lead.call("newest", run.absolute(), tuple(without)) if run.is_dir() else None
         return found
 
     def loaded(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
         if not _divided(like):
             return load_full(where, like, classes=classes)
         lead.settled()
-        step, tree, machine, manifest = lead.tell("load", where.absolute(), like, tuple(classes))
+        step, tree, machine, manifest = lead.call("load", where.absolute(), like, tuple(classes))
         return Checkpoint(step=step, tree=tree, machine=machine, manifest=manifest)
 
     return {"save": save, "settle": settle, "newest": newest, "load": loaded}
 
 
-def in_world(program: Callable[[Team], int]) -> int:
+def in_process_group(program: Callable[[LearnerBackend], int]) -> int:
     """Run a program on the first rank, with the team of all ranks; return its exit code on all ranks. Raises: as `led`."""
     code = _led(program)
     let_go()
     return code
 
 
-def _led(program: Callable[[Team], int]) -> int:
+def _led(program: Callable[[LearnerBackend], int]) -> int:
     with joined(timeout=WAIT, device="cpu") as ranks, _desk(ranks) as desk:
-        return led(ranks, desk.handlers(), lambda lead: program(ranked_team(lead)))
+        return led(ranks, desk.handlers(), lambda lead: program(distributed_backend(lead)))
 
 
 @contextmanager
-def _desk(ranks: Ranks) -> Iterator[Desk]:
-    desk = Desk(ranks, grouped(seconds=WAIT))
+def _desk(ranks: ProcessGroup) -> Iterator[RankWorker]:
+    desk = RankWorker(ranks, grouped(seconds=WAIT))
     with desk.files:
         try:
             yield desk

@@ -11,17 +11,17 @@ from ...core.errors import StructureError, message
 from ...core.intervals import wilson as wilson
 from ...core.language.episode import total_reward
 from ...core.language.requests import Request, requests, task_keys
-from ...core.language.rollout import Attempt, Heard
+from ...core.language.rollout import ModelTurn, Rollout
 from ...core.language.task import TextTask
 from .columns import figure_of, label_of, shares
 
 ACCURACY = "accuracy"  # the figure, 0 or 1, that gets an interval
 LOW, HIGH = "accuracy_low", "accuracy_high"
-Sample = Callable[[Sequence[Request]], Sequence[Attempt[Any]]]
+Sample = Callable[[Sequence[Request]], Sequence[Rollout[Any]]]
 
 
 @frozen(kw_only=True)
-class Standing:
+class EvaluationResult:
     """Result of an evaluation; shares and means are over all attempts."""
 
     attempts: int
@@ -49,7 +49,7 @@ class Standing:
     def line(self) -> str:
         """Return the result as one line of text.
 
-        >>> Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={}).line()
+        >>> EvaluationResult(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={}).line()
         'reward 0.500 of 2 tasks, 3.00 turns'
         """
         parts = [f"reward {self.reward:.3f} of {self.attempts} tasks"]
@@ -59,7 +59,7 @@ class Standing:
         return ", ".join([*parts, f"{self.turns:.2f} turns"])
 
     def described(self) -> dict[str, Any]:
-        """Return the result as JSON values, its figures flat; the inverse of `read_standing`."""
+        """Return the result as JSON values, its figures flat; the inverse of `read_evaluation_result`."""
         held = asdict(self)
         return {**held.pop("figures"), **held}
 
@@ -67,11 +67,11 @@ class Standing:
 OWN = ("attempts", "reward", "turns", "tokens", "modes")  # of any task
 
 
-def read_standing(held: Any, where: str) -> Standing:
+def read_evaluation_result(held: Any, where: str) -> EvaluationResult:
     """Return the standing that `described` wrote. Raises: StructureError.
 
-    >>> one = Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={"blocks": 2.0}, modes={"max_steps": 1.0})
-    >>> read_standing(one.described(), "evaluation.json") == one
+    >>> one = EvaluationResult(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={"blocks": 2.0}, modes={"max_steps": 1.0})
+    >>> read_evaluation_result(one.described(), "evaluation.json") == one
     True
     """
     given: dict[str, Any] = held if isinstance(held, dict) else {}
@@ -81,10 +81,12 @@ def read_standing(held: Any, where: str) -> Standing:
         remedy = "bring back the file as it was"
         raise StructureError(message(where, got="no evaluation", wanted=f"numbers for {OWN}", remedy=remedy))
     figures = {name: value for name, value in numbers.items() if name not in OWN}
-    return Standing(figures=figures, modes=dict(modes or {}), **{name: given[name] for name in OWN if name != "modes"})
+    return EvaluationResult(
+        figures=figures, modes=dict(modes or {}), **{name: given[name] for name in OWN if name != "modes"}
+    )
 
 
-def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: bool = False) -> Standing:
+def evaluation_result(task: TextTask, attempts: Sequence[Rollout[Any]], *, diagnosed: bool = False) -> EvaluationResult:
     """Return the result of attempts at a task; `diagnosed` adds the task's diagnostics."""
     number = max(1, len(attempts))
     labels = [label_of(task, attempt) for attempt in attempts]
@@ -96,8 +98,8 @@ def standing(task: TextTask, attempts: Sequence[Attempt[Any]], *, diagnosed: boo
     if ACCURACY in means:
         low, high = wilson(round(means[ACCURACY] * number), len(attempts))
         means |= {LOW: low, HIGH: high}
-    said = [[piece.said for piece in attempt.pieces if isinstance(piece, Heard)] for attempt in attempts]
-    return Standing(
+    said = [[piece.said for piece in attempt.pieces if isinstance(piece, ModelTurn)] for attempt in attempts]
+    return EvaluationResult(
         attempts=len(attempts),
         reward=sum(total_reward(attempt.episode) for attempt in attempts) / number,
         turns=sum(map(len, said)) / number,
@@ -117,13 +119,15 @@ def held_out(number: int, seed: int, *, first: int = 0) -> tuple[Request, ...]:
     return requests(task_keys(tasks, "evaluation", number, first=first), samples, first=first)
 
 
-def evaluated(task: TextTask, sample: Sample, number: int, seed: int) -> tuple[Standing, tuple[Attempt[Any], ...]]:
+def evaluated(
+    task: TextTask, sample: Sample, number: int, seed: int
+) -> tuple[EvaluationResult, tuple[Rollout[Any], ...]]:
     """Return the result of sampling on held-out tasks, and the attempts."""
     attempts = tuple(sample(held_out(number, seed)))
-    return standing(task, attempts, diagnosed=True), attempts
+    return evaluation_result(task, attempts, diagnosed=True), attempts
 
 
-def rows(one: Standing) -> dict[str, str]:
+def rows(one: EvaluationResult) -> dict[str, str]:
     """Return the figures of a standing as text, by their names in a table."""
     shown = {"tasks": f"{one.attempts}"}
     for name, value in one.figures.items():
@@ -135,10 +139,10 @@ def rows(one: Standing) -> dict[str, str]:
     return shown | {f"ended as {mode}": f"{share:.3f}" for mode, share in one.modes.items()}
 
 
-def table(columns: Mapping[str, Standing]) -> str:
+def table(columns: Mapping[str, EvaluationResult]) -> str:
     """Return standings side by side as text, a row for each figure.
 
-    >>> print(table({"before": Standing(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={})}))
+    >>> print(table({"before": EvaluationResult(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={})}))
                                    before
     tasks                               2
     reward                          0.500

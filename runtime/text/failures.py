@@ -6,11 +6,11 @@ from typing import Any
 from attrs import define
 
 from ...core.errors import WorldError, message
-from ...core.language.rollout import Attempt
+from ...core.language.rollout import Rollout
 from ...core.language.text_env import Raised
 
 
-def errors_of(attempts: Sequence[Attempt[Any]]) -> tuple[str, ...]:
+def errors_of(attempts: Sequence[Rollout[Any]]) -> tuple[str, ...]:
     """Return the errors of the attempts whose environment raised, in order.
 
     >>> errors_of(())

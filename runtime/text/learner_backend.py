@@ -16,7 +16,7 @@ from ..effects.checkpoint.directory import steps
 from ..effects.checkpoint.single import Checkpoint
 from ..runs.store import PROCESS
 from .build_learner import algorithm_of, objective_of, optimizer_of, trainer_of
-from .components import Parts
+from .components import TextComponents
 from .config import TextConfig
 from .trainer import Trainer, language_reader
 
@@ -24,29 +24,29 @@ Reader = Callable[[LanguageState, Transcript], Reading]
 
 
 @frozen(kw_only=True)
-class Team:
+class LearnerBackend:
     """The learner of a run and its `Store`. The state that a learner's `init` returns fits the team's other functions."""
 
     size: int  # ranks
     check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support
-    parts: Callable[[Parts], Parts]  # the same parts, whose `whole` also takes sharded parameters
+    parts: Callable[[TextComponents], TextComponents]  # the same parts, whose `whole` also takes sharded parameters
     learner: Callable[
-        [TextConfig, Parts], tuple[LanguageAlgorithm, Trainer]
+        [TextConfig, TextComponents], tuple[LanguageAlgorithm, Trainer]
     ]  # only `init` of the algorithm may be called
-    reader: Callable[[TextConfig, Parts], Reader]  # returns a state's readings of samples
+    reader: Callable[[TextConfig, TextComponents], Reader]  # returns a state's readings of samples
     save: Callable[..., None]  # this and the following as in `Store`
     settle: Callable[[], None]
     newest: Callable[..., Path | None]
     load: Callable[..., Checkpoint[Any]]
 
 
-def learner_alone(arguments: TextConfig, parts: Parts) -> tuple[LanguageAlgorithm, Trainer]:
+def learner_alone(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:
     """Return the learner and the trainer of a run of one process. Raises: ChoiceError."""
     algorithm = algorithm_of(arguments, parts.model)
     return algorithm, trainer_of(arguments, algorithm)
 
 
-def reader_alone(arguments: TextConfig, parts: Parts) -> Reader:
+def reader_alone(arguments: TextConfig, parts: TextComponents) -> Reader:
     """Return a policy's reading of samples, in micro-batches that fit into the budget."""
     reading = learner(parts.model, optimizer_of(arguments), objective_of(arguments), proximal="recomputed")
     return language_reader(reading, budget=arguments.learning.budget)
@@ -73,7 +73,7 @@ def _described(where: Path) -> tuple[Description, ...]:
         return ()
 
 
-ALONE = Team(
+SINGLE_PROCESS = LearnerBackend(
     size=PROCESS.size,
     check=lambda arguments: None,
     parts=lambda parts: parts,

@@ -10,9 +10,9 @@ from ...core.keys import Key
 from ...core.language.preparation import Preparation, Prepared, Start, start_requests, throughput
 from ...core.language.protocol import Protocol
 from ...core.language.requests import Request, rollouts
-from ...core.language.rollout import Attempt, begin_attempt
+from ...core.language.rollout import Rollout, begin_rollout
 from ..effects.clock import seconds
-from .components import Attempts, Parts, behind
+from .components import Attempts, TextComponents, behind
 from .prompting import fits
 
 ATTEMPTS = 12  # stream of a run's key for attempts at prepared starts
@@ -22,7 +22,7 @@ STREAM = "rollouts.jsonl"
 
 
 @frozen
-class Step:
+class PreparedStep:
     """A prepared step: attempts before the model's first output, a group for each start, and the result of the preparation."""
 
     begun: Attempts
@@ -30,15 +30,15 @@ class Step:
     prepared: Prepared
 
 
-def step_of(parts: Parts, prepared: Prepared, key: Key, number: int, *, samples: int) -> Step:
+def step_of(parts: TextComponents, prepared: Prepared, key: Key, number: int, *, samples: int) -> PreparedStep:
     """Return the step `number` of a prepared run: `samples` attempts at each usable start."""
     starts = usable(parts, prepared)
     asked = start_requests(len(starts), keys.fold_in(keys.fold_in(key, ATTEMPTS), number), attempts=samples)
     begun = tuple(attempt_from(parts, starts[place // samples], one) for place, one in enumerate(asked))
-    return Step(begun, len(starts), prepared)
+    return PreparedStep(begun, len(starts), prepared)
 
 
-def usable(parts: Parts, prepared: Prepared) -> tuple[Start, ...]:
+def usable(parts: TextComponents, prepared: Prepared) -> tuple[Start, ...]:
     """Return the starts that leave room to answer, or the fallback starts if there is none. Raises: ChoiceError."""
     fitting = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
     found = fitting or prepared.otherwise
@@ -48,13 +48,13 @@ def usable(parts: Parts, prepared: Prepared) -> tuple[Start, ...]:
     return found
 
 
-def attempt_from(parts: Parts, start: Start, request: Request) -> Attempt[Any]:
+def attempt_from(parts: TextComponents, start: Start, request: Request) -> Rollout[Any]:
     """Return an attempt that begins at a start. Raises: ChoiceError where the start leaves no room to answer."""
     room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
-    return begin_attempt(_rules_at(parts, start), parts.codec, rollouts(request)[0], **room)
+    return begin_rollout(_rules_at(parts, start), parts.codec, rollouts(request)[0], **room)
 
 
-def _rules_at(parts: Parts, start: Start) -> Protocol[Any, Any]:
+def _rules_at(parts: TextComponents, start: Start) -> Protocol[Any, Any]:
     first = start.state, behind(parts.preface, start.observation)
     return evolve(parts.rules, env=evolve(parts.rules.env, reset=lambda params, key: first))
 

@@ -11,12 +11,12 @@ from ...core.language.parsers import chain
 from ...core.language.prompting import Prompting, Query, Response, prompted
 from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request, rollouts
-from ...core.language.rollout import Attempt, Heard, Said, begin_attempt, hear
+from ...core.language.rollout import ModelOutput, ModelTurn, Rollout, add_output, begin_rollout
 from ...core.language.task import Conversation
 from ...core.language.text_env import Outcome, TextEnv
 from ..effects.generation.engine import complete, generator
 from ..machine.batched_effects import pause, side_by_side
-from .components import Attempts, Parts, prompt_length
+from .components import Attempts, TextComponents, prompt_length
 
 MAY_PASS = (TimeoutError, ConnectionError, torch.OutOfMemoryError)  # errors after which a call may be retried
 Complete = Callable[[Protocol[Any, Any], Attempts, int], Attempts]  # (rules, begun, worker) -> ended
@@ -42,21 +42,21 @@ def conversation_rules(conversation: Conversation) -> Protocol[Any, Any]:
 RULES = conversation_rules(("",))  # of a single completion: independent of its attempt's first observation
 
 
-def query_attempt(parts: Parts, query: Query, number: int) -> Attempt[Any] | tuple[()]:
+def query_attempt(parts: TextComponents, query: Query, number: int) -> Rollout[Any] | tuple[()]:
     """Return the attempt at a query before the model's output; () where its prompt leaves no room for a reply."""
     if not fits(parts, query.prompt):
         return ()
     request = Request(id=number, group=number, task=(2 * number, 0), sampling=query.sampling)
     room = {"capacity": parts.sampling.capacity, "max_new_tokens": query.max_new_tokens}
-    return begin_attempt(conversation_rules((query.prompt,)), parts.codec, rollouts(request)[0], **room)
+    return begin_rollout(conversation_rules((query.prompt,)), parts.codec, rollouts(request)[0], **room)
 
 
-def fits(parts: Parts, prompt: str) -> bool:
+def fits(parts: TextComponents, prompt: str) -> bool:
     """Return whether a prompt leaves room for a reply of one token or more."""
     return prompt_length(parts, prompt) < parts.sampling.capacity
 
 
-def response_of(parts: Parts, attempt: Attempt[Any] | tuple[()], version: int) -> Response:
+def response_of(parts: TextComponents, attempt: Rollout[Any] | tuple[()], version: int) -> Response:
     """Return a finished attempt at a query as a response; an empty response cut off by length where there was no room."""
     said = _said(attempt)
     if isinstance(said, tuple):
@@ -65,12 +65,12 @@ def response_of(parts: Parts, attempt: Attempt[Any] | tuple[()], version: int) -
     return Response(text=text, finish_reason=said.finish_reason, said=said, version=max((version, *said.versions)))
 
 
-def _said(attempt: Attempt[Any] | tuple[()]) -> Said | tuple[()]:
+def _said(attempt: Rollout[Any] | tuple[()]) -> ModelOutput | tuple[()]:
     pieces = () if isinstance(attempt, tuple) else attempt.pieces
-    return next((piece.said for piece in pieces if isinstance(piece, Heard)), ())
+    return next((piece.said for piece in pieces if isinstance(piece, ModelTurn)), ())
 
 
-def in_process(parts: Parts, params: Any, version: int, *, temperature: float, top_p: float) -> Complete:
+def in_process(parts: TextComponents, params: Any, version: int, *, temperature: float, top_p: float) -> Complete:
     """Return a function that completes begun attempts in this process, with all parameters of the library's model."""
     speakers = (parts.speaker, *parts.speakers)
 
@@ -91,7 +91,13 @@ def in_process(parts: Parts, params: Any, version: int, *, temperature: float, t
 
 
 def asked(
-    parts: Parts, ended: Complete, prompting: Prompting[Any, Any], key: Key, number: int, count: int, version: int
+    parts: TextComponents,
+    ended: Complete,
+    prompting: Prompting[Any, Any],
+    key: Key,
+    number: int,
+    count: int,
+    version: int,
 ) -> Any:
     """Return the result of a prompting; queries that are due are completed together, and the workers run concurrently."""
 
@@ -117,17 +123,17 @@ def asked(
     return prompted(prompting, key, number, count, responses)
 
 
-def spoken(parts: Parts, conversation: Conversation) -> Attempt[Any] | tuple[()]:
+def spoken(parts: TextComponents, conversation: Conversation) -> Rollout[Any] | tuple[()]:
     """Return a given conversation as an attempt with log-probs and versions of 0; () where a reply does not fit."""
     rules = conversation_rules(conversation)
     request = Request(id=0, group=0, task=(0, 0), sampling=(0, 0))
     room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
-    attempt: Attempt[Any] = begin_attempt(rules, parts.codec, rollouts(request)[0], **room)
+    attempt: Rollout[Any] = begin_rollout(rules, parts.codec, rollouts(request)[0], **room)
     for text in conversation[1::2]:
         ids = parts.spell(text)
         if len(ids) > attempt.room:
             return ()
         zeros = (0,) * len(ids)
-        said = Said(ids=ids, log_probs=tuple(map(float, zeros)), versions=zeros)
-        attempt = hear(rules, parts.codec, attempt, said)
+        said = ModelOutput(ids=ids, log_probs=tuple(map(float, zeros)), versions=zeros)
+        attempt = add_output(rules, parts.codec, attempt, said)
     return attempt

@@ -21,8 +21,8 @@ from ..effects.reporting.plot import learning_curve
 from ..runs.arguments import check_whole
 from ..runs.kinds import recorded
 from .columns import LABEL, ON_THE_WAY, own_figures
-from .components import Parts, sampler
-from .evaluation import ACCURACY, Standing, evaluated, read_standing, table
+from .components import TextComponents, sampler
+from .evaluation import ACCURACY, EvaluationResult, evaluated, read_evaluation_result, table
 from .prompting import asked, in_process
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
@@ -30,11 +30,11 @@ DRAWN = "picture"  # in files of results: the data for a picture of the task's o
 
 
 @frozen
-class Evaluation:
+class TextEvaluation:
     """Standings of one policy: with sampling, and greedy."""
 
-    sampled: Standing
-    greedy: Standing
+    sampled: EvaluationResult
+    greedy: EvaluationResult
 
     def described(self) -> dict[str, Any]:
         """Return the standings as JSON values."""
@@ -46,10 +46,10 @@ class Evaluation:
 
 
 @frozen
-class Own:
+class OwnEvaluation:
     """The result of a task's own evaluation."""
 
-    by: own.Evaluation[Any]
+    by: own.TaskEvaluation[Any]
     value: Any
 
     def described(self) -> dict[str, Any]:
@@ -61,10 +61,12 @@ class Own:
         return self.by.line(self.value)
 
 
-Result = Evaluation | Own
+Result = TextEvaluation | OwnEvaluation
 
 
-def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int = 0) -> Result:
+def evaluation(
+    parts: TextComponents, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int = 0
+) -> Result:
     """Evaluate parameters, all those of the library's model, on held-out tasks: sampled and greedy, or as the task defines.
 
     Raises: ChoiceError; errors of a task's own evaluation.
@@ -74,25 +76,36 @@ def evaluation(parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, 
     if not isinstance(parts.task.evaluation, tuple):
         return _own(parts, parts.task.evaluation, params, tasks, draw, version)
 
-    def standing(temperature: float, top_p: float) -> Standing:
+    def standing(temperature: float, top_p: float) -> EvaluationResult:
         return _standing(parts, params, tasks, draw, temperature=temperature, top_p=top_p)
 
-    return Evaluation(standing(parts.sampling.temperature, parts.sampling.top_p), standing(0.0, 1.0))
+    return TextEvaluation(standing(parts.sampling.temperature, parts.sampling.top_p), standing(0.0, 1.0))
 
 
 def _standing(
-    parts: Parts, params: Mapping[str, torch.Tensor], tasks: int, draw: int, *, temperature: float, top_p: float
-) -> Standing:
+    parts: TextComponents,
+    params: Mapping[str, torch.Tensor],
+    tasks: int,
+    draw: int,
+    *,
+    temperature: float,
+    top_p: float,
+) -> EvaluationResult:
     slots = min(tasks, 2 * parts.sampling.slots)
     ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
     return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
 
 
 def _own(
-    parts: Parts, by: own.Evaluation[Any], params: Mapping[str, torch.Tensor], tasks: int, draw: int, version: int
-) -> Own:
+    parts: TextComponents,
+    by: own.TaskEvaluation[Any],
+    params: Mapping[str, torch.Tensor],
+    tasks: int,
+    draw: int,
+    version: int,
+) -> OwnEvaluation:
     ended = in_process(parts, dict(params), version, temperature=by.temperature, top_p=by.top_p)
-    return Own(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
+    return OwnEvaluation(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
 
 
 def evaluation_names(task: TextTask) -> tuple[str, ...]:
@@ -103,7 +116,7 @@ def evaluation_names(task: TextTask) -> tuple[str, ...]:
 
 
 def on_the_way(
-    parts: Parts, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int
+    parts: TextComponents, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int
 ) -> tuple[str, dict[str, float]]:
     """Return an evaluation during training as a line and as metrics: with sampling, or by the task's own method."""
     by = parts.task.evaluation
@@ -118,23 +131,23 @@ def on_the_way(
 
 def table_of(results: Mapping[str, Result]) -> str:
     """Return results of one task side by side as text, by column name; greedy standings in columns of their own."""
-    owned = {name: one for name, one in results.items() if isinstance(one, Own)}
+    owned = {name: one for name, one in results.items() if isinstance(one, OwnEvaluation)}
     if owned:
         by = next(iter(owned.values())).by
         return by.table({name: one.value for name, one in owned.items()})
-    columns = dict[str, Standing]()
+    columns = dict[str, EvaluationResult]()
     for name, one in results.items():
-        columns |= {name: one.sampled, f"{name}, greedy": one.greedy} if isinstance(one, Evaluation) else {}
+        columns |= {name: one.sampled, f"{name}, greedy": one.greedy} if isinstance(one, TextEvaluation) else {}
     return table(columns)
 
 
 def read_result(task: TextTask, held: Any, where: str) -> Result:
     """Return the result that `described` wrote. Raises: StructureError."""
     if not isinstance(task.evaluation, tuple):
-        return Own(task.evaluation, task.evaluation.read(held, where))
+        return OwnEvaluation(task.evaluation, task.evaluation.read(held, where))
     given: dict[str, Any] = held if isinstance(held, dict) else {}
-    one, other = (read_standing(given.get(name), f"{where}: {name}") for name in ("sampled", "greedy"))
-    return Evaluation(one, other)
+    one, other = (read_evaluation_result(given.get(name), f"{where}: {name}") for name in ("sampled", "greedy"))
+    return TextEvaluation(one, other)
 
 
 def with_curves(results: Mapping[str, Result]) -> dict[str, Any]:
@@ -142,7 +155,7 @@ def with_curves(results: Mapping[str, Result]) -> dict[str, Any]:
 
     So a picture can be drawn from files alone, without the task.
     """
-    owned = {name: one for name, one in results.items() if isinstance(one, Own)}
+    owned = {name: one for name, one in results.items() if isinstance(one, OwnEvaluation)}
     if not owned:
         return {}
     axis = asdict(next(iter(owned.values())).by.axis)
@@ -174,7 +187,7 @@ def write_after(run: Path, iteration: int, found: Result, about: Mapping[str, An
     return text
 
 
-def write_model(run: Path, parts: Parts, params: Mapping[str, torch.Tensor]) -> Path:
+def write_model(run: Path, parts: TextComponents, params: Mapping[str, torch.Tensor]) -> Path:
     """Write the model and its tokenizer as a Hugging Face folder; return its path."""
     return save_model(run / MODEL, dict(params), parts.config, parts.tokenizer, generation=parts.generation)
 
@@ -210,7 +223,7 @@ def accuracy_before(run: Path) -> tuple[float, ...]:
     held = folder.read_json(run / BEFORE) if (run / BEFORE).exists() else {}
     if not held or DRAWN in held:
         return ()
-    return (read_standing(held.get("sampled"), f"{run / BEFORE}: sampled").accuracy,)
+    return (read_evaluation_result(held.get("sampled"), f"{run / BEFORE}: sampled").accuracy,)
 
 
 def _drawn(run: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:

@@ -16,27 +16,26 @@ import torch
 
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, message
-from ..effects import folder
-from ..effects import jsonl_stream as stream
+from ..effects import folder, jsonl_stream
 from ..effects.checkpoint.manifest import Manifest
 from ..effects.hugging_face.tokenizer import save_tokenizer
 from ..effects.layout import names_of
 from ..runs import run as runs
 from ..runs.arguments import flatten
 from ..runs.logging import divergence, metrics_log
-from ..runs.recipe import Components, Context, Notice, Outcome
+from ..runs.recipe import Components, Context, Notice, SessionResult
 from ..runs.registry import find
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
 from .columns import LABEL
-from .components import Parts, attempts_at, check_room, parts_of
+from .components import TextComponents, attempts_at, check_room, text_components
 from .config import TextConfig, absolute
 from .evaluation import held_out
-from .learner_backend import ALONE, Team
+from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import STREAM
 from .report import evaluation, on_the_way, write_before
-from .sampling import SERVED, check_server, source
-from .training_loop import Held, LanguageWorld, Publish, held_at, learning_parts, phases
+from .sampling import SERVED, check_server, run_sampler
+from .training_loop import LearnerState, Publish, TextTrainingLoop, held_at, learning_components, phases
 from .training_loop import policy_of as policy_of
 from .validate_task import validate_task
 
@@ -50,7 +49,9 @@ def described(arguments: TextConfig) -> dict[str, Any]:
     return {"recipe": arguments.recipe, **flatten(arguments)}
 
 
-def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: Team = ALONE) -> Outcome:
+def start(
+    run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: LearnerBackend = SINGLE_PROCESS
+) -> SessionResult:
     """Start a new run in the folder, which must hold no checkpoints unless `overwrite` is set; a refused run removes none.
 
     Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that are not available.
@@ -60,8 +61,13 @@ def start(run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, 
 
 
 def resume(
-    run: Path, *, notice: Notice, moved: Mapping[str, Any] = {}, team: Team = ALONE, trust: Trust = NOTHING
-) -> Outcome:
+    run: Path,
+    *,
+    notice: Notice,
+    moved: Mapping[str, Any] = {},
+    team: LearnerBackend = SINGLE_PROCESS,
+    trust: Trust = NOTHING,
+) -> SessionResult:
     """Resume the run in the folder from its newest checkpoint, with its own arguments; start it if it has none yet.
 
     `moved` replaces arguments of the source of samples from now on; the folder that a server may be starting from stays.
@@ -72,12 +78,12 @@ def resume(
     return runs.resume(run, notice=notice, store=team, changes=moved, keep=keep, trust=trust)
 
 
-def team_of(context: Context) -> Team:
+def backend_of(context: Context) -> LearnerBackend:
     """Return the learner and store of a run: this process, or all ranks."""
-    return context.store if isinstance(context.store, Team) else ALONE
+    return context.store if isinstance(context.store, LearnerBackend) else SINGLE_PROCESS
 
 
-def parts_in(arguments: TextConfig, context: Context) -> Parts:
+def components_in(arguments: TextConfig, context: Context) -> TextComponents:
     """Return the components of a run, and set PyTorch to its threads.
 
     Raises: ChoiceError, StructureError, TrustError; all refusals come before anything of an older run is removed.
@@ -85,31 +91,31 @@ def parts_in(arguments: TextConfig, context: Context) -> Parts:
     check_trust(context.run, context.trust, arguments.functions())
     validate_task(arguments.task())
     torch.set_num_threads(arguments.machine.threads)
-    run, team = context.run, team_of(context)
+    run, team = context.run, backend_of(context)
     if not context.kept:
         team.check(arguments)
-    return team.parts(parts_of(arguments, run / TOKENIZER) if context.kept else parts_for(run, arguments))
+    return team.parts(text_components(arguments, run / TOKENIZER) if context.kept else components_for(run, arguments))
 
 
 def components(arguments: TextConfig, context: Context) -> Components:
-    """Return the components of a run without generators. Raises: as `parts_in`."""
-    return components_of(context.run, arguments, parts_in(arguments, context), team_of(context))
+    """Return the components of a run without generators. Raises: as `components_in`."""
+    return components_of(context.run, arguments, components_in(arguments, context), backend_of(context))
 
 
-def write_tokenizer(run: Path, arguments: TextConfig, parts: Parts) -> None:
+def write_tokenizer(run: Path, arguments: TextConfig, parts: TextComponents) -> None:
     """Write the tokenizer of a run that has trained its own."""
     if not arguments.model.model:
         save_tokenizer(parts.tokenizer, run / TOKENIZER)
 
 
-def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) -> Components:
+def components_of(run: Path, arguments: TextConfig, parts: TextComponents, team: LearnerBackend) -> Components:
     """Return the components of a run in a folder, from parts that are already built."""
     check_server(arguments)
-    algorithm, trainer = learning_parts(arguments, parts, team)
+    algorithm, trainer = learning_components(arguments, parts, team)
     held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
 
     @contextmanager
-    def session(held: Held, loop: Loop, notice: Notice) -> Iterator[LanguageWorld]:
+    def session(held: LearnerState, loop: Loop, notice: Notice) -> Iterator[TextTrainingLoop]:
         def before(state: LanguageState) -> None:
             found = evaluation(parts, parts.whole(state.params.policy), **held_out, version=int(state.step))
             write_before(run, found, notice)
@@ -120,9 +126,9 @@ def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) ->
             notice(f"version {version}: {line}")
             return figures
 
-        samples = source(run, arguments, parts, notice)
+        samples = run_sampler(run, arguments, parts, notice)
         with publishing(run, parts) as publish:
-            yield LanguageWorld(
+            yield TextTrainingLoop(
                 run=run,
                 arguments=arguments,
                 parts=parts,
@@ -161,7 +167,7 @@ def components_of(run: Path, arguments: TextConfig, parts: Parts, team: Team) ->
     )
 
 
-def parts_for(run: Path, arguments: TextConfig) -> Parts:
+def components_for(run: Path, arguments: TextConfig) -> TextComponents:
     """Return the parts of a new run. All refusals come before anything of an older run in the folder is removed.
 
     Raises: ChoiceError, StructureError.
@@ -173,15 +179,15 @@ def parts_for(run: Path, arguments: TextConfig) -> Parts:
         got, remedy = f"{model}, which this run would remove", "choose another --run"
         raise ChoiceError(message("--model", got=got, wanted="a folder elsewhere", remedy=remedy))
     check_server(arguments)
-    parts = parts_of(arguments)
+    parts = text_components(arguments)
     check_room(parts)
     check_groups(arguments, parts)
     attempts_at(parts, held_out(1, arguments.episodes.draw))
-    learning_parts(arguments, parts)
+    learning_components(arguments, parts)
     return parts
 
 
-def check_groups(arguments: TextConfig, parts: Parts) -> None:
+def check_groups(arguments: TextConfig, parts: TextComponents) -> None:
     """Refuse steps of fewer groups than one preparation begins. Raises: ChoiceError."""
     preparation, groups = parts.task.preparation, arguments.episodes.groups
     if not isinstance(preparation, tuple) and groups < preparation.groups:
@@ -189,7 +195,7 @@ def check_groups(arguments: TextConfig, parts: Parts) -> None:
         raise ChoiceError(message("--groups", got=groups, wanted=wanted, remedy=remedy))
 
 
-def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:
+def check_data(run: Path, recorded: Mapping[str, Any], parts: TextComponents) -> None:
     """Refuse a task whose data differ from those that the run began with. Raises: CheckpointError.
 
     Tasks that were held out then may be trained on now.
@@ -200,17 +206,17 @@ def check_data(run: Path, recorded: Mapping[str, Any], parts: Parts) -> None:
 
 
 @contextmanager
-def publishing(run: Path, parts: Parts) -> Iterator[Publish]:
+def publishing(run: Path, parts: TextComponents) -> Iterator[Publish]:
     """Yield a function that appends records of preparations to the run's stream, and skips those that are already there."""
     preparation = parts.task.preparation
     if isinstance(preparation, tuple):
         yield lambda number, rows: None
         return
-    with stream.writer(run / STREAM, most=preparation.most) as write:
+    with jsonl_stream.writer(run / STREAM, most=preparation.most) as write:
         yield write
 
 
-def facts(parts: Parts) -> dict[str, str]:
+def facts(parts: TextComponents) -> dict[str, str]:
     """Return the facts that the bits of a run depend on besides its arguments."""
     named = {"base": parts.base, DATA: parts.task.digest}
     return {**FACTS, **{name: value for name, value in named.items() if value}}

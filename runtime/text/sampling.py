@@ -18,7 +18,7 @@ from ..effects.openai_server.client import Server, server
 from ..effects.openai_server.sample import served
 from ..effects.openai_server.vllm_weights import SERVED as LINK
 from ..effects.openai_server.vllm_weights import lay_out, publish
-from .components import Attempts, Parts, attempts_at, sampler
+from .components import Attempts, TextComponents, attempts_at, sampler
 from .config import TextConfig
 from .prompting import Complete, in_process
 from .training_loop import Asking, Completing, Notice
@@ -34,14 +34,14 @@ def check_server(arguments: TextConfig) -> None:
 
 
 @frozen
-class Source:
+class RunSampler:
     """The sampler of a run: requests to finished attempts, and completion of begun attempts, with the weights of a state."""
 
     ask: Asking
     complete: Completing
 
 
-def source(run: Path, arguments: TextConfig, parts: Parts, notice: Notice) -> Source:
+def run_sampler(run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice) -> RunSampler:
     """Return the sampler of a run.
 
     With a server, write the files that it is started with, report how to start it, and wait for it at the first request.
@@ -62,14 +62,14 @@ def source(run: Path, arguments: TextConfig, parts: Parts, notice: Notice) -> So
         how = {"temperature": sampling.temperature, "top_p": sampling.top_p}
         return in_process(parts, parts.whole(state.params.policy), int(state.step), **how)
 
-    return Source(ask, complete)
+    return RunSampler(ask, complete)
 
 
-def _saver(parts: Parts, params: dict[str, torch.Tensor]) -> Callable[[Path], object]:
+def _saver(parts: TextComponents, params: dict[str, torch.Tensor]) -> Callable[[Path], object]:
     return lambda folder: save_model(folder, params, parts.config, parts.tokenizer, generation=parts.generation)
 
 
-def _from_server(root: Path, where: Server, parts: Parts) -> Source:
+def _from_server(root: Path, where: Server, parts: TextComponents) -> RunSampler:
     """Return a sampler on a server, which gets the weights of the state first if this process has not published them yet."""
     choices: dict[str, Any] = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
     codec = widened(parts.codec, parts.speaker.vocabulary)
@@ -93,10 +93,10 @@ def _from_server(root: Path, where: Server, parts: Parts) -> Source:
     def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
         return complete(state)(parts.rules, attempts_at(parts, requests), 0)
 
-    return Source(ask, complete)
+    return RunSampler(ask, complete)
 
 
-def _log_probs(parts: Parts, params: dict[str, torch.Tensor], ids: Sequence[int]) -> tuple[float, ...]:
+def _log_probs(parts: TextComponents, params: dict[str, torch.Tensor], ids: Sequence[int]) -> tuple[float, ...]:
     """Return the log-probs of each id after the first under the weights."""
     tokens = torch.tensor([ids])
     with torch.no_grad():

@@ -17,7 +17,7 @@ from ...core.keys import Key
 from ...core.language.codec import Codec, Ids
 from ...core.language.protocol import Protocol
 from ...core.language.requests import expand, requests, rollouts, task_keys
-from ...core.language.rollout import Attempt
+from ...core.language.rollout import Rollout
 from ...core.language.task import Script
 from ...core.language.zorplex.demonstrate import demonstrate
 from ...core.optim.muon import divided, muon
@@ -32,7 +32,7 @@ OUTER = ("embed", "wte", "wpe", "lm_head")  # parts of names of matrices that ar
 
 
 @frozen(kw_only=True)
-class Lessons:
+class WarmStartSettings:
     """Settings of demonstrations."""
 
     rules: Protocol[Any, Any]
@@ -44,7 +44,7 @@ class Lessons:
     max_new_tokens: int
 
 
-def shown(lessons: Lessons, key: Key, number: int) -> tuple[Attempt[Any], ...]:
+def shown(lessons: WarmStartSettings, key: Key, number: int) -> tuple[Rollout[Any], ...]:
     """Return demonstrations of tasks of the training stream, `EACH` of a task: other keys, other tasks."""
     tasks, samples, hands = keys.split(key, 3)
     asked = requests(task_keys(tasks, "training", -(-number // EACH)), samples)

@@ -18,7 +18,7 @@ from attrs import frozen
 from ...algorithms.language.batch import Reading, teaches
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...algorithms.language.loss import combined, farthest
-from ...algorithms.language.scoring import Layout
+from ...algorithms.language.scoring import SequenceLayout
 from ...algorithms.language.token_batch import TokenBatch
 from ...core import keys
 from ...core.errors import ChoiceError, NonFiniteError, message
@@ -28,13 +28,13 @@ from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
 from ...core.tree import all_finite, tree_map
 from ..compile import program
-from .batching import Part, listed_parts, packed_parts, padded_parts, trimmed, widened
+from .batching import SequenceBatch, listed_batches, packed_batches, padded_batches, trimmed, widened
 
 NOTHING = "no advantage differs from 0, so no update was made"
 
 
 @frozen
-class Learned:
+class TrainStepResult:
     """Result of training on one batch."""
 
     state: LanguageState
@@ -43,7 +43,7 @@ class Learned:
 
 
 @frozen(kw_only=True)
-class _Plan:
+class _BatchPlan:
     algorithm: LanguageAlgorithm
     gradient: Callable[..., Any]
     budget: int
@@ -53,7 +53,7 @@ class _Plan:
     compiled: bool
 
 
-Trainer = Callable[..., Learned]  # (state, transcripts [N], key=()) -> Learned
+Trainer = Callable[..., TrainStepResult]  # (state, transcripts [N], key=()) -> Learned
 
 
 def language_trainer(
@@ -94,7 +94,7 @@ def language_trainer(
     if compiled and not isinstance(packed, tuple):
         where, remedy = "language_trainer: packed", "compile padded batches, or pack eager ones"
         raise ChoiceError(message(where, got=packed, wanted="() where compiled", remedy=remedy))
-    plan = _Plan(
+    plan = _BatchPlan(
         algorithm=algorithm,
         gradient=program(algorithm.gradient, name="gradient") if compiled else algorithm.gradient,
         budget=budget,
@@ -104,7 +104,7 @@ def language_trainer(
         compiled=compiled,
     )
 
-    def train(state: LanguageState, transcripts: Transcript, key: Key | tuple[()] = ()) -> Learned:
+    def train(state: LanguageState, transcripts: Transcript, key: Key | tuple[()] = ()) -> TrainStepResult:
         return _train(plan, state, transcripts, key)
 
     return train
@@ -120,7 +120,7 @@ def language_reader(
     if not algorithm.reads:
         where, remedy = "language_reader: algorithm", "make the learner with proximal='recomputed'"
         raise ChoiceError(message(where, got="one that reads nothing", wanted="one that does", remedy=remedy))
-    plan = _Plan(
+    plan = _BatchPlan(
         algorithm=algorithm,
         gradient=algorithm.gradient,
         budget=budget,
@@ -132,13 +132,13 @@ def language_reader(
     return lambda state, transcripts: _read(plan, state, transcripts)
 
 
-def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key | tuple[()]) -> Learned:
+def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key: Key | tuple[()]) -> TrainStepResult:
     transcripts = trimmed(transcripts, max(1, int(transcripts.length.max())))
     reading = _read(plan, state, transcripts) if plan.algorithm.reads else Reading()
     batch, state, figures = plan.algorithm.prepare(state, transcripts, reading)
     told = {name: float(value) for name, value in figures.items()}
     if not bool(teaches(batch)):
-        return Learned(state, {**told, "updates": 0.0}, NOTHING)
+        return TrainStepResult(state, {**told, "updates": 0.0}, NOTHING)
     made: list[dict[str, float]] = []
     unseen: list[float] = []
     for rows in _minibatches(plan, len(batch.length), key):
@@ -151,10 +151,10 @@ def _train(plan: _Plan, state: LanguageState, transcripts: Transcript, key: Key 
     means = {name: sum(one[name] for one in made) / len(made) for name in made[0]}
     distances = torch.tensor([made[0]["log_prob_difference"], *unseen], dtype=torch.float64)
     means["log_prob_difference"] = float(distances.amax())  # NaN where one is
-    return Learned(state, {**told, **means, "updates": float(len(made))})
+    return TrainStepResult(state, {**told, **means, "updates": float(len(made))})
 
 
-def _read(plan: _Plan, state: LanguageState, transcripts: Transcript) -> Reading:
+def _read(plan: _BatchPlan, state: LanguageState, transcripts: Transcript) -> Reading:
     """Return the reading before an update, computed part by part and concatenated in order."""
     number, width = transcripts.token.shape
     mask, found = loss_mask(transcripts), []
@@ -169,7 +169,9 @@ def _read(plan: _Plan, state: LanguageState, transcripts: Transcript) -> Reading
     return tree_map(lambda *leaves: torch.cat(leaves)[back], *found)
 
 
-def _unseen(plan: _Plan, state: LanguageState, batch: TokenBatch, rows: list[int], reading: Reading) -> list[float]:
+def _unseen(
+    plan: _BatchPlan, state: LanguageState, batch: TokenBatch, rows: list[int], reading: Reading
+) -> list[float]:
     """Return the largest distances from the sampler's log-probs at sampled tokens that an update on the rows does not use."""
     seen = torch.zeros_like(batch.mask)
     seen[rows] = batch.mask[rows]
@@ -184,7 +186,7 @@ def _unseen(plan: _Plan, state: LanguageState, batch: TokenBatch, rows: list[int
     return found
 
 
-def _update(plan: _Plan, state: LanguageState, batch: TokenBatch) -> tuple[LanguageState, dict[str, float]]:
+def _update(plan: _BatchPlan, state: LanguageState, batch: TokenBatch) -> tuple[LanguageState, dict[str, float]]:
     """Run one optimiser step on all rows of a batch."""
     counts = plan.algorithm.counts(batch)
     lengths, rows = batch.length.tolist(), batch.mask.any(-1).nonzero()[:, 0].tolist()
@@ -209,16 +211,18 @@ def _update(plan: _Plan, state: LanguageState, batch: TokenBatch) -> tuple[Langu
     return state, {**{name: float(value) for name, value in figures.items()}, **more}
 
 
-def _parts(plan: _Plan, lengths: Sequence[int], rows: Sequence[int]) -> list[Part]:
+def _parts(plan: _BatchPlan, lengths: Sequence[int], rows: Sequence[int]) -> list[SequenceBatch]:
     """Return all the rows, in parts that fit into the budget."""
     if not isinstance(plan.packed, tuple):
-        return packed_parts(lengths, rows, plan.budget, plan.packed)
+        return packed_batches(lengths, rows, plan.budget, plan.packed)
     if plan.compiled:
-        return listed_parts(lengths, rows, plan.budget, plan.algorithm.window)
-    return padded_parts(lengths, rows, plan.budget)
+        return listed_batches(lengths, rows, plan.budget, plan.algorithm.window)
+    return padded_batches(lengths, rows, plan.budget)
 
 
-def _laid_out(plan: _Plan, batch: TokenBatch, part: Part) -> tuple[TokenBatch, Layout | tuple[()]]:
+def _laid_out(
+    plan: _BatchPlan, batch: TokenBatch, part: SequenceBatch
+) -> tuple[TokenBatch, SequenceLayout | tuple[()]]:
     columns = take(batch, list(part.rows))
     some = tree_map(lambda leaf: widened(leaf, part.width), columns)
     if plan.compiled:
@@ -229,7 +233,7 @@ def _laid_out(plan: _Plan, batch: TokenBatch, part: Part) -> tuple[TokenBatch, L
     return some, part.layout(some.mask)
 
 
-def _minibatches(plan: _Plan, number: int, key: Key | tuple[()]) -> list[list[int]]:
+def _minibatches(plan: _BatchPlan, number: int, key: Key | tuple[()]) -> list[list[int]]:
     """Return the rows of each update."""
     if plan.minibatches == 1:
         return [list(range(number))] * plan.epochs

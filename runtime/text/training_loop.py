@@ -14,7 +14,7 @@ from ...core.errors import ChoiceError, NonFiniteError, message
 from ...core.keys import Key
 from ...core.language.preparation import Prepared
 from ...core.language.requests import Request, expand, requests, task_keys
-from ...core.language.rollout import Attempt
+from ...core.language.rollout import Rollout
 from ...core.language.task import TextTask
 from ...core.language.to_transcript import transcripts
 from ...core.record import record
@@ -24,17 +24,17 @@ from ..effects.clock import seconds
 from ..runs.logging import DIVERGED
 from ..runs.training_machine import Loop, Train, Trained
 from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
-from .components import Attempts, Parts
+from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
-from .evaluation import Standing, standing
+from .evaluation import EvaluationResult, evaluation_result
 from .failures import Failures, errors_of
-from .learner_backend import ALONE, Team
+from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import PREPARED, STATES, THROUGHPUT, Rate, step_of
 from .preparation import columns as prepared_columns
 from .prompting import Complete, spoken
 from .prompting import asked as prompted
 from .report import evaluation_names
-from .supervised_warm_start import Lessons, drawn, shown, taught, warm_optimizer
+from .supervised_warm_start import WarmStartSettings, drawn, shown, taught, warm_optimizer
 from .trainer import Trainer
 
 UNIT = 20  # steps of the warm start in one iteration of the machine
@@ -47,7 +47,7 @@ Publish = Callable[[int, Sequence[Mapping[str, Any]]], None]  # (a record's numb
 
 
 @record
-class Held:
+class LearnerState:
     """State of a run that decides its future; the fields of the other phase are ()."""
 
     warm: Any = ()  # TrainState
@@ -55,7 +55,7 @@ class Held:
 
 
 @frozen
-class Phases:
+class PhaseLengths:
     """Phases of a run: warm start and reinforcement learning."""
 
     warm: int  # iterations of the warm start, the last of which may be shorter
@@ -66,23 +66,23 @@ class Phases:
         return Loop(iterations=self.warm + self.steps, chunk=1, every=every)
 
 
-def phases(arguments: TextConfig) -> Phases:
+def phases(arguments: TextConfig) -> PhaseLengths:
     """Return the phases of a run.
 
     >>> from .config import TaskRun
     >>> phases(TaskRun())
-    Phases(warm=20, steps=100)
+    PhaseLengths(warm=20, steps=100)
     """
-    return Phases(-(-warm_steps(arguments) // UNIT), arguments.episodes.steps)
+    return PhaseLengths(-(-warm_steps(arguments) // UNIT), arguments.episodes.steps)
 
 
 @define
-class LanguageWorld:
+class TextTrainingLoop:
     """State and functions of a running training loop."""
 
     run: Path
     arguments: TextConfig
-    parts: Parts
+    parts: TextComponents
     algorithm: LanguageAlgorithm
     trainer: Trainer
     ask: Asking
@@ -91,7 +91,7 @@ class LanguageWorld:
     before: Callable[[LanguageState], None]  # called when reinforcement learning begins
     evaluate: Evaluating
     notice: Notice
-    held: Held
+    held: LearnerState
     iteration: int = 0
     prepared: float = 0.0  # seconds spent
     sampled: float = 0.0
@@ -109,7 +109,7 @@ class LanguageWorld:
         else:
             if isinstance(self.held.learner, tuple):
                 policy = self.held.warm.params
-                self.held = Held(learner=self.algorithm.init(policy))
+                self.held = LearnerState(learner=self.algorithm.init(policy))
             if self.iteration == warm:
                 self.before(self.held.learner)
             row = self._step(self.iteration - warm)
@@ -121,7 +121,7 @@ class LanguageWorld:
         return Trained(({"iteration": float(self.iteration), "steps": float(steps), **blank, **row},))
 
     @property
-    def state(self) -> Held:
+    def state(self) -> LearnerState:
         """Return the state that decides the future of the run."""
         return self.held
 
@@ -144,7 +144,7 @@ class LanguageWorld:
         batches = [places[step * batch : (step + 1) * batch] for step in here]
         learner = warm_learner_of(self.arguments, self.parts, self.held.warm.params)
         state, told = taught(learner, self.held.warm, every, batches)
-        self.held = Held(warm=state)
+        self.held = LearnerState(warm=state)
         self.warmed += seconds() - begin
         if self.iteration + 1 == phases(self.arguments).warm:
             self._lessons = ()
@@ -171,7 +171,7 @@ class LanguageWorld:
         written = transcripts(
             attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
         )
-        told = {**_row(self.parts.task, standing(self.parts.task, attempts), spent), **prepared}
+        told = {**_row(self.parts.task, evaluation_result(self.parts.task, attempts), spent), **prepared}
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
         except NonFiniteError as fault:
@@ -180,7 +180,7 @@ class LanguageWorld:
             return {**told, "finite": 0.0}
         if learned.note:
             self.notice(f"step {number + 1}: {learned.note}")
-        self.held = Held(learner=learned.state)
+        self.held = LearnerState(learner=learned.state)
         self.prepared += prepared.get(PREPARED, 0.0)
         self.sampled += spent
         self.updated += seconds() - between
@@ -225,11 +225,11 @@ def episodes_of(arguments: TextConfig, task: TextTask) -> int:
     return episodes.groups * episodes.samples if isinstance(task.preparation, tuple) else 1
 
 
-def demonstrated(arguments: TextConfig, parts: Parts, key: Key) -> tuple[Attempt[Any], ...]:
+def demonstrated(arguments: TextConfig, parts: TextComponents, key: Key) -> tuple[Rollout[Any], ...]:
     """Return the demonstrations of a run; of given conversations, those that fit. Raises: ChoiceError."""
     warm, ready = arguments.warm, parts.task.conversations
     if isinstance(ready, tuple):
-        return shown(lessons_of(arguments, parts), key, warm.demonstrations)
+        return shown(warm_start_settings(arguments, parts), key, warm.demonstrations)
     made = (spoken(parts, one) for one in ready(key, warm.demonstrations, warm.skill))
     found = tuple(one for one in made if not isinstance(one, tuple))
     if not found:
@@ -247,7 +247,7 @@ def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
     return ("warm_loss", "episode_return", *task.figures, *labels, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *on_the_way)
 
 
-def _row(task: TextTask, said: Standing, spent: float) -> dict[str, float]:
+def _row(task: TextTask, said: EvaluationResult, spent: float) -> dict[str, float]:
     numbers = {name: said.figures[name] for name in task.figures} | label_columns(said.modes)
     numbers |= {name: getattr(said, name) for name in LENGTHS}
     rate = said.tokens * said.attempts / spent
@@ -267,13 +267,13 @@ def asked(arguments: TextConfig, key: Key, number: int) -> tuple[Request, ...]:
     return tuple(one for request in each for one in expand(request, arguments.episodes.samples, samples))
 
 
-def lessons_of(arguments: TextConfig, parts: Parts) -> Lessons:
+def warm_start_settings(arguments: TextConfig, parts: TextComponents) -> WarmStartSettings:
     """Return the settings of a run's demonstrations. Raises: ChoiceError for a task that has none."""
     script = parts.task.demonstrations
     if isinstance(script, tuple):
         remedy = "leave it out, or give the task demonstrations"
         raise ChoiceError(message("--warm-steps", got=warm_steps(arguments), wanted="0", remedy=remedy))
-    return Lessons(
+    return WarmStartSettings(
         script=script,
         rules=parts.rules,
         codec=parts.codec,
@@ -284,29 +284,31 @@ def lessons_of(arguments: TextConfig, parts: Parts) -> Lessons:
     )
 
 
-def warm_learner_of(arguments: TextConfig, parts: Parts, params: Any) -> Supervised:
+def warm_learner_of(arguments: TextConfig, parts: TextComponents, params: Any) -> Supervised:
     """Return the learner of a run's warm start, for these params."""
     warm = arguments.warm
     rates = {"muon_rate": warm.muon_rate, "adamw_rate": warm.adamw_rate}
     return supervised(parts.model, warm_optimizer(params, max(1, warm_steps(arguments)), **rates))
 
 
-def held_at(arguments: TextConfig, parts: Parts, algorithm: LanguageAlgorithm, iteration: int) -> Held:
+def held_at(arguments: TextConfig, parts: TextComponents, algorithm: LanguageAlgorithm, iteration: int) -> LearnerState:
     """Return the tree of a checkpoint of an iteration, as to its structure.
 
     At the beginning it is the run's initial state.
     """
     if iteration <= phases(arguments).warm and phases(arguments).warm:
         params = parts.begin()
-        return Held(warm=warm_learner_of(arguments, parts, params).init(params))
-    return Held(learner=algorithm.init(parts.begin()))
+        return LearnerState(warm=warm_learner_of(arguments, parts, params).init(params))
+    return LearnerState(learner=algorithm.init(parts.begin()))
 
 
-def policy_of(held: Held) -> Any:
+def policy_of(held: LearnerState) -> Any:
     """Return the parameters of the model that is trained."""
     return held.warm.params if isinstance(held.learner, tuple) else held.learner.params.policy
 
 
-def learning_parts(arguments: TextConfig, parts: Parts, team: Team = ALONE) -> tuple[LanguageAlgorithm, Trainer]:
+def learning_components(
+    arguments: TextConfig, parts: TextComponents, team: LearnerBackend = SINGLE_PROCESS
+) -> tuple[LanguageAlgorithm, Trainer]:
     """Return the learner and the trainer of a run. Raises: ChoiceError."""
     return team.learner(arguments, parts)

@@ -10,12 +10,12 @@ from ...core import keys
 from ...core.errors import ChoiceError, StructureError, WorldError, described, message
 from ...core.keys import Key
 from ...core.language.codec import END, byte_codec
-from ...core.language.evaluation import Evaluation
+from ...core.language.evaluation import TaskEvaluation
 from ...core.language.parsers import Call, Parsed, Parser
 from ...core.language.preparation import Preparation
 from ...core.language.protocol import protocol
 from ...core.language.requests import Request, key_of, requests, rollouts, task_keys
-from ...core.language.rollout import Attempt, Said, begin_attempt, hear
+from ...core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
 from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.text_env import MAX_STEPS, Outcome, TextEnv, Truncated
 from .columns import ON_THE_WAY, TAKEN, called, figure_of, label_of, number, shown
@@ -71,7 +71,7 @@ def _check_fields(where: str, task: TextTask) -> None:
     if not isinstance(task.instructions, str):
         got, remedy = type(task.instructions).__name__, "write it as one text"
         raise StructureError(message(f"{where}: instructions", got=got, wanted="a text", remedy=remedy))
-    kinds = {"preparation": Preparation, "evaluation": Evaluation}
+    kinds = {"preparation": Preparation, "evaluation": TaskEvaluation}
     for name, kind in kinds.items():
         if getattr(task, name) != () and not isinstance(getattr(task, name), kind):
             got, wanted = type(getattr(task, name)).__name__, f"a value of {kind.__module__}.{kind.__name__}"
@@ -245,14 +245,16 @@ def _report(where: str, task: TextTask, env: World, request: Request, texts: Seq
         _text(solution, called(solution, "a text", task.solution, ended.episode.world))
 
 
-def _attempt(task: TextTask, env: World, request: Request, texts: Sequence[str], parser: Parser) -> Attempt[Any]:
+def _attempt(task: TextTask, env: World, request: Request, texts: Sequence[str], parser: Parser) -> Rollout[Any]:
     how: dict[str, Any] = {"tool_budget": task.tool_budget, "incomplete": task.incomplete}
     rules = protocol(env, parser, max_steps=len(texts), **how)
     codec, room = byte_codec(), {"capacity": ROOM, "max_new_tokens": ROOM}
-    attempt: Attempt[Any] = begin_attempt(rules, codec, rollouts(request)[0], **room)
+    attempt: Rollout[Any] = begin_rollout(rules, codec, rollouts(request)[0], **room)
     for text in texts:
         ids = (*text.encode(errors="replace")[: ROOM // (2 * STEPS)], END)
-        attempt = hear(rules, codec, attempt, Said(ids=ids, log_probs=(0.0,) * len(ids), versions=(0,) * len(ids)))
+        attempt = add_output(
+            rules, codec, attempt, ModelOutput(ids=ids, log_probs=(0.0,) * len(ids), versions=(0,) * len(ids))
+        )
     return evolve(attempt, end=Truncated(MAX_STEPS)) if isinstance(attempt.end, tuple) else attempt
 
 

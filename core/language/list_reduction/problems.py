@@ -11,7 +11,7 @@ from ...keys import Key
 from ..reasoning_cache.cycles import Drawn
 from ..reasoning_cache.evaluation import Share, list_share
 from ..reasoning_cache.rollouts import Reward, answered, rollout_policy
-from ..reasoning_cache.state import Ask, InferenceProblemState, Problem, Reply, RolloutResult
+from ..reasoning_cache.state import InferenceProblemState, ModelRequest, Problem, Reply, RolloutResult
 from ..requests import key_of, task_keys
 from ..task import EVALUATION, TRAINING
 from .lists import Lists
@@ -22,7 +22,7 @@ ORDER = 13  # folded into a run's key for the order of given problems
 
 
 @frozen(kw_only=True)
-class Source:
+class ProblemSource:
     """Problems of the training and the evaluation stream, which are disjoint."""
 
     drawn: Callable[[str], Drawn]  # of a stream, by number
@@ -33,7 +33,7 @@ class Source:
     share: Share | tuple[()] = ()  # share of the problem that a summary covers
 
 
-def list_source(training: Lists, evaluation: Lists) -> Source:
+def list_source(training: Lists, evaluation: Lists) -> ProblemSource:
     """Return the source of problems on lists.
 
     >>> source = list_source(Lists(), Lists())
@@ -56,16 +56,16 @@ def list_source(training: Lists, evaluation: Lists) -> Source:
     def typed(text: str) -> Problem:
         return list_problem(read_list(text))
 
-    return Source(drawn=drawn, at=at, typed=typed, held_out=math.inf, correct=answered, share=list_share)
+    return ProblemSource(drawn=drawn, at=at, typed=typed, held_out=math.inf, correct=answered, share=list_share)
 
 
-def given_source(problems: Sequence[Problem], *, where: str) -> Source:
+def problem_source(problems: Sequence[Problem], *, where: str) -> ProblemSource:
     """Return the source of given problems: every fifth is held out, the others are repeated, in a new order each epoch.
 
     `where` names them in errors. Raises: ChoiceError for fewer than five; `drawn("evaluation")` also if too few are held out.
 
     >>> made = [Problem(problem_id=str(n), problem_text=f"{n} + 1?", answer=str(n + 1)) for n in range(10)]
-    >>> source = given_source(made, where="sums.jsonl")
+    >>> source = problem_source(made, where="sums.jsonl")
     >>> [one.problem_id for one in source.drawn("evaluation")(keys.key(0), 0, 2)]
     ['9', '4']
     """
@@ -100,7 +100,7 @@ def given_source(problems: Sequence[Problem], *, where: str) -> Source:
         known = {one.problem_text: one for one in problems}
         return known.get(text, Problem(problem_id=text, problem_text=text, answer=""))
 
-    return Source(drawn=drawn, at=at, typed=typed, held_out=len(pools[EVALUATION]), correct=stated)
+    return ProblemSource(drawn=drawn, at=at, typed=typed, held_out=len(pools[EVALUATION]), correct=stated)
 
 
 def stated(state: InferenceProblemState, text: str) -> float:
@@ -114,11 +114,11 @@ def stated(state: InferenceProblemState, text: str) -> float:
     return float(bool(tag) and said.strip() == state.problem.answer.strip())
 
 
-def stated_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
+def stated_rollout(state: InferenceProblemState, asked: ModelRequest, reply: Reply) -> RolloutResult:
     """Return the rollout result of a reasoning step on a given problem: reward 1 if `stated`, else 0.
 
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="Capital of France?", answer="Paris"))
-    >>> asked = Ask(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="Capital of France?")
+    >>> asked = ModelRequest(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="Capital of France?")
     >>> stated_rollout(state, asked, Reply(cycle_step=0, text="[ANSWER] Paris")).success
     True
     """

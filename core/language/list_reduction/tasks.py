@@ -16,7 +16,7 @@ from ...errors import ChoiceError, message
 from ...keys import Key
 from ..parsers import strict_answer
 from ..reasoning_cache.rollouts import rollout_policy
-from ..reasoning_cache.state import Ask, InferenceProblemState, Problem, Reply, RolloutResult
+from ..reasoning_cache.state import InferenceProblemState, ModelRequest, Problem, Reply, RolloutResult
 from .lists import KINDS, MODULUS, Lists
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -172,11 +172,11 @@ def list_reward(numbers: int) -> Callable[[InferenceProblemState, str], float]:
     )
 
 
-def list_rollout(state: InferenceProblemState, asked: Ask, reply: Reply, *, numbers: int = 2) -> RolloutResult:
+def list_rollout(state: InferenceProblemState, asked: ModelRequest, reply: Reply, *, numbers: int = 2) -> RolloutResult:
     """Return the rollout result of a reasoning step on a list: one training text with the reward `list_reward(numbers)`.
 
     >>> state = InferenceProblemState(problem=list_problem(ListTask(kind="sum", numbers=(3, 4, 5))), curr_summary="a 3")
-    >>> asked = Ask(cycle_step=2, turn_type="reasoning", turn_number=2, prompt_text="Add: a3 b4 c5")
+    >>> asked = ModelRequest(cycle_step=2, turn_type="reasoning", turn_number=2, prompt_text="Add: a3 b4 c5")
     >>> list_rollout(state, asked, Reply(cycle_step=2, text="b4=7;"), numbers=1).training_texts[0].reward
     1.0
     """

@@ -15,22 +15,22 @@ from ...machine import Event, Machine, Started
 from ..prompting import Prompting, Query, Response
 from ..requests import STREAMS, Request, key_of, words_of
 from .events import (
-    Call,
+    CacheState,
     CallFailed,
+    CallModel,
     Fetch,
     Fetched,
+    GroupPublished,
     GroupResult,
-    Publish,
-    Published,
+    PublishGroup,
     Replied,
-    Schedule,
     Wait,
     Waited,
 )
 from .machine import ReasoningCache
 from .rollouts import call_request
 from .schedule import reasoning_machine
-from .settings import Settings
+from .settings import CacheSettings
 from .state import REASONING, InferenceProblemState, Problem, Reply
 
 R = TypeVar("R")
@@ -46,15 +46,15 @@ class Cycles:
     count: int  # of its problems
     key: tuple[int, int]  # of its calls
     problems: tuple[Problem, ...]
-    schedule: Schedule
+    schedule: CacheState
     found: tuple[GroupResult, ...] = ()
-    calls: tuple[Call, ...] = ()  # pending
+    calls: tuple[CallModel, ...] = ()  # pending
     waits: tuple[Wait, ...] = ()  # before retries of failed calls
 
 
 def cycling(
     cache: ReasoningCache,
-    settings: Settings,
+    settings: CacheSettings,
     problems: Drawn,
     result: Callable[[Key, Cycles], R],
     *,
@@ -75,7 +75,7 @@ def cycling(
     >>> one = Problem(problem_id="0", problem_text="2 + 3?", answer="5")
     >>> made = cycling(
     ...     cache,
-    ...     Settings(output_dir="runs/rc"),
+    ...     CacheSettings(output_dir="runs/rc"),
     ...     lambda key, first, count: (one,),
     ...     lambda key, cycles: cycles.found[0].attempts[0].state.overall_cycle_step,
     ...     limits=(8, 4),
@@ -91,7 +91,7 @@ def cycling(
             count=count,
             key=words_of(folded(key, number)),
             problems=problems(key, number * count, count),
-            schedule=Schedule(),
+            schedule=CacheState(),
         )
         return _next(key, begun, [Started()])
 
@@ -109,19 +109,19 @@ def cycling(
     return Prompting(begin=begin, step=step, result=lambda state: result(*state))
 
 
-def _moved(machine: Machine[Schedule], cycles: Cycles, events: Iterable[Event]) -> tuple[Cycles, float]:
+def _moved(machine: Machine[CacheState], cycles: Cycles, events: Iterable[Event]) -> tuple[Cycles, float]:
     """Process events until calls are pending, and return the new state and the seconds to wait before the calls."""
     waiting, schedule, delay = deque(events), cycles.schedule, 0.0
-    found, calls, waits = list(cycles.found), list[Call](), list(cycles.waits)
+    found, calls, waits = list(cycles.found), list[CallModel](), list(cycles.waits)
     while waiting:
         schedule, commands = machine.step(schedule, waiting.popleft())
         for command in commands:
             if isinstance(command, Fetch):
                 waiting.append(_fetched(cycles.problems, command))
-            elif isinstance(command, Publish):
+            elif isinstance(command, PublishGroup):
                 found.append(command.result)
-                waiting.append(Published(number=command.result.number))
-            elif isinstance(command, Call):
+                waiting.append(GroupPublished(number=command.result.number))
+            elif isinstance(command, CallModel):
                 calls.append(command)
             elif isinstance(command, Wait):
                 waits.append(command)
@@ -137,7 +137,7 @@ def _fetched(problems: tuple[Problem, ...], command: Fetch) -> Fetched:
     return Fetched(first=command.first, problems=some, last=command.first + len(some) == len(problems))
 
 
-def _query(cycles: Cycles, call: Call, limits: tuple[int, int], stream: str, delay: float) -> Query:
+def _query(cycles: Cycles, call: CallModel, limits: tuple[int, int], stream: str, delay: float) -> Query:
     state = InferenceProblemState(problem=BLANK, overall_cycle_step=call.ask.cycle_step)
     request = call_request(attempt_request(key_of(cycles.key), call.attempt, stream), state, 0)
     return Query(
@@ -159,7 +159,7 @@ def attempt_request(key: Key, number: int, stream: str) -> Request:
     return Request(id=number, group=number, task=(STREAMS[stream], 0), sampling=words_of(fold_in(key, number)))
 
 
-def _event(call: Call, one: Response) -> Replied | CallFailed:
+def _event(call: CallModel, one: Response) -> Replied | CallFailed:
     if one.error:
         return CallFailed(attempt=call.attempt, asked=call.asked, error=one.error)
     reply = Reply(

@@ -19,7 +19,7 @@ Share = Callable[[InferenceProblemState, int], float]  # (run, turn) -> share of
 
 
 @frozen(kw_only=True)
-class Standing:
+class CyclesResult:
     """Evaluation result of runs of cycles; entry T - 1 of each tuple is for cycle T."""
 
     problems: int
@@ -33,7 +33,7 @@ class Standing:
         """Return the result in one line, for a model trained on `trained_on` cycles.
 
         >>> interval = {"accuracy_low": (0.2,), "accuracy_high": (0.8,)}
-        >>> one = Standing(problems=4, accuracy=(0.5,), **interval, carried=(1.0,), tokens=(9.0,))
+        >>> one = CyclesResult(problems=4, accuracy=(0.5,), **interval, carried=(1.0,), tokens=(9.0,))
         >>> one.line(3)
         'accuracy 0.500 [0.200, 0.800] at T = 1, of 4 problems'
         """
@@ -70,21 +70,21 @@ def list_share(state: InferenceProblemState, turn: int) -> float:
     return carried(task, state.summarization_string_store[turn]) / len(task.numbers)
 
 
-def standing(
+def cycles_result(
     states: Sequence[InferenceProblemState], *, correct: Reward = answered, share: Share | tuple[()] = list_share
-) -> Standing:
+) -> CyclesResult:
     """Return the evaluation result of finished runs; with `share=()` the content of summaries is not evaluated.
 
     >>> from .state import Problem
     >>> problem = Problem(problem_id="0", problem_text="2 + 3?", answer="5")
     >>> run = InferenceProblemState(problem=problem, reasoning_string_complete_store=("hm", "[ANSWER] 5"))
-    >>> standing([run], share=()).accuracy
+    >>> cycles_result([run], share=()).accuracy
     (0.0, 1.0)
     """
     accuracy = accuracy_by_cycle(states, correct)
     bounds = [wilson(round(value * len(states)), len(states)) for value in accuracy]
     turns = range(len(accuracy))
-    return Standing(
+    return CyclesResult(
         problems=len(states),
         accuracy=accuracy,
         accuracy_low=tuple(low for low, _ in bounds),
@@ -109,8 +109,8 @@ def _tokens(state: InferenceProblemState, turn: int) -> float:
 def ended(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
     """Return the runs of an evaluation. Raises: PurestepError if some failed for good: the others would be a biased sample.
 
-    >>> from .events import Schedule
-    >>> ended(Cycles(number=0, count=0, key=(0, 0), problems=(), schedule=Schedule()))
+    >>> from .events import CacheState
+    >>> ended(Cycles(number=0, count=0, key=(0, 0), problems=(), schedule=CacheState()))
     ()
     """
     every = [one for result in cycles.found for one in result.attempts]
@@ -122,10 +122,11 @@ def ended(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
     return tuple(one.state for one in every)
 
 
-def table(columns: Mapping[str, Standing]) -> str:
+def table(columns: Mapping[str, CyclesResult]) -> str:
     """Return a table of accuracy after each cycle, with its interval, and the share of the list that summaries cover.
 
-    >>> one = Standing(problems=4, accuracy=(0.5,), accuracy_low=(0.15,), accuracy_high=(0.85,), carried=(0.75,), tokens=(9.0,))
+    >>> interval = {"accuracy_low": (0.15,), "accuracy_high": (0.85,)}
+    >>> one = CyclesResult(problems=4, accuracy=(0.5,), **interval, carried=(0.75,), tokens=(9.0,))
     >>> print(table({"before": one}))
     cycles  before               carried  tokens
          1  0.500 [0.150,0.850]   0.750       9
@@ -140,7 +141,7 @@ def table(columns: Mapping[str, Standing]) -> str:
     return "\n".join([head, *rows])
 
 
-def _cell(one: Standing, cycle: int, width: int) -> str:
+def _cell(one: CyclesResult, cycle: int, width: int) -> str:
     if cycle >= len(one.accuracy):
         return " " * (width + 17)
     interval = f"{one.accuracy[cycle]:.3f} [{one.accuracy_low[cycle]:.3f},{one.accuracy_high[cycle]:.3f}]"
@@ -148,11 +149,12 @@ def _cell(one: Standing, cycle: int, width: int) -> str:
     return f"{interval:{width}}  {share}  {one.tokens[cycle]:6.0f}"
 
 
-def read_standing(held: Any, where: str) -> Standing:
+def read_cycles_result(held: Any, where: str) -> CyclesResult:
     """Return the evaluation result that `described` wrote. Raises: StructureError.
 
-    >>> one = Standing(problems=4, accuracy=(0.5,), accuracy_low=(0.15,), accuracy_high=(0.85,), carried=(0.75,), tokens=(9.0,))
-    >>> read_standing(one.described(), "evaluation.json") == one
+    >>> interval = {"accuracy_low": (0.15,), "accuracy_high": (0.85,)}
+    >>> one = CyclesResult(problems=4, accuracy=(0.5,), **interval, carried=(0.75,), tokens=(9.0,))
+    >>> read_cycles_result(one.described(), "evaluation.json") == one
     True
     """
     given: dict[str, Any] = held if isinstance(held, dict) else {}
@@ -169,7 +171,7 @@ def read_standing(held: Any, where: str) -> Standing:
             message(where, got=f"of {lengths} cycles", wanted="one number for each cycle", remedy=remedy)
         )
     numbers: dict[str, Any] = {name: tuple(map(float, one)) for name, one in lists.items()}
-    return Standing(problems=given["problems"], **numbers)
+    return CyclesResult(problems=given["problems"], **numbers)
 
 
 def _number(value: Any) -> bool:

@@ -4,11 +4,11 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from .state import STATE_CLASSES, Ask, InferenceProblemState, Problem, Reply
+from .state import STATE_CLASSES, InferenceProblemState, ModelRequest, Problem, Reply
 
 
 @frozen(kw_only=True)
-class Running:
+class RunningAttempt:
     """An unfinished attempt: its model, and the counts of its calls and failures."""
 
     TAG: ClassVar[str] = "running"
@@ -23,7 +23,7 @@ class Running:
 
 
 @frozen(kw_only=True)
-class Finished:
+class FinishedAttempt:
     """A finished attempt; `failed` is the reason why it was abandoned, "" if it completed."""
 
     TAG: ClassVar[str] = "finished"
@@ -37,19 +37,19 @@ class GroupResult:
 
     TAG: ClassVar[str] = "group_result"
     number: int  # of the group
-    attempts: tuple[Finished, ...]
+    attempts: tuple[FinishedAttempt, ...]
 
 
 @frozen(kw_only=True)
-class Schedule:
+class CacheState:
     """The state of the scheduler: all attempts and queues."""
 
     TAG: ClassVar[str] = "schedule"
     problem_queue: tuple[
         tuple[Problem, int], ...
     ] = ()  # problems with groups still to open, and the next group's sample_id
-    waiting: tuple[Running, ...] = ()
-    running: tuple[Running, ...] = ()
+    waiting: tuple[RunningAttempt, ...] = ()
+    running: tuple[RunningAttempt, ...] = ()
     open_groups: tuple[GroupResult, ...] = ()  # with their finished attempts
     result_queue: tuple[GroupResult, ...] = ()  # finished groups; the first is being published
     admitted: int = 0  # problems so far
@@ -79,14 +79,14 @@ class Fetched:
 
 
 @frozen(kw_only=True)
-class Call:
+class CallModel:
     """The command to call a model for an attempt. The response is `Replied` or `CallFailed` with its numbers."""
 
     TAG: ClassVar[str] = "call"
     attempt: int
     asked: int
     llm: int
-    ask: Ask
+    ask: ModelRequest
 
 
 @frozen(kw_only=True)
@@ -129,33 +129,33 @@ class Waited:
 
 
 @frozen(kw_only=True)
-class Publish:
-    """The command to publish a group; the response is `Published`. It may be repeated for a group published before a crash."""
+class PublishGroup:
+    """The command to publish a group, answered by `GroupPublished`. It may be repeated for a group published before a crash."""
 
     TAG: ClassVar[str] = "publish"
     result: GroupResult
 
 
 @frozen(kw_only=True)
-class Published:
+class GroupPublished:
     """The event that the group of this number was published."""
 
     TAG: ClassVar[str] = "published"
     number: int
 
 
-SCHEDULE_CLASSES = (*STATE_CLASSES, Schedule, Running, Finished, GroupResult)
+SCHEDULE_CLASSES = (*STATE_CLASSES, CacheState, RunningAttempt, FinishedAttempt, GroupResult)
 EVENT_CLASSES = (
     *SCHEDULE_CLASSES,
     Fetch,
     Fetched,
-    Call,
-    Ask,
+    CallModel,
+    ModelRequest,
     CallFailed,
     Replied,
     Reply,
     Wait,
     Waited,
-    Publish,
-    Published,
+    PublishGroup,
+    GroupPublished,
 )

@@ -14,13 +14,13 @@ from attrs import evolve, fields, frozen
 
 from ...errors import ChoiceError, choose, message
 from ..events import ABORT, FINISH_REASONS
-from .settings import Settings
+from .settings import CacheSettings
 from .state import (
     REASONING,
     SUMMARIZATION,
-    Ask,
     InferenceProblemState,
     Metadata,
+    ModelRequest,
     Reply,
     RolloutResult,
 )
@@ -37,7 +37,7 @@ from .templates import (
     untagged,
 )
 
-RolloutPolicy = Callable[[InferenceProblemState, Ask, Reply], RolloutResult]
+RolloutPolicy = Callable[[InferenceProblemState, ModelRequest, Reply], RolloutResult]
 
 
 @frozen(kw_only=True)
@@ -85,14 +85,14 @@ def reasoning_cache(
     )
 
 
-def cache_of(settings: Settings, solution: RolloutPolicy, summarization: RolloutPolicy) -> ReasoningCache:
+def cache_of(settings: CacheSettings, solution: RolloutPolicy, summarization: RolloutPolicy) -> ReasoningCache:
     """Return the cache for the settings, with the two policies that they name. Raises: ChoiceError.
 
     >>> from .rollouts import solution_rollout, summarization_rollout
-    >>> cache_of(Settings(output_dir="runs/rc"), solution_rollout, summarization_rollout).num_reasoning_steps
+    >>> cache_of(CacheSettings(output_dir="runs/rc"), solution_rollout, summarization_rollout).num_reasoning_steps
     3
     """
-    named = {field.name for field in fields(ReasoningCache)} & {field.name for field in fields(Settings)}
+    named = {field.name for field in fields(ReasoningCache)} & {field.name for field in fields(CacheSettings)}
     told = {name: getattr(settings, name) for name in named if not name.endswith("_rollout_policy")}
     return reasoning_cache(solution, summarization, **told)
 
@@ -137,7 +137,7 @@ def get_filled_summarization_prompt(cache: ReasoningCache, state: InferenceProbl
     return fill(cache.summarization_prompt_template, values)
 
 
-def due(cache: ReasoningCache, state: InferenceProblemState) -> Ask | tuple[()]:
+def due(cache: ReasoningCache, state: InferenceProblemState) -> ModelRequest | tuple[()]:
     """Return the next call of a state; () if all cycles are finished.
 
     >>> from .rollouts import solution_rollout, summarization_rollout
@@ -153,7 +153,7 @@ def due(cache: ReasoningCache, state: InferenceProblemState) -> Ask | tuple[()]:
         return ()
     reasons = number % 2 == 0
     prompt = get_filled_reasoning_prompt if reasons else get_filled_summarization_prompt
-    return Ask(
+    return ModelRequest(
         cycle_step=number,
         turn_type=REASONING if reasons else SUMMARIZATION,
         turn_number=1 + number // 2,
@@ -186,7 +186,9 @@ def step(cache: ReasoningCache, state: InferenceProblemState, reply: Reply) -> I
     return (_reasoned if asked.turn_type == REASONING else _summed_up)(cache, state, asked, reply)
 
 
-def _reasoned(cache: ReasoningCache, state: InferenceProblemState, asked: Ask, reply: Reply) -> InferenceProblemState:
+def _reasoned(
+    cache: ReasoningCache, state: InferenceProblemState, asked: ModelRequest, reply: Reply
+) -> InferenceProblemState:
     text = thought(reply.text) if cache.use_think_tags else untagged(reply.text)
     raw = complete(reply.text) if cache.use_think_tags else reply.text
     result = _stamped(cache.solution_rollout_policy(state, asked, reply), state, asked, reply)
@@ -201,7 +203,9 @@ def _reasoned(cache: ReasoningCache, state: InferenceProblemState, asked: Ask, r
     )
 
 
-def _summed_up(cache: ReasoningCache, state: InferenceProblemState, asked: Ask, reply: Reply) -> InferenceProblemState:
+def _summed_up(
+    cache: ReasoningCache, state: InferenceProblemState, asked: ModelRequest, reply: Reply
+) -> InferenceProblemState:
     text = untagged(reply.text)
     result = _stamped(cache.summarization_rollout_policy(state, asked, reply), state, asked, reply)
     return evolve(
@@ -215,7 +219,7 @@ def _summed_up(cache: ReasoningCache, state: InferenceProblemState, asked: Ask, 
     )
 
 
-def _stamped(result: RolloutResult, state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
+def _stamped(result: RolloutResult, state: InferenceProblemState, asked: ModelRequest, reply: Reply) -> RolloutResult:
     metadata = Metadata(
         model_version=reply.model_version,
         rollout_index=state.rollout_index,

@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import asdict
 
-from .events import Finished, GroupResult
+from .events import FinishedAttempt, GroupResult
 from .state import TrainingText
 
 
@@ -16,7 +16,7 @@ def published_rows(result: GroupResult) -> tuple[dict[str, Any], ...]:
 
     >>> from .state import InferenceProblemState, Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="7", problem_text="2 + 3?", answer="5"))
-    >>> (row,) = published_rows(GroupResult(number=0, attempts=(Finished(state=state),)))
+    >>> (row,) = published_rows(GroupResult(number=0, attempts=(FinishedAttempt(state=state),)))
     >>> row["problem_id"], row["failed"], row["training_texts"]
     ('7', '', ())
     """
@@ -35,12 +35,12 @@ def published_rows(result: GroupResult) -> tuple[dict[str, Any], ...]:
     )
 
 
-def texts(one: Finished) -> tuple[TrainingText, ...]:
+def texts(one: FinishedAttempt) -> tuple[TrainingText, ...]:
     """Return all training texts of an attempt, of both turn types, in the order of its calls.
 
     >>> from .state import InferenceProblemState, Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="7", problem_text="2 + 3?", answer="5"))
-    >>> texts(Finished(state=state))
+    >>> texts(FinishedAttempt(state=state))
     ()
     """
     reasoned, summed_up = one.state.reasoning_rollout_store, one.state.summarization_rollout_store

@@ -17,23 +17,23 @@ from ..parsers import strict_answer
 from ..requests import STREAMS, Request, key_of, stream_of, words_of
 from ..text_env import Outcome, TextEnv
 from .machine import ReasoningCache, due
-from .state import REASONING, Ask, InferenceProblemState, Reply, RolloutResult, TrainingText
+from .state import REASONING, InferenceProblemState, ModelRequest, Reply, RolloutResult, TrainingText
 
 Reward = Callable[[InferenceProblemState, str], float]  # (state, reasoning text) -> its reward
 
 
-def rollout_policy(reward: Reward) -> Callable[[InferenceProblemState, Ask, Reply], RolloutResult]:
+def rollout_policy(reward: Reward) -> Callable[[InferenceProblemState, ModelRequest, Reply], RolloutResult]:
     """Return the rollout policy with `reward(state, text)`: one training text per reply; a success if its reward is above 0.
 
     >>> from .state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
-    >>> asked = Ask(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="2 + 3?")
+    >>> asked = ModelRequest(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="2 + 3?")
     >>> policy = rollout_policy(lambda state, text: float(state.problem.answer in text))
     >>> policy(state, asked, Reply(cycle_step=0, text="5 or 6")).training_texts[0].reward
     1.0
     """
 
-    def make(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
+    def make(state: InferenceProblemState, asked: ModelRequest, reply: Reply) -> RolloutResult:
         worth = reward(state, reply.text)
         text = TrainingText(prompt_text=asked.prompt_text, output_text=reply.text, reward=worth, said=reply.said)
         return RolloutResult(training_texts=(text,), success=worth > 0)
@@ -52,24 +52,24 @@ def answered(state: InferenceProblemState, text: str) -> float:
     return float(value != () and str(value) == state.problem.answer.strip())
 
 
-def solution_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
+def solution_rollout(state: InferenceProblemState, asked: ModelRequest, reply: Reply) -> RolloutResult:
     """Return the rollout result of a reasoning step: reward 1 if its answer is right, else 0.
 
     >>> from .state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
-    >>> asked = Ask(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="2 + 3?")
+    >>> asked = ModelRequest(cycle_step=0, turn_type="reasoning", turn_number=1, prompt_text="2 + 3?")
     >>> solution_rollout(state, asked, Reply(cycle_step=0, text="[ANSWER] 6")).success
     False
     """
     return rollout_policy(answered)(state, asked, reply)
 
 
-def summarization_rollout(state: InferenceProblemState, asked: Ask, reply: Reply) -> RolloutResult:
+def summarization_rollout(state: InferenceProblemState, asked: ModelRequest, reply: Reply) -> RolloutResult:
     """Return the rollout result of a summarization step, which is not scored: reward 0, always a success.
 
     >>> from .state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
-    >>> asked = Ask(cycle_step=1, turn_type="summarization", turn_number=1, prompt_text="2 + 3?")
+    >>> asked = ModelRequest(cycle_step=1, turn_type="summarization", turn_number=1, prompt_text="2 + 3?")
     >>> summarization_rollout(state, asked, Reply(cycle_step=1, text="It is 5.")).training_texts[0].reward
     0.0
     """
@@ -148,7 +148,7 @@ def trainable(states: Sequence[InferenceProblemState]) -> tuple[TrainingText, ..
 
 
 def call_request(attempt: Request, state: InferenceProblemState, place: int) -> Request:
-    """Return the request for the next call of an attempt's state, as state number `place` of a `step_world`.
+    """Return the request for the next call of an attempt's state, as state number `state_index` of a `step_env`.
 
     Its sampling key depends on the attempt's key and on the cycle step only, so that a repeated call is the same call, and
     more cycles do not change earlier ones. It keeps the attempt's group and stream.
@@ -164,10 +164,10 @@ def call_request(attempt: Request, state: InferenceProblemState, place: int) -> 
     )
 
 
-def place(task: tuple[int, int]) -> int:
-    """Return the index of the state of a `step_world` that a task key names.
+def state_index(task: tuple[int, int]) -> int:
+    """Return the index of the state of a `step_env` that a task key names.
 
-    >>> place((11, 0))
+    >>> state_index((11, 0))
     5
     """
     return task[0] >> 1
@@ -179,11 +179,11 @@ class Posed:
 
     TAG: ClassVar[str] = "posed"
     state: InferenceProblemState
-    asked: Ask
+    asked: ModelRequest
     result: RolloutResult | tuple[()] = ()
 
 
-def step_world(
+def step_env(
     cache: ReasoningCache, states: Sequence[InferenceProblemState]
 ) -> TextEnv[tuple[InferenceProblemState, ...], Posed]:
     """Return the environment of the next calls of some states: an episode is one call, with its training texts' reward.
@@ -195,14 +195,14 @@ def step_world(
     >>> from .state import Problem
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, reasoning_prompt_template="{problem}{curr_summary}")
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
-    >>> world = step_world(cache, [state])
+    >>> world = step_env(cache, [state])
     >>> posed, shown = world.reset(world.params, key_of((0, 0)))
     >>> shown, world.step(world.params, posed, "[ANSWER] 5", key_of((0, 0)))[1].reward
     ('2 + 3?', 1.0)
     """
 
     def reset(points: tuple[InferenceProblemState, ...], key: Key) -> tuple[Posed, str]:
-        state = points[place(words_of(key)) % len(points)]
+        state = points[state_index(words_of(key)) % len(points)]
         asked = _asked(cache, state)
         return Posed(state, asked), asked.prompt_text
 
@@ -220,7 +220,7 @@ def step_world(
     return TextEnv(tuple(states), reset, act)
 
 
-def _asked(cache: ReasoningCache, state: InferenceProblemState) -> Ask:
+def _asked(cache: ReasoningCache, state: InferenceProblemState) -> ModelRequest:
     asked = due(cache, state)
     if isinstance(asked, tuple):
         got, wanted = f"behind its {cache.num_reasoning_steps} cycles", "one with a call that is due"

@@ -16,41 +16,41 @@ from ...errors import ChoiceError, PurestepError, described, message
 from ...machine import Command, Event, Interrupted, Machine, Started, Stop
 from ..events import ABORT
 from .events import (
-    Call,
+    CacheState,
     CallFailed,
+    CallModel,
     Fetch,
     Fetched,
-    Finished,
+    FinishedAttempt,
+    GroupPublished,
     GroupResult,
-    Publish,
-    Published,
+    PublishGroup,
     Replied,
-    Running,
-    Schedule,
+    RunningAttempt,
     Wait,
     Waited,
 )
 from .machine import ReasoningCache, due, step
-from .settings import Settings, check_settings
-from .state import Ask, InferenceProblemState, Problem
+from .settings import CacheSettings, check_settings
+from .state import InferenceProblemState, ModelRequest, Problem
 
 RETURNS = 10  # how often an attempt whose retries failed goes back to the waiting queue
 OUT_OF_TRIES = "out of tries"
-Answer = tuple[Schedule, tuple[Command, ...]]
+Answer = tuple[CacheState, tuple[Command, ...]]
 
 
 @frozen(kw_only=True)
-class _Plan:
+class _CyclePlan:
     cache: ReasoningCache
-    settings: Settings
+    settings: CacheSettings
     llms: int
     returns: int
 
 
 def reasoning_machine(
-    cache: ReasoningCache, settings: Settings, *, llms: int = 1, max_returns: int = RETURNS
-) -> Machine[Schedule]:
-    """Return the machine that runs groups of attempts on `llms` models; its initial state is `Schedule()`.
+    cache: ReasoningCache, settings: CacheSettings, *, llms: int = 1, max_returns: int = RETURNS
+) -> Machine[CacheState]:
+    """Return the machine that runs groups of attempts on `llms` models; its initial state is `CacheState()`.
 
     A handler that raises ends the run; report transient errors as `CallFailed`. Raises: ChoiceError; its step also raises
     it for more problems than requested, or for none without `last`.
@@ -58,8 +58,8 @@ def reasoning_machine(
     >>> from .machine import reasoning_cache
     >>> from .rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout)
-    >>> machine = reasoning_machine(cache, Settings(output_dir="runs/rc", problem_queue_size=4))
-    >>> asking, commands = machine.step(Schedule(), Started())
+    >>> machine = reasoning_machine(cache, CacheSettings(output_dir="runs/rc", problem_queue_size=4))
+    >>> asking, commands = machine.step(CacheState(), Started())
     >>> commands
     (Fetch(first=0, most=4),)
     >>> problem = Problem(problem_id="0", problem_text="2 + 3?", answer="5")
@@ -72,9 +72,9 @@ def reasoning_machine(
         if value < least:
             where = f"reasoning_machine: {name}"
             raise ChoiceError(message(where, got=value, wanted=f"at least {least}", remedy="raise it"))
-    plan = _Plan(cache=cache, settings=settings, llms=llms, returns=max_returns)
+    plan = _CyclePlan(cache=cache, settings=settings, llms=llms, returns=max_returns)
 
-    def move(schedule: Schedule, event: Event) -> Answer:
+    def move(schedule: CacheState, event: Event) -> Answer:
         if isinstance(event, Interrupted):
             return schedule, (Stop("interrupted"),)
         after, commands = _told(plan, schedule, event)
@@ -85,13 +85,13 @@ def reasoning_machine(
     return Machine(move)
 
 
-def _told(plan: _Plan, schedule: Schedule, event: Event) -> Answer:
+def _told(plan: _CyclePlan, schedule: CacheState, event: Event) -> Answer:
     """Return the direct result of an event; the identical schedule object if the event has no effect."""
     if isinstance(event, Started):
         return schedule, _again(plan, schedule)
     if isinstance(event, Fetched):
         return _fetched(plan, schedule, event), ()
-    if isinstance(event, Published):
+    if isinstance(event, GroupPublished):
         queue = schedule.result_queue
         if not queue or queue[0].number != event.number:
             return schedule, ()
@@ -104,7 +104,7 @@ def _told(plan: _Plan, schedule: Schedule, event: Event) -> Answer:
     return schedule, ()
 
 
-def _heard(plan: _Plan, schedule: Schedule, one: Running, event: Replied | CallFailed | Waited) -> Answer:
+def _heard(plan: _CyclePlan, schedule: CacheState, one: RunningAttempt, event: Replied | CallFailed | Waited) -> Answer:
     """Process an event of a running attempt. A reply to an earlier call counts if it is for the current step."""
     if isinstance(event, Replied) and event.reply.finish_reason != ABORT:
         try:
@@ -121,22 +121,22 @@ def _heard(plan: _Plan, schedule: Schedule, one: Running, event: Replied | CallF
     return _failed(plan, schedule, one, event.error) if isinstance(event, CallFailed) else _called(plan, schedule, one)
 
 
-def _again(plan: _Plan, schedule: Schedule) -> tuple[Command, ...]:
+def _again(plan: _CyclePlan, schedule: CacheState) -> tuple[Command, ...]:
     """Return the commands of everything pending, to repeat them."""
     running = tuple(_wait(plan, one) if one.waits else _call(plan, one) for one in schedule.running)
-    publish = tuple(Publish(result=result) for result in schedule.result_queue[:1])
+    publish = tuple(PublishGroup(result=result) for result in schedule.result_queue[:1])
     return (*running, *publish, *((_fetch(plan, schedule),) if schedule.fetching else ()))
 
 
-def _room(plan: _Plan, schedule: Schedule) -> int:
+def _room(plan: _CyclePlan, schedule: CacheState) -> int:
     return plan.settings.problem_queue_size - len(schedule.problem_queue)
 
 
-def _fetch(plan: _Plan, schedule: Schedule) -> Fetch:
+def _fetch(plan: _CyclePlan, schedule: CacheState) -> Fetch:
     return Fetch(first=schedule.admitted, most=_room(plan, schedule))
 
 
-def _fetched(plan: _Plan, schedule: Schedule, event: Fetched) -> Schedule:
+def _fetched(plan: _CyclePlan, schedule: CacheState, event: Fetched) -> CacheState:
     if not schedule.fetching or event.first != schedule.admitted:
         return schedule
     least, most, got = 0 if event.last else 1, _room(plan, schedule), len(event.problems)
@@ -148,17 +148,19 @@ def _fetched(plan: _Plan, schedule: Schedule, event: Fetched) -> Schedule:
     return evolve(schedule, problem_queue=queue, admitted=admitted, fetching=False, exhausted=event.last)
 
 
-def _call(plan: _Plan, one: Running) -> Command:
+def _call(plan: _CyclePlan, one: RunningAttempt) -> Command:
     asked = due(plan.cache, one.state)
-    return Call(attempt=one.number, asked=one.asks, llm=one.llm, ask=asked) if isinstance(asked, Ask) else ()
+    return (
+        CallModel(attempt=one.number, asked=one.asks, llm=one.llm, ask=asked) if isinstance(asked, ModelRequest) else ()
+    )
 
 
-def _wait(plan: _Plan, one: Running) -> Command:
+def _wait(plan: _CyclePlan, one: RunningAttempt) -> Command:
     seconds = plan.settings.retry_base_delay * 2 ** (one.failures - 1)
     return Wait(attempt=one.number, asked=one.asks, seconds=seconds)
 
 
-def _called(plan: _Plan, schedule: Schedule, one: Running) -> Answer:
+def _called(plan: _CyclePlan, schedule: CacheState, one: RunningAttempt) -> Answer:
     """Make the attempt's next call, or finish it if it has made all of them."""
     if isinstance(due(plan.cache, one.state), tuple):
         return _left(schedule, one, ""), ()
@@ -166,7 +168,7 @@ def _called(plan: _Plan, schedule: Schedule, one: Running) -> Answer:
     return _placed(schedule, calling), (_call(plan, calling),)
 
 
-def _failed(plan: _Plan, schedule: Schedule, one: Running, error: str) -> Answer:
+def _failed(plan: _CyclePlan, schedule: CacheState, one: RunningAttempt, error: str) -> Answer:
     """Retry a call after a delay; after the last retry, put the attempt back into the waiting queue, or finish it as failed."""
     if one.failures < plan.settings.max_retries:
         waiting = evolve(one, failures=one.failures + 1, waits=True)
@@ -177,18 +179,18 @@ def _failed(plan: _Plan, schedule: Schedule, one: Running, error: str) -> Answer
     return evolve(_without(schedule, one), waiting=(*schedule.waiting, returned)), ()
 
 
-def _placed(schedule: Schedule, one: Running) -> Schedule:
+def _placed(schedule: CacheState, one: RunningAttempt) -> CacheState:
     running = tuple(one if other.number == one.number else other for other in schedule.running)
     return evolve(schedule, running=running)
 
 
-def _without(schedule: Schedule, one: Running) -> Schedule:
+def _without(schedule: CacheState, one: RunningAttempt) -> CacheState:
     return evolve(schedule, running=tuple(other for other in schedule.running if other.number != one.number))
 
 
-def _left(schedule: Schedule, one: Running, failed: str) -> Schedule:
+def _left(schedule: CacheState, one: RunningAttempt, failed: str) -> CacheState:
     """Move the attempt from the running ones to its group's result."""
-    left = Finished(state=one.state, failed=failed)
+    left = FinishedAttempt(state=one.state, failed=failed)
     groups = tuple(
         evolve(group, attempts=tuple(sorted((*group.attempts, left), key=lambda each: each.state.rollout_index)))
         if group.number == one.group
@@ -198,12 +200,12 @@ def _left(schedule: Schedule, one: Running, failed: str) -> Schedule:
     return evolve(_without(schedule, one), open_groups=groups)
 
 
-def _settled(plan: _Plan, before: Schedule, after: Schedule, commands: tuple[Command, ...]) -> Answer:
+def _settled(plan: _CyclePlan, before: CacheState, after: CacheState, commands: tuple[Command, ...]) -> Answer:
     """Advance results, attempts and problems as far as the queues have room."""
     after = _queued(plan, after)
     after, calls = _filled(plan, after)
     heads = [[result.number for result in schedule.result_queue[:1]] for schedule in (before, after)]
-    publish = tuple(Publish(result=result) for result in after.result_queue[:1]) if heads[0] != heads[1] else ()
+    publish = tuple(PublishGroup(result=result) for result in after.result_queue[:1]) if heads[0] != heads[1] else ()
     wanted = _room(plan, after) > 0 and not (after.fetching or after.exhausted)
     fetch = (_fetch(plan, after),) if wanted else ()
     after = evolve(after, fetching=after.fetching or wanted)
@@ -212,7 +214,7 @@ def _settled(plan: _Plan, before: Schedule, after: Schedule, commands: tuple[Com
     return after, (*commands, *calls, *publish, *fetch, *stop)
 
 
-def _queued(plan: _Plan, schedule: Schedule) -> Schedule:
+def _queued(plan: _CyclePlan, schedule: CacheState) -> CacheState:
     """Move finished groups into the queue of results, as far as there is room."""
     whole = [group for group in schedule.open_groups if len(group.attempts) == plan.settings.attempts]
     moved = tuple(whole[: plan.settings.result_queue_size - len(schedule.result_queue)])
@@ -220,7 +222,7 @@ def _queued(plan: _Plan, schedule: Schedule) -> Schedule:
     return evolve(schedule, open_groups=remaining, result_queue=(*schedule.result_queue, *moved))
 
 
-def _filled(plan: _Plan, schedule: Schedule) -> Answer:
+def _filled(plan: _CyclePlan, schedule: CacheState) -> Answer:
     """Start waiting attempts in free slots; if none waits, open a group, unless the queue of results is full."""
     calls: tuple[Command, ...] = ()
     while len(schedule.running) < plan.llms * plan.settings.llm_max_rollouts:
@@ -236,13 +238,13 @@ def _filled(plan: _Plan, schedule: Schedule) -> Answer:
     return schedule, calls
 
 
-def _opened(plan: _Plan, schedule: Schedule) -> Schedule:
+def _opened(plan: _CyclePlan, schedule: CacheState) -> CacheState:
     """Open the next group: add its attempts to the waiting queue."""
     (problem, sample_id), *rest = schedule.problem_queue
     number, attempts = schedule.groups, plan.settings.attempts
     more = ((problem, sample_id + 1),) if sample_id + 1 < plan.settings.num_samples_per_problem else ()
     made = tuple(
-        Running(number=number * attempts + index, group=number, state=_begun(problem, sample_id, index))
+        RunningAttempt(number=number * attempts + index, group=number, state=_begun(problem, sample_id, index))
         for index in range(attempts)
     )
     return evolve(

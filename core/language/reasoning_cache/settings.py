@@ -34,7 +34,7 @@ LEAST = {  # minima of the numbers
 
 
 @frozen(kw_only=True)
-class Sampling:
+class CallSampling:
     """Sampling parameters of a model."""
 
     temperature: float = 1.0
@@ -50,7 +50,7 @@ class Streams:
 
 
 @frozen(kw_only=True)
-class Settings:
+class CacheSettings:
     """All settings of a reasoning-cache run."""
 
     output_dir: str
@@ -70,17 +70,17 @@ class Settings:
     throughput_window_size: int = 10  # published groups
     max_retries: int = 3  # of one call, before its attempt goes back to the waiting queue
     retry_base_delay: float = 1.0  # seconds before the first retry; doubled for each further one
-    llm: Sampling = Sampling(top_p=0.95)  # in training
-    test_llm: Sampling = Sampling()
+    llm: CallSampling = CallSampling(top_p=0.95)  # in training
+    test_llm: CallSampling = CallSampling()
     eval_every_n_versions: int = 0  # 0: never
     streams: Streams = Streams()
     seed: int = 42
 
 
-def check_settings(settings: Settings) -> Settings:
+def check_settings(settings: CacheSettings) -> CacheSettings:
     """Return `settings` if they are valid. Raises: ChoiceError, in one line, for the first invalid one.
 
-    >>> check_settings(Settings(output_dir="runs/rc", attempts=0))
+    >>> check_settings(CacheSettings(output_dir="runs/rc", attempts=0))
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: settings: attempts is 0, wanted at least 1; raise it
     """
@@ -105,7 +105,7 @@ def check_settings(settings: Settings) -> Settings:
     return settings
 
 
-def _check_sampling(name: str, sampling: Sampling) -> None:
+def _check_sampling(name: str, sampling: CallSampling) -> None:
     faults = (
         ("temperature", sampling.temperature >= 0, "at least 0", "0 takes the likeliest token"),
         ("max_tokens", sampling.max_tokens >= 1, "at least 1", "let the model speak"),

@@ -5,7 +5,7 @@ from typing import ClassVar
 from attrs import frozen
 
 from ..events import STOP
-from ..rollout import Said
+from ..rollout import ModelOutput
 
 REASONING, SUMMARIZATION = "reasoning", "summarization"
 
@@ -41,7 +41,7 @@ class TrainingText:
     prompt_text: str
     output_text: str
     reward: float
-    said: Said | tuple[()] = ()
+    said: ModelOutput | tuple[()] = ()
     metadata: Metadata | tuple[()] = ()
 
 
@@ -55,7 +55,7 @@ class RolloutResult:
 
 
 @frozen(kw_only=True)
-class Ask:
+class ModelRequest:
     """The next model call."""
 
     TAG: ClassVar[str] = "ask"
@@ -74,7 +74,7 @@ class Reply:
     text: str
     finish_reason: str = STOP
     model_version: int = 0
-    said: Said | tuple[()] = ()
+    said: ModelOutput | tuple[()] = ()
 
 
 @frozen(kw_only=True)
@@ -101,4 +101,11 @@ class InferenceProblemState:
     summarization_string_complete_store: tuple[str, ...] = ()
 
 
-STATE_CLASSES = (InferenceProblemState, Problem, RolloutResult, TrainingText, Metadata, Said)  # classes in a state
+STATE_CLASSES = (
+    InferenceProblemState,
+    Problem,
+    RolloutResult,
+    TrainingText,
+    Metadata,
+    ModelOutput,
+)  # classes in a state

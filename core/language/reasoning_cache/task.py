@@ -12,30 +12,30 @@ from attrs import evolve, frozen
 
 from ...keys import Key, fold_in
 from ..episode import total_reward
-from ..evaluation import Axis, Evaluation
+from ..evaluation import Axis, TaskEvaluation
 from ..list_reduction.lists import Lists
-from ..list_reduction.problems import Source, list_source
+from ..list_reduction.problems import ProblemSource, list_source
 from ..parsers import chain
 from ..preparation import Preparation, Prepared, Record, Start
 from ..requests import key_of
-from ..rollout import Attempt
+from ..rollout import Rollout
 from ..task import EVALUATION, TRAINING, Conversation, Room, TextTask, World
 from .conversations import Shows, conversations
 from .corpus import longest_texts, reasoning_texts
 from .cycles import Cycles, cycling
-from .evaluation import NAMES, Standing, ended, read_standing, standing, table
+from .evaluation import NAMES, CyclesResult, cycles_result, ended, read_cycles_result, table
 from .events import GroupResult
 from .machine import ReasoningCache, due
 from .report import published_rows, texts, turn_figures
-from .rollouts import Posed, at_turn, starting_points, step_world
-from .settings import Settings
-from .state import STATE_CLASSES, Ask, InferenceProblemState, Problem
+from .rollouts import Posed, at_turn, starting_points, step_env
+from .settings import CacheSettings
+from .state import STATE_CLASSES, InferenceProblemState, ModelRequest, Problem
 
 CYCLES, POINTS = 10, 11  # numbers folded into a run's key, one for each draw
 
 
 @frozen(kw_only=True)
-class Trained:
+class TrainingSettings:
     """Settings of training and evaluation, in addition to those of rollouts."""
 
     states: int  # number of a run's states whose next reasoning step is trained
@@ -43,17 +43,22 @@ class Trained:
     summary_tokens: int  # maximum of one summary
 
 
-def turns(settings: Settings) -> tuple[str, ...]:
+def turns(settings: CacheSettings) -> tuple[str, ...]:
     """Return the names of the mean rewards of the reasoning turns of a preparation's runs.
 
-    >>> turns(Settings(output_dir="runs/rc"))
+    >>> turns(CacheSettings(output_dir="runs/rc"))
     ('reasoning_turn_1', 'reasoning_turn_2', 'reasoning_turn_3')
     """
     return tuple(f"reasoning_turn_{turn}" for turn in range(1, settings.num_reasoning_steps + 1))
 
 
 def cache_task(
-    cache: ReasoningCache, settings: Settings, source: Source, trained: Trained, *, digest: str = ""
+    cache: ReasoningCache,
+    settings: CacheSettings,
+    source: ProblemSource,
+    trained: TrainingSettings,
+    *,
+    digest: str = "",
 ) -> TextTask:
     """Return the task of a cache on problems of a source; `digest` identifies the given problems. Raises: ChoiceError.
 
@@ -62,13 +67,13 @@ def cache_task(
     >>> from .rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, reasoning_prompt_template="{problem}|{curr_summary}")
     >>> source = list_source(Lists(shortest=2, longest=2), Lists(shortest=2, longest=2))
-    >>> wanted = Trained(states=1, cycles=4, summary_tokens=8)
-    >>> world = cache_task(cache, Settings(output_dir="runs/rc"), source, wanted).env("training")
+    >>> wanted = TrainingSettings(states=1, cycles=4, summary_tokens=8)
+    >>> world = cache_task(cache, CacheSettings(output_dir="runs/rc"), source, wanted).env("training")
     >>> world.reset(world.params, keys.key(0))[1]
     'Add: a4 b1|'
     """
     longer = evolve(cache, num_reasoning_steps=cache.num_reasoning_steps + 1)  # the last summary has a next step, too
-    acting = step_world(longer, ())
+    acting = step_env(longer, ())
 
     def env(stream: str) -> World:
         return evolve(acting, reset=lambda params, key: _posed(longer, source.at(stream, key)))
@@ -92,7 +97,7 @@ def cache_task(
 
 
 def list_cache_task(
-    cache: ReasoningCache, settings: Settings, lists: Mapping[str, Lists], trained: Trained, shows: Shows
+    cache: ReasoningCache, settings: CacheSettings, lists: Mapping[str, Lists], trained: TrainingSettings, shows: Shows
 ) -> TextTask:
     """Return the task of a cache on lists of both streams, with demonstrations and the texts of its tokenizer.
 
@@ -101,8 +106,8 @@ def list_cache_task(
     >>> from ... import keys
     >>> from .machine import reasoning_cache
     >>> from .rollouts import solution_rollout, summarization_rollout
-    >>> wanted = Trained(states=2, cycles=4, summary_tokens=8)
-    >>> cache, settings = reasoning_cache(solution_rollout, summarization_rollout), Settings(output_dir="runs/rc")
+    >>> wanted = TrainingSettings(states=2, cycles=4, summary_tokens=8)
+    >>> cache, settings = reasoning_cache(solution_rollout, summarization_rollout), CacheSettings(output_dir="runs/rc")
     >>> shows = Shows(numbers=2, summaries=0.3, summary_skill=1.0)
     >>> task = list_cache_task(cache, settings, {"training": Lists(), "evaluation": Lists()}, wanted, shows)
     >>> task.preparation.groups, len(task.conversations(keys.key(0), 3, 1.0))
@@ -122,20 +127,24 @@ def list_cache_task(
 
 
 def _posed(cache: ReasoningCache, problem: Problem) -> tuple[Posed, str]:
-    world = step_world(cache, (InferenceProblemState(problem=problem),))
+    world = step_env(cache, (InferenceProblemState(problem=problem),))
     return world.reset(world.params, key_of((0, 0)))
 
 
-def _right(attempt: Attempt[Any]) -> float:
+def _right(attempt: Rollout[Any]) -> float:
     return float(total_reward(attempt.episode) > 0)
 
 
-def _limits(settings: Settings, trained: Trained, most: int) -> tuple[int, int]:
+def _limits(settings: CacheSettings, trained: TrainingSettings, most: int) -> tuple[int, int]:
     return most, trained.summary_tokens
 
 
 def _preparation(
-    cache: ReasoningCache, longer: ReasoningCache, settings: Settings, source: Source, trained: Trained
+    cache: ReasoningCache,
+    longer: ReasoningCache,
+    settings: CacheSettings,
+    source: ProblemSource,
+    trained: TrainingSettings,
 ) -> Preparation:
     names = turns(settings)
 
@@ -168,14 +177,16 @@ def _preparation(
         workers=settings.rollout_workers,
         window=settings.throughput_window_size,
         most=settings.shared_memory_entry_size,
-        classes=(Posed, Ask, *STATE_CLASSES),
+        classes=(Posed, ModelRequest, *STATE_CLASSES),
     )
 
 
 def _starts(cache: ReasoningCache, states: Sequence[InferenceProblemState]) -> tuple[Start, ...]:
     asked = ((state, due(cache, state)) for state in states)
     return tuple(
-        Start(state=Posed(state, ask), observation=ask.prompt_text) for state, ask in asked if isinstance(ask, Ask)
+        Start(state=Posed(state, ask), observation=ask.prompt_text)
+        for state, ask in asked
+        if isinstance(ask, ModelRequest)
     )
 
 
@@ -188,14 +199,16 @@ def texts_of(results: Sequence[GroupResult]) -> int:
     return sum(len(texts(one)) for result in results for one in result.attempts)
 
 
-def _evaluation(cache: ReasoningCache, settings: Settings, source: Source, trained: Trained) -> Evaluation[Standing]:
+def _evaluation(
+    cache: ReasoningCache, settings: CacheSettings, source: ProblemSource, trained: TrainingSettings
+) -> TaskEvaluation[CyclesResult]:
     own = evolve(settings, num_reasoning_steps=trained.cycles, attempts=1, num_samples_per_problem=1)
     on = settings.num_reasoning_steps
 
-    def stood(key: Key, cycles: Cycles) -> Standing:
-        return standing(ended(cycles), correct=source.correct, share=source.share)
+    def stood(key: Key, cycles: Cycles) -> CyclesResult:
+        return cycles_result(ended(cycles), correct=source.correct, share=source.share)
 
-    return Evaluation(
+    return TaskEvaluation(
         prompting=cycling(
             evolve(cache, num_reasoning_steps=trained.cycles),
             own,
@@ -211,9 +224,9 @@ def _evaluation(cache: ReasoningCache, settings: Settings, source: Source, train
         figures=lambda one: one.figures(on),
         line=lambda one: one.line(on),
         table=table,
-        described=Standing.described,
-        read=read_standing,
-        curve=Standing.curve,
+        described=CyclesResult.described,
+        read=read_cycles_result,
+        curve=CyclesResult.curve,
         axis=Axis(
             title="reasoning cache",
             heading="accuracy on held-out problems",
@@ -224,7 +237,9 @@ def _evaluation(cache: ReasoningCache, settings: Settings, source: Source, train
     )
 
 
-def _rooms(cache: ReasoningCache, settings: Settings, lists: Lists, trained: Trained, shows: Shows) -> tuple[Room, ...]:
+def _rooms(
+    cache: ReasoningCache, settings: CacheSettings, lists: Lists, trained: TrainingSettings, shows: Shows
+) -> tuple[Room, ...]:
     asked, step, handed, summary = longest_texts(cache, lists, numbers=shows.numbers)
     llm, test = settings.llm.max_tokens, settings.test_llm.max_tokens
     about = f"a right step of {shows.numbers} numbers needs them"

@@ -1,13 +1,13 @@
 """Corpus for a tokenizer of zorplex texts, in which a word has two tokens and all other text few."""
 
 from ..protocol import CUT_OFF, INVALID
-from .env import KINDS, Zorplex, instructions
+from .env import KINDS, ZorplexEnv, instructions
 
 TIMES = 8  # repetitions of each word; syllables are shared, so they occur far more often
 OFTEN = 64  # repetitions of all other texts
 
 
-def zorplex_texts(params: Zorplex) -> tuple[str, ...]:
+def zorplex_texts(params: ZorplexEnv) -> tuple[str, ...]:
     """Return the texts of an environment, each repeated according to its weight.
 
     >>> from .env import zorplex

@@ -7,22 +7,22 @@ from ...errors import ChoiceError, message
 from ...keys import Key
 from ..codec import Codec, Ids
 from ..protocol import Protocol
-from ..requests import Rollout
-from ..rollout import Attempt, Said, begin_attempt, hear
+from ..requests import RolloutSpec
+from ..rollout import ModelOutput, Rollout, add_output, begin_rollout
 
 
 def demonstrate(
     protocol: Protocol[Any, Any],
     codec: Codec,
     spell: Callable[[str], Ids],
-    rollout: Rollout,
+    rollout: RolloutSpec,
     key: Key,
     *,
     script: Callable[[Any, Any, Key, float], Sequence[str]],
     skill: float,
     capacity: int,
     max_new_tokens: int,
-) -> Attempt[Any]:
+) -> Rollout[Any]:
     """Return the attempt of a demonstrator: the texts of `script`, the last one repeated until the episode ends.
 
     `script(params, state, key, skill)` returns the completions for the episode that starts in this state. `spell(text)`
@@ -42,7 +42,7 @@ def demonstrate(
     >>> demonstrate(rules, byte_codec(), spell, rollout, keys.key(0), **how).episode.world.reward.correct
     1.0
     """
-    attempt = begin_attempt(protocol, codec, rollout, capacity=capacity, max_new_tokens=max_new_tokens)
+    attempt = begin_rollout(protocol, codec, rollout, capacity=capacity, max_new_tokens=max_new_tokens)
     texts = script(protocol.env.params, attempt.episode.world, key, skill)
     if not texts:
         remedy = "give at least one completion"
@@ -52,5 +52,7 @@ def demonstrate(
         if len(ids) > attempt.room:
             break
         zeros = (0,) * len(ids)
-        attempt = hear(protocol, codec, attempt, Said(ids=ids, log_probs=tuple(map(float, zeros)), versions=zeros))
+        attempt = add_output(
+            protocol, codec, attempt, ModelOutput(ids=ids, log_probs=tuple(map(float, zeros)), versions=zeros)
+        )
     return attempt

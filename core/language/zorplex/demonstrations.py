@@ -10,14 +10,14 @@ from ... import keys
 from ...errors import ChoiceError, message
 from ...keys import Key
 from ..parsers import Call
-from .env import FETCH, GETKEY, LOOKUP, Play, Zorplex, reply
-from .tasks import Task, follow
+from .env import FETCH, GETKEY, LOOKUP, ZorplexEnv, ZorplexState, reply
+from .tasks import ZorplexTask, follow
 
 Texts = tuple[str, ...]
 SPAM = 8  # calls of a demonstration that only calls tools, unless the episode ends before
 
 
-def right_calls(params: Zorplex, task: Task) -> Texts:
+def right_calls(params: ZorplexEnv, task: ZorplexTask) -> Texts:
     """Return the tool calls of the shortest solution, in order.
 
     >>> from .tasks import simple, two_syllables
@@ -34,7 +34,7 @@ def right_calls(params: Zorplex, task: Task) -> Texts:
     return tuple(f"{LOOKUP}[{word}]" for word in task.asked)
 
 
-def right(params: Zorplex, task: Task, key: Key) -> Texts:
+def right(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
     """Return the shortest solution, and the answer.
 
     >>> from .tasks import simple, two_syllables
@@ -46,7 +46,7 @@ def right(params: Zorplex, task: Task, key: Key) -> Texts:
     return *right_calls(params, task), f"[ANSWER] {task.answer}"
 
 
-def wrong_format(params: Zorplex, task: Task, key: Key) -> Texts:
+def wrong_format(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
     """Return the right calls, and then the result without the answer tag.
 
     >>> from .tasks import simple, two_syllables
@@ -58,7 +58,7 @@ def wrong_format(params: Zorplex, task: Task, key: Key) -> Texts:
     return *right_calls(params, task), str(task.answer)
 
 
-def spam(params: Zorplex, task: Task, key: Key) -> Texts:
+def spam(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
     """Return repeated calls of the first tool of the solution, for words of the task.
 
     >>> from .tasks import simple, two_syllables
@@ -71,7 +71,7 @@ def spam(params: Zorplex, task: Task, key: Key) -> Texts:
     return tuple(f"{tool}[{task.asked[which]}]" for which in picked)
 
 
-def guess(params: Zorplex, task: Task, key: Key) -> Texts:
+def guess(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
     """Return an immediate answer, drawn from 0 to the largest possible sum of the task's values.
 
     >>> from .tasks import simple, two_syllables
@@ -83,7 +83,7 @@ def guess(params: Zorplex, task: Task, key: Key) -> Texts:
     return (f"[ANSWER] {int(keys.randint(key, (), 0, most + 1))}",)
 
 
-def wrong_answer(params: Zorplex, task: Task, key: Key) -> Texts:
+def wrong_answer(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
     """Return the right calls, and an answer that is off by one to three.
 
     >>> from .tasks import simple, two_syllables
@@ -97,7 +97,7 @@ def wrong_answer(params: Zorplex, task: Task, key: Key) -> Texts:
     return *right_calls(params, task), f"[ANSWER] {task.answer - off if below else task.answer + off}"
 
 
-WRONG: dict[str, Callable[[Zorplex, Task, Key], Texts]] = {
+WRONG: dict[str, Callable[[ZorplexEnv, ZorplexTask, Key], Texts]] = {
     "wrong_format": wrong_format,
     "spam": spam,
     "guess": guess,
@@ -105,7 +105,7 @@ WRONG: dict[str, Callable[[Zorplex, Task, Key], Texts]] = {
 }
 
 
-def script(params: Zorplex, task: Task, key: Key, *, skill: float) -> Texts:
+def script(params: ZorplexEnv, task: ZorplexTask, key: Key, *, skill: float) -> Texts:
     """Return a demonstration, call by call: `right` with probability `skill`, else one of `WRONG`, with equal probability.
 
     Raises: ChoiceError.
@@ -124,7 +124,7 @@ def script(params: Zorplex, task: Task, key: Key, *, skill: float) -> Texts:
     return way(params, task, rest)
 
 
-def play_script(params: Zorplex, play: Play, key: Key, skill: float) -> Texts:
+def play_script(params: ZorplexEnv, play: ZorplexState, key: Key, skill: float) -> Texts:
     """Return `script` for the task of an episode's initial state, in the form of `TextTask.demonstrations`.
 
     >>> from .env import zorplex

@@ -17,8 +17,8 @@ from ..text_env import Outcome, TextEnv
 from .tasks import (
     CODES,
     DIFFICULTIES,
-    Task,
-    Vocabulary,
+    WordTable,
+    ZorplexTask,
     check_vocabulary,
     compositional,
     multi_step,
@@ -45,12 +45,12 @@ EXAMPLES = {
 
 
 @frozen(kw_only=True)
-class Zorplex:
+class ZorplexEnv:
     """The constants of a zorplex environment; construct it with `zorplex`."""
 
     kind: str
-    vocabulary: Vocabulary
-    generate: Callable[[Vocabulary, Key], Task]
+    vocabulary: WordTable
+    generate: Callable[[WordTable, Key], ZorplexTask]
     correct: float
     format: float
     tool_spam: float
@@ -71,10 +71,10 @@ class Reward:
 
 
 @frozen(kw_only=True)
-class Play:
+class ZorplexState:
     """The state of an episode: the task, its calls, answer and reward so far; `valid_calls` are those with a valid result."""
 
-    task: Task
+    task: ZorplexTask
     calls: int = 0
     valid_calls: int = 0
     answer: int | tuple[()] = ()
@@ -85,12 +85,12 @@ def zorplex(
     kind: str = "compositional",
     *,
     difficulty: str = "easy",
-    vocabulary: Vocabulary | tuple[()] = (),
+    vocabulary: WordTable | tuple[()] = (),
     max_depth: int = 3,
     correct: float = 1.0,
     format: float = 0.1,
     tool_spam: float = 0.1,
-) -> TextEnv[Zorplex, Play]:
+) -> TextEnv[ZorplexEnv, ZorplexState]:
     """Return the environment of one kind of task: simple, compositional (easy, medium, hard), multi_step or recursive.
 
     reward = correct [right answer] + format [an answer, and it is right or a valid call came before it]
@@ -112,7 +112,7 @@ def zorplex(
     if kind == "recursive" and not 1 <= max_depth <= most:
         remedy = "each depth needs a word of its own"
         raise ChoiceError(message("zorplex: max_depth", got=max_depth, wanted=f"1 to {most}", remedy=remedy))
-    params = Zorplex(
+    params = ZorplexEnv(
         kind=kind,
         vocabulary=chosen,
         generate=_generators(difficulty, max_depth)[kind],
@@ -123,7 +123,7 @@ def zorplex(
     return TextEnv(params, _reset, _step)
 
 
-def _generators(difficulty: str, max_depth: int) -> dict[str, Callable[[Vocabulary, Key], Task]]:
+def _generators(difficulty: str, max_depth: int) -> dict[str, Callable[[WordTable, Key], ZorplexTask]]:
     return {
         "simple": simple,
         "compositional": partial(compositional, difficulty=difficulty),
@@ -157,7 +157,7 @@ def instructions(kind: str) -> str:
     return "\n".join(lines)
 
 
-def reply(params: Zorplex, task: Task, call: Call) -> tuple[str, bool]:
+def reply(params: ZorplexEnv, task: ZorplexTask, call: Call) -> tuple[str, bool]:
     """Return the result of a tool call, and whether it is valid. Words are converted to lower case, keys to upper case.
 
     >>> from purestep.core import keys
@@ -182,7 +182,7 @@ def reply(params: Zorplex, task: Task, call: Call) -> tuple[str, bool]:
     return str(task.values[number]), True
 
 
-def free_calls(task: Task) -> int:
+def free_calls(task: ZorplexTask) -> int:
     """Return the number of calls without penalty: max(2, those needed).
 
     >>> from purestep.core import keys
@@ -192,17 +192,17 @@ def free_calls(task: Task) -> int:
     return max(FREE, task.needed)
 
 
-def _code(task: Task, number: int) -> str:
+def _code(task: ZorplexTask, number: int) -> str:
     factor, offset = task.code
     return f"ZK_{(factor * number + offset) % CODES:06X}"
 
 
-def _reset(params: Zorplex, key: Key) -> tuple[Play, str]:
+def _reset(params: ZorplexEnv, key: Key) -> tuple[ZorplexState, str]:
     task = params.generate(params.vocabulary, key)
-    return Play(task=task), task.question
+    return ZorplexState(task=task), task.question
 
 
-def _step(params: Zorplex, play: Play, action: Any, key: Key) -> tuple[Play, Outcome]:
+def _step(params: ZorplexEnv, play: ZorplexState, action: Any, key: Key) -> tuple[ZorplexState, Outcome]:
     if isinstance(action, Answer):
         right = action.value == play.task.answer
         earned = Reward(
@@ -216,7 +216,7 @@ def _step(params: Zorplex, play: Play, action: Any, key: Key) -> tuple[Play, Out
     return _paid(after, earned), Outcome(text, earned.total)
 
 
-def _paid(play: Play, earned: Reward) -> Play:
+def _paid(play: ZorplexState, earned: Reward) -> ZorplexState:
     """Return the play with the reward added, part by part."""
     before = play.reward
     after = Reward(before.correct + earned.correct, before.format + earned.format, before.tool_spam + earned.tool_spam)

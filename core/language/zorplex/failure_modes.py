@@ -5,21 +5,21 @@ from collections.abc import Sequence
 
 from ..events import Event, ToolResult, model_text
 from ..parsers import NUMBER, lenient_answer, strict_answer
-from .env import KINDS, Play, free_calls
-from .tasks import Task
+from .env import KINDS, ZorplexState, free_calls
+from .tasks import ZorplexTask
 
 SUCCESS, WRONG_FORMAT, TOOL_SPAM, WRONG_ANSWER = "success", "wrong_format", "tool_spam", "wrong_answer"
 FAILURE_MODES = (SUCCESS, WRONG_FORMAT, TOOL_SPAM, WRONG_ANSWER)
 
 
-def failure_mode(play: Play) -> str:
+def failure_mode(play: ZorplexState) -> str:
     """Return the failure mode of an attempt, the first that fits: success, wrong_format (no answer), tool_spam, wrong_answer.
 
     Spam is more than one call beyond the free ones.
 
     >>> from purestep.core import keys
     >>> from purestep.core.language.zorplex.tasks import simple, two_syllables
-    >>> failure_mode(Play(task=simple(two_syllables(), keys.key(0)), calls=9))
+    >>> failure_mode(ZorplexState(task=simple(two_syllables(), keys.key(0)), calls=9))
     'wrong_format'
     """
     if play.answer == play.task.answer:
@@ -29,7 +29,7 @@ def failure_mode(play: Play) -> str:
     return TOOL_SPAM if play.calls > free_calls(play.task) + 1 else WRONG_ANSWER
 
 
-def meant(task: Task, events: Sequence[Event]) -> int | tuple[()]:
+def meant(task: ZorplexTask, events: Sequence[Event]) -> int | tuple[()]:
     """Return the probably intended answer of an attempt, for diagnosis only; () if there is no number at all.
 
     A strict answer first; then the number a tool returned (simple: the first of LOOKUP, multi_step: the first of FETCH,

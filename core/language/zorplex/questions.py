@@ -7,13 +7,13 @@ from attrs import evolve
 from ...errors import ChoiceError, message
 from ...keys import Key
 from ..text_env import TextEnv
-from .env import Play, Zorplex
-from .tasks import OPERATORS, Task, follow
+from .env import ZorplexEnv, ZorplexState
+from .tasks import OPERATORS, ZorplexTask, follow
 
 TERM = r"zorplex\[(\w+)\]"
 
 
-def typed(env: TextEnv[Zorplex, Play], question: str) -> tuple[TextEnv[Zorplex, Play], bool]:
+def typed(env: TextEnv[ZorplexEnv, ZorplexState], question: str) -> tuple[TextEnv[ZorplexEnv, ZorplexState], bool]:
     """Return the environment that asks this question, and whether its answer can be computed.
 
     Values are drawn from the task's key, as usual; the asked words are the vocabulary's words in the question. Computed are
@@ -32,21 +32,21 @@ def typed(env: TextEnv[Zorplex, Play], question: str) -> tuple[TextEnv[Zorplex, 
     words = env.params.vocabulary.words
     asked = tuple(word for word in re.findall(r"\w+", question.lower()) if word in words)
 
-    def reset(params: Zorplex, key: Key) -> tuple[Play, str]:
+    def reset(params: ZorplexEnv, key: Key) -> tuple[ZorplexState, str]:
         play, shown = env.reset(params, key)
         task = evolve(play.task, question=question, asked=asked, needed=_needed(play.task, words, asked))
-        made = Play(task=evolve(task, answer=_answer(task, words, question) or 0))
+        made = ZorplexState(task=evolve(task, answer=_answer(task, words, question) or 0))
         return made, shown.replace(play.task.question, question)
 
     known = _answer(_zeros(words), words, question) is not None
     return evolve(env, reset=reset), known
 
 
-def _zeros(words: tuple[str, ...]) -> Task:
-    return Task(kind="simple", question="", asked=(), answer=0, needed=0, values=(0,) * len(words))
+def _zeros(words: tuple[str, ...]) -> ZorplexTask:
+    return ZorplexTask(kind="simple", question="", asked=(), answer=0, needed=0, values=(0,) * len(words))
 
 
-def _needed(task: Task, words: tuple[str, ...], asked: tuple[str, ...]) -> int:
+def _needed(task: ZorplexTask, words: tuple[str, ...], asked: tuple[str, ...]) -> int:
     """Return the minimum number of calls for the values of words, in a task of this kind."""
     numbers = {words.index(word) for word in asked}
     if task.links:
@@ -54,7 +54,7 @@ def _needed(task: Task, words: tuple[str, ...], asked: tuple[str, ...]) -> int:
     return len(numbers) * (2 if task.kind == "multi_step" else 1)
 
 
-def _answer(task: Task, words: tuple[str, ...], question: str) -> int | None:
+def _answer(task: ZorplexTask, words: tuple[str, ...], question: str) -> int | None:
     """Return the value of the expression in a question, evaluated from the left; None if there is none."""
     found = re.search(rf"{TERM}(?: *[-+*] *{TERM})*", question.lower())
     if not found or not _plain(question.lower().replace(found[0], "", 1)):

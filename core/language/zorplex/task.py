@@ -3,20 +3,20 @@
 from typing import Any
 
 from ... import keys
-from ..rollout import Attempt
+from ..rollout import Rollout
 from ..task import TRAINING, TextTask
 from ..text_env import TextEnv
 from .corpus import zorplex_texts
 from .demonstrations import play_script
-from .env import Play, Zorplex, instructions, zorplex, zorplex_parser
+from .env import ZorplexEnv, ZorplexState, instructions, zorplex, zorplex_parser
 from .failure_modes import FAILURE_MODES, SUCCESS, failure_mode, meant
 from .questions import typed
-from .tasks import Vocabulary, letters, two_syllables
+from .tasks import WordTable, letters, two_syllables
 
 TABLE = 6  # folded into the key of the fixed table of evaluation
 
 
-def vocabulary_of(words: str, low: int, high: int, *, seed: int, stream: str = TRAINING) -> Vocabulary:
+def vocabulary_of(words: str, low: int, high: int, *, seed: int, stream: str = TRAINING) -> WordTable:
     """Return the vocabulary of an environment: 256 words of two syllables, or 26 ("letters") with a fixed table.
 
     Evaluation has a different table, so that memorised values do not help.
@@ -49,7 +49,7 @@ def zorplex_task(
     ('What is zorplex[quomun]?', '1', ('accuracy', 'format', 'tool_calls'))
     """
 
-    def env(stream: str) -> TextEnv[Zorplex, Play]:
+    def env(stream: str) -> TextEnv[ZorplexEnv, ZorplexState]:
         return zorplex(kind, vocabulary=vocabulary_of(words, low, high, seed=seed, stream=stream), **options)
 
     return TextTask(
@@ -68,23 +68,23 @@ def zorplex_task(
     )
 
 
-def _label(attempt: Attempt[Play]) -> str:
+def _label(attempt: Rollout[ZorplexState]) -> str:
     return failure_mode(attempt.episode.world)
 
 
-def _accuracy(attempt: Attempt[Play]) -> float:
+def _accuracy(attempt: Rollout[ZorplexState]) -> float:
     return float(_label(attempt) == SUCCESS)
 
 
-def _format(attempt: Attempt[Play]) -> float:
+def _format(attempt: Rollout[ZorplexState]) -> float:
     return float(attempt.episode.world.answer != ())
 
 
-def _tool_calls(attempt: Attempt[Play]) -> float:
+def _tool_calls(attempt: Rollout[ZorplexState]) -> float:
     return float(attempt.episode.world.calls)
 
 
-def _meant(attempt: Attempt[Play]) -> float:
+def _meant(attempt: Rollout[ZorplexState]) -> float:
     """Return 1 if the leniently parsed answer is right, else 0."""
     task = attempt.episode.world.task
     return float(meant(task, attempt.episode.events) == task.answer)

@@ -26,7 +26,7 @@ CODES = 1 << 24  # keys of the multi-step task have six hexadecimal digits
 
 
 @frozen
-class Vocabulary:
+class WordTable:
     """The words, and their values: a fixed table, or () if each episode draws them from low..high, inclusive."""
 
     words: tuple[str, ...]
@@ -36,7 +36,7 @@ class Vocabulary:
 
 
 @frozen(kw_only=True)
-class Task:
+class ZorplexTask:
     """One question with its words, its answer, and the data for all tool results in its episode.
 
     `values` has a number for each word of the vocabulary, `links` the index of the word that it redirects to (-1: none),
@@ -55,29 +55,29 @@ class Task:
     code: tuple[int, int] = (1, 0)
 
 
-def two_syllables(low: int = 0, high: int = 5) -> Vocabulary:
+def two_syllables(low: int = 0, high: int = 5) -> WordTable:
     """Return 256 words of two syllables, with new values in each episode, so that nothing can be memorised.
 
     >>> two_syllables().words[:2], len(set(two_syllables().words))
     (('blivit', 'blimun'), 256)
     """
-    return Vocabulary(tuple(first + second for first in FIRST.split() for second in SECOND.split()), low, high)
+    return WordTable(tuple(first + second for first in FIRST.split() for second in SECOND.split()), low, high)
 
 
-def letters(key: Key, low: int = 1, high: int = 100) -> Vocabulary:
+def letters(key: Key, low: int = 1, high: int = 100) -> WordTable:
     """Return 26 words, one per letter, with one table of values, drawn from the key and fixed for all episodes.
 
     >>> len(letters(keys.key(0)).values), letters(keys.key(0)) == letters(keys.key(0))
     (26, True)
     """
     words = tuple(LETTERS.split())
-    return Vocabulary(words, low, high, _draws(key, len(words), low, high))
+    return WordTable(words, low, high, _draws(key, len(words), low, high))
 
 
-def check_vocabulary(vocabulary: Vocabulary) -> Vocabulary:
+def check_vocabulary(vocabulary: WordTable) -> WordTable:
     """Return `vocabulary` if it is valid for tasks. Raises: ChoiceError.
 
-    >>> check_vocabulary(Vocabulary(("one", "One", "two"), 0, 5))
+    >>> check_vocabulary(WordTable(("one", "One", "two"), 0, 5))
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: vocabulary: words is ('One',), wanted small ASCII letters; write them so
     """
@@ -97,16 +97,16 @@ def check_vocabulary(vocabulary: Vocabulary) -> Vocabulary:
     return vocabulary
 
 
-def simple(vocabulary: Vocabulary, key: Key) -> Task:
+def simple(vocabulary: WordTable, key: Key) -> ZorplexTask:
     """Return a task that asks for the value of one word. The same key gives the same task, here and below.
 
-    >>> simple(Vocabulary(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).answer
+    >>> simple(WordTable(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).answer
     4
     """
     pick, table = keys.split(key)
     values = _values(vocabulary, table)
     (word,) = _words(pick, vocabulary, 1)
-    return Task(
+    return ZorplexTask(
         kind="simple",
         question=f"What is zorplex[{vocabulary.words[word]}]?",
         asked=(vocabulary.words[word],),
@@ -116,10 +116,10 @@ def simple(vocabulary: Vocabulary, key: Key) -> Task:
     )
 
 
-def compositional(vocabulary: Vocabulary, key: Key, *, difficulty: str = "easy") -> Task:
+def compositional(vocabulary: WordTable, key: Key, *, difficulty: str = "easy") -> ZorplexTask:
     """Return a task on an expression of different words: easy a + b; medium one of + - *; hard three words, one operator twice.
 
-    >>> compositional(Vocabulary(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).answer
+    >>> compositional(WordTable(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).answer
     8
     """
     count, operators = DIFFICULTIES[difficulty]
@@ -131,7 +131,7 @@ def compositional(vocabulary: Vocabulary, key: Key, *, difficulty: str = "easy")
     for word in rest:
         answer = OPERATORS[operator](answer, values[word])
     asked = tuple(vocabulary.words[word] for word in (first, *rest))
-    return Task(
+    return ZorplexTask(
         kind="compositional",
         question=f"What is {f' {operator} '.join(f'zorplex[{word}]' for word in asked)}?",
         asked=asked,
@@ -141,19 +141,19 @@ def compositional(vocabulary: Vocabulary, key: Key, *, difficulty: str = "easy")
     )
 
 
-def multi_step(vocabulary: Vocabulary, key: Key) -> Task:
+def multi_step(vocabulary: WordTable, key: Key) -> ZorplexTask:
     """Return a task that asks for the value of one word, stored under a key that must be looked up first.
 
     Key of word i = (a i + b) mod 2**24 with a odd, so that all keys are different.
 
-    >>> multi_step(Vocabulary(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).needed
+    >>> multi_step(WordTable(("bli", "kra", "zor"), 0, 5, (4, 4, 4)), keys.key(0)).needed
     2
     """
     pick, table, choice = keys.split(key, 3)
     values = _values(vocabulary, table)
     (word,) = _words(pick, vocabulary, 1)
     factor, offset = _draws(choice, 2, 0, CODES - 1)
-    return Task(
+    return ZorplexTask(
         kind="multi_step",
         question=f"What is zorplex[{vocabulary.words[word]}]? It is stored under the key of the word.",
         asked=(vocabulary.words[word],),
@@ -164,13 +164,13 @@ def multi_step(vocabulary: Vocabulary, key: Key) -> Task:
     )
 
 
-def recursive(vocabulary: Vocabulary, key: Key, *, max_depth: int = 3) -> Task:
+def recursive(vocabulary: WordTable, key: Key, *, max_depth: int = 3) -> ZorplexTask:
     """Return a task that asks for the value at the end of `depth` redirections, 1 <= depth <= max_depth.
 
     Half of the words, in random order, have values and are level 0; the others are distributed over the levels 1..max_depth,
     and each points to a word one level below. So paths have no cycles, and the depth of a word is its level.
 
-    >>> task = recursive(Vocabulary(("bli", "kra"), 0, 5, (4, 4)), keys.key(0), max_depth=1)
+    >>> task = recursive(WordTable(("bli", "kra"), 0, 5, (4, 4)), keys.key(0), max_depth=1)
     >>> sorted(task.links), task.depth, task.answer
     ([-1, 0], 1, 4)
     """
@@ -185,7 +185,7 @@ def recursive(vocabulary: Vocabulary, key: Key, *, max_depth: int = 3) -> Task:
     deep, which = map(int, keys.bits(choice, (2,)))
     depth = 1 + (deep * max_depth >> 32)
     word = levels[depth][which * len(levels[depth]) >> 32]
-    return Task(
+    return ZorplexTask(
         kind="recursive",
         question=f"What is zorplex[{vocabulary.words[word]}], once redirections are followed?",
         asked=(vocabulary.words[word],),
@@ -213,10 +213,10 @@ def _draws(key: Key, n: int, low: int, high: int) -> tuple[int, ...]:
     return tuple(map(int, keys.randint(key, (n,), low, high + 1)))
 
 
-def _values(vocabulary: Vocabulary, key: Key) -> tuple[int, ...]:
+def _values(vocabulary: WordTable, key: Key) -> tuple[int, ...]:
     return vocabulary.values or _draws(key, len(vocabulary.words), vocabulary.low, vocabulary.high)
 
 
-def _words(key: Key, vocabulary: Vocabulary, n: int) -> tuple[int, ...]:
+def _words(key: Key, vocabulary: WordTable, n: int) -> tuple[int, ...]:
     """Return the indices of n different words."""
     return tuple(map(int, keys.permutation(key, len(vocabulary.words))[:n]))

@@ -21,7 +21,7 @@ from ....core.machine import Command, Event, Failed, Interrupted, Machine, Start
 from ...machine.persistent_map import entries, find, push, put, remove
 from . import events as say
 from .dispatch import Answer, fill, leave, retry
-from .samples import chunk, finished, go_on, ignored, place, rested, timed_out
+from .samples import chunk, find_seat, finished, go_on, ignored, rested, timed_out
 from .state import (
     IDLE,
     NOBODY,
@@ -103,7 +103,7 @@ def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
     The driver then raises the error.
     """
     command = event.command
-    if isinstance(command, say.Dispatch) and place(state, command, RUNNING):
+    if isinstance(command, say.Dispatch) and find_seat(state, command, RUNNING):
         return retry(rules, state, (command.group, command.seat), event.error, rest=True)
     if under_way(state, task(command)):
         return try_again(rules, state, command)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...machine.persistent_map import Line, entries, find, push, put
+from ...machine.persistent_map import Fifo, entries, find, push, put
 from . import events as say
 from .dispatch import Answer, accept, retry, seated
 from .state import IDLE, PENDING, PUBLISH, RESTING, RUNNING, THERE, Group, Rules, Schedule, Seat, changed
@@ -14,7 +14,7 @@ def ignored(state: Schedule) -> Answer:
     return changed(state, ignored=state.ignored + 1), ()
 
 
-def place(state: Schedule, event: Any, status: str) -> tuple[Group, Seat] | tuple[()]:
+def find_seat(state: Schedule, event: Any, status: str) -> tuple[Group, Seat] | tuple[()]:
     """Return the group and seat of an event or command, if that attempt has this status; else `()`."""
     group = find(state.groups, event.group)
     if not group or not 0 <= event.seat < len(group.seats):
@@ -30,7 +30,7 @@ def _newest(state: Schedule) -> int:
 
 def chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
     """Handle new tokens, of the same version as before or a newer one; repeated and late events add none."""
-    found = place(state, event, RUNNING)
+    found = find_seat(state, event, RUNNING)
     if not found:
         return ignored(state)
     group, seat = found
@@ -45,7 +45,7 @@ def chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
 
 def finished(rules: Rules, state: Schedule, event: say.Finished) -> Answer:
     """Handle a finished sample, which must agree with its earlier events."""
-    found = place(state, event, RUNNING)
+    found = find_seat(state, event, RUNNING)
     if not found:
         return ignored(state)
     group, seat = found
@@ -63,7 +63,7 @@ def _garbage(rules: Rules, state: Schedule, event: say.TokenChunk | say.Finished
 
 def timed_out(rules: Rules, state: Schedule, event: say.TimedOut) -> Answer:
     """Handle a sample that took too long: cancel the attempt and retry it."""
-    found = place(state, event, RUNNING)
+    found = find_seat(state, event, RUNNING)
     if not found:
         return ignored(state)
     state, more = retry(rules, state, (event.group, event.seat), "timed out", rest=True)
@@ -72,7 +72,7 @@ def timed_out(rules: Rules, state: Schedule, event: say.TimedOut) -> Answer:
 
 def rested(state: Schedule, command: say.Dispatch) -> Answer:
     """Handle the end of the pause before another attempt."""
-    found = place(state, command, RESTING)
+    found = find_seat(state, command, RESTING)
     if not found:
         return ignored(state)
     group, seat = found
@@ -82,7 +82,7 @@ def rested(state: Schedule, command: say.Dispatch) -> Answer:
 
 def go_on(state: Schedule) -> Answer:
     """Resume after a restart: retry all samples that were under way, and repeat the trainer's command, with all its retries."""
-    idle, free, pending = state.workers, Line[int](), Line[tuple[int, int, int]]()
+    idle, free, pending = state.workers, Fifo[int](), Fifo[tuple[int, int, int]]()
     for worker, found in entries(state.workers):
         idle = put(idle, worker, changed(found, busy=()))
         for _ in range(found.slots):

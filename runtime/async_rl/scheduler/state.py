@@ -5,7 +5,7 @@ from typing import Any, ClassVar, TypeVar
 from attrs import frozen
 
 from ....core.errors import ChoiceError, choose, message
-from ...machine.persistent_map import EMPTY, NO_ONE, Line, Numbered, push, put
+from ...machine.persistent_map import EMPTY, NO_ONE, Fifo, Numbered, push, put
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class Age:
     head: int
     groups: int = 0
     complete: int = 0  # number of complete groups, which can be trained on
-    ready: Line[int] = NO_ONE  # these, and some that were removed since
+    ready: Fifo[int] = NO_ONE  # these, and some that were removed since
 
 
 @frozen(slots=False)
@@ -147,14 +147,14 @@ class Schedule:
     filling: int = NOBODY  # the group with members that were not let in yet
     prompts: int = 0  # begun
     fresh: int = 0  # prompts not begun
-    again: Line[int] = NO_ONE  # prompts to begin again, before fresh ones
-    pending: Line[tuple[int, int, int]] = NO_ONE  # (group, seat, attempt), some of which are over
+    again: Fifo[int] = NO_ONE  # prompts to begin again, before fresh ones
+    pending: Fifo[tuple[int, int, int]] = NO_ONE  # (group, seat, attempt), some of which are over
     workers: Numbered[Worker] = EMPTY
-    free: Line[int] = NO_ONE  # a worker for each free slot, some of which are lost
+    free: Fifo[int] = NO_ONE  # a worker for each free slot, some of which are lost
     ages: tuple[Age, ...] = ()  # the oldest first
 
 
-CLASSES = (Rules, Seat, Group, Worker, Age, Schedule, Line, Numbered)
+CLASSES = (Rules, Seat, Group, Worker, Age, Schedule, Fifo, Numbered)
 
 
 def changed(value: T, **changes: Any) -> T:
@@ -202,7 +202,7 @@ def begin(rules: Rules, *, prompts: int, workers: int, slots: int = 1, version: 
 def with_workers(state: Schedule, count: int, slots: int) -> Schedule:
     """Return the state with exactly the generators 0 to count - 1, all idle."""
     workers: Numbered[Worker] = EMPTY
-    free: Line[int] = NO_ONE
+    free: Fifo[int] = NO_ONE
     for worker in range(count):
         workers = put(workers, worker, Worker(slots))
         for _ in range(slots):

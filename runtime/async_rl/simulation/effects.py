@@ -7,22 +7,22 @@ from typing import Any
 
 from ....core.errors import choose
 from ....core.machine import Command, Event, tag_of
-from ...machine.drive import Effects, Entry, Finished, Inbox, Session, Told
-from ...machine.simulation import due, later
+from ...machine.drive import Effects, Entry, Finished, Inbox, Received, Session
+from ...machine.simulation import due, schedule_after
 from ..scheduler import events as say
 from ..scheduler.state import changed
-from .workers import BARRIER, INTERRUPT, Chunk, Flight, Late, Name, New, Twins, World
+from .workers import BARRIER, INTERRUPT, Chunk, Flight, Late, Name, New, SimulationState, Twins
 
 ANSWERS = {say.Recompute: say.Recomputed, say.Train: say.Consumed, say.Publish: say.Published}
 
 
-def begun(twins: Twins, world: World, number: int, command: Command) -> World:
+def begun(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
     """Return the world with command `number` under way. Aborts and reports have no events.
 
     Raises: ChoiceError for a command of another class than a scheduler's.
 
     >>> even = Twins(tokens=lambda prompt, seat, attempt: 30.0)
-    >>> begun(even, World(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0)).agenda.items
+    >>> begun(even, SimulationState(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0)).agenda.items
     ((0.25, 0, Chunk(name=(0, 0, 0), number=0, tokens=25)),)
     """
     if isinstance(command, say.Dispatch):
@@ -44,11 +44,11 @@ def begun(twins: Twins, world: World, number: int, command: Command) -> World:
     return _over(world, number, command)
 
 
-def happened(twins: Twins, world: World) -> tuple[World, Entry]:
+def happened(twins: Twins, world: SimulationState) -> tuple[SimulationState, Entry]:
     """Return the world after the next entry for the driver, and the entry. Call it only while a command is under way.
 
     >>> even = Twins(tokens=lambda prompt, seat, attempt: 30.0)
-    >>> world = begun(even, World(newest=3), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=3))
+    >>> world = begun(even, SimulationState(newest=3), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=3))
     >>> world, entry = happened(even, world)
     >>> world.agenda.now, entry.event
     (0.25, TokenChunk(group=0, seat=0, attempt=0, tokens=25, version=3))
@@ -59,29 +59,31 @@ def happened(twins: Twins, world: World) -> tuple[World, Entry]:
     while True:
         agenda, what = due(world.agenda)
         world = changed(world, agenda=agenda)
-        if isinstance(what, Told | Finished):
+        if isinstance(what, Received | Finished):
             return world, what
         if isinstance(what, Chunk):
             world = _made(twins, world, what)
         elif isinstance(what, New):
             world = _published(twins, world, what)
         elif isinstance(what, Late) and _there(world, what):
-            world = _after(world, 0.0, Told(what.number, say.Dispatch.TAG, say.TimedOut(*what.name)))
+            world = _after(world, 0.0, Received(what.number, say.Dispatch.TAG, say.TimedOut(*what.name)))
 
 
-def _after(world: World, seconds: float, what: Any) -> World:
-    return changed(world, agenda=later(world.agenda, seconds, what))
+def _after(world: SimulationState, seconds: float, what: Any) -> SimulationState:
+    return changed(world, agenda=schedule_after(world.agenda, seconds, what))
 
 
-def _over(world: World, number: int, command: Command, *events: Event, seconds: float = 0.0) -> World:
+def _over(
+    world: SimulationState, number: int, command: Command, *events: Event, seconds: float = 0.0
+) -> SimulationState:
     """Return the world in which a command is done after this number of seconds, with these events."""
     kind = tag_of(type(command))
     for event in events:
-        world = _after(world, seconds, Told(number, kind, event))
+        world = _after(world, seconds, Received(number, kind, event))
     return _after(world, seconds, Finished(number, kind))
 
 
-def _start(twins: Twins, world: World, number: int, command: say.Dispatch) -> World:
+def _start(twins: Twins, world: SimulationState, number: int, command: say.Dispatch) -> SimulationState:
     """Begin a sample on a generator, with the newest weights."""
     name = (command.group, command.seat, command.attempt)
     tokens = max(1, round(twins.tokens(command.prompt, command.seat, command.attempt)))
@@ -91,20 +93,20 @@ def _start(twins: Twins, world: World, number: int, command: say.Dispatch) -> Wo
     return _go_on(twins, world, name, flight, 0.0)
 
 
-def _go_on(twins: Twins, world: World, name: Name, flight: Flight, pause: float) -> World:
+def _go_on(twins: Twins, world: SimulationState, name: Name, flight: Flight, pause: float) -> SimulationState:
     """Begin the next chunk of a sample."""
     tokens = min(twins.chunk, flight.left)
     world = changed(world, flights={**world.flights, name: flight})
     return _after(world, pause + tokens / twins.speed, Chunk(name, flight.number, tokens))
 
 
-def _there(world: World, what: Chunk | Late) -> bool:
+def _there(world: SimulationState, what: Chunk | Late) -> bool:
     """Return whether the sample is still under way."""
     flight = world.flights.get(what.name)
     return flight is not None and flight.number == what.number
 
 
-def _made(twins: Twins, world: World, what: Chunk) -> World:
+def _made(twins: Twins, world: SimulationState, what: Chunk) -> SimulationState:
     """Handle the end of a chunk, and perhaps of the sample."""
     if not _there(world, what):
         return world
@@ -120,26 +122,26 @@ def _made(twins: Twins, world: World, what: Chunk) -> World:
     return _go_on(twins, world, name, flight, 0.0)
 
 
-def _said(twins: Twins, world: World, number: int, event: Event) -> tuple[World, tuple[float, ...]]:
+def _said(twins: Twins, world: SimulationState, number: int, event: Event) -> tuple[SimulationState, tuple[float, ...]]:
     """Send a message; return the world and the delays of the message's copies."""
     delays = twins.line(world.sent)
     for delay in delays:
-        world = _after(world, delay, Told(number, say.Dispatch.TAG, event))
+        world = _after(world, delay, Received(number, say.Dispatch.TAG, event))
     return changed(world, sent=world.sent + 1), delays
 
 
-def _last(twins: Twins, world: World, flight: Flight, event: Event) -> World:
+def _last(twins: Twins, world: SimulationState, flight: Flight, event: Event) -> SimulationState:
     """Send the end of a sample; if the message is lost, its time-out is sent in the end."""
     world, delays = _said(twins, world, flight.number, event)
     if delays or twins.patience == float("inf"):
         return _after(world, max(delays, default=0.0), Finished(flight.number, say.Dispatch.TAG))
     rest = max(0.0, flight.began + twins.patience - world.agenda.now)
     name = (event.group, event.seat, event.attempt)
-    world = _after(world, rest, Told(flight.number, say.Dispatch.TAG, say.TimedOut(*name)))
+    world = _after(world, rest, Received(flight.number, say.Dispatch.TAG, say.TimedOut(*name)))
     return _after(world, rest, Finished(flight.number, say.Dispatch.TAG))
 
 
-def _landed(twins: Twins, world: World, name: Name) -> World:
+def _landed(twins: Twins, world: SimulationState, name: Name) -> SimulationState:
     """Remove a sample that is no longer under way; if weights waited for it, publish them."""
     flights = {one: flight for one, flight in world.flights.items() if one != name}
     busy = world.busy + world.agenda.now - world.flights[name].began
@@ -147,7 +149,7 @@ def _landed(twins: Twins, world: World, name: Name) -> World:
     return _publishing(twins, world, world.waits[0]) if world.waits and not flights else world
 
 
-def _given_up(twins: Twins, world: World, name: Name) -> World:
+def _given_up(twins: Twins, world: SimulationState, name: Name) -> SimulationState:
     """Cancel an attempt and finish its command; an attempt that is over is unchanged."""
     for number, one in world.held:
         if (one.group, one.seat, one.attempt) == name:
@@ -159,11 +161,11 @@ def _given_up(twins: Twins, world: World, name: Name) -> World:
     return _after(_landed(twins, world, name), 0.0, Finished(number, say.Dispatch.TAG))
 
 
-def _publishing(twins: Twins, world: World, new: New) -> World:
+def _publishing(twins: Twins, world: SimulationState, new: New) -> SimulationState:
     return _after(world, twins.publish, new)
 
 
-def _published(twins: Twins, world: World, new: New) -> World:
+def _published(twins: Twins, world: SimulationState, new: New) -> SimulationState:
     """Publish new weights, and begin the samples that waited for them."""
     held = world.held
     world = changed(world, newest=new.command.version, held=(), waits=())
@@ -190,7 +192,7 @@ def generators(twins: Twins) -> Effects:
     """
 
     def open_(inbox: Inbox) -> Session:
-        world = World()
+        world = SimulationState()
 
         def begin(number: int, command: Command) -> None:
             nonlocal world

@@ -100,7 +100,7 @@ class New:
 
 
 @frozen(slots=False)
-class World:
+class SimulationState:
     """State of the simulation: all that is under way, and counters."""
 
     agenda: Agenda = BEGINNING

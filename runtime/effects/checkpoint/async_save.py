@@ -14,10 +14,20 @@ from typing import Any
 from attrs import define, field, frozen
 
 from ....core.errors import CheckpointError
-from .async_save_rules import Answer, Ask, Desk, Ended, Event, Leave, Tell, Wait, step
+from .async_save_rules import (
+    Answer,
+    Event,
+    NoMoreSaves,
+    RaiseFault,
+    SaveEnded,
+    SaveQueue,
+    SaveRequested,
+    WaitForSave,
+    step,
+)
 from .atomic_files import DISK, Files
 from .formats import SHARDED, Form
-from .group import ALONE, Group, LostError
+from .group import ALONE, LostError, RankGroup
 from .save import staged, write
 from .single import to_stderr
 
@@ -29,7 +39,7 @@ class How:
     run: Path
     form: Form
     keep: int
-    group: Group
+    group: RankGroup
     files: Files
 
 
@@ -39,7 +49,7 @@ class Saver:
 
     how: How
     thread: ThreadPoolExecutor
-    desk: Desk = field(factory=Desk)
+    desk: SaveQueue = field(factory=SaveQueue)
     writing: "tuple[Future[Path], ...]" = ()  # the running save
     cause: BaseException | None = None  # of the last failure
 
@@ -57,14 +67,14 @@ class Saver:
         Raises: CheckpointError if the save before failed, and then this one is not started; and the errors of `save` of
         saving.py that are raised before anything is written.
         """
-        self._settled(Ask(number))
+        self._settled(SaveRequested(number))
         how = self.how
         try:
             given = staged(
                 number, tree, form=how.form, machine=machine, facts=facts, metadata=metadata, group=how.group
             )
         except BaseException:
-            self.desk, _ = step(self.desk, Ended())
+            self.desk, _ = step(self.desk, SaveEnded())
             raise
         self.writing = (self.thread.submit(write, how.run, given, keep=how.keep, group=how.group, files=how.files),)
 
@@ -74,24 +84,24 @@ class Saver:
 
     def close(self) -> None:
         """Wait until all saves are on the disk. Raises: CheckpointError if one failed."""
-        self._settled(Leave())
+        self._settled(NoMoreSaves())
 
     def _settled(self, event: Event) -> None:
         """Wait until it is this event's turn; raise the error of a failed save."""
         self.desk, answers = step(self.desk, event)
-        while any(isinstance(answer, Wait) for answer in answers):
+        while any(isinstance(answer, WaitForSave) for answer in answers):
             self.desk, answers = step(self.desk, self._end())
         self._heeded(answers)
 
-    def _end(self) -> Ended:
+    def _end(self) -> SaveEnded:
         """Wait for the thread; return its outcome."""
         (future,), self.writing = self.writing, ()
         self.cause = future.exception()
-        return Ended(_said(self.cause) if self.cause else "")
+        return SaveEnded(_said(self.cause) if self.cause else "")
 
     def _heeded(self, answers: tuple[Answer, ...]) -> None:
         for answer in answers:
-            if isinstance(answer, Tell):
+            if isinstance(answer, RaiseFault):
                 raise CheckpointError(answer.fault) from self.cause
 
 
@@ -102,7 +112,7 @@ def _said(cause: BaseException) -> str:
 
 @contextmanager
 def saving(
-    run: Path, *, form: Form = SHARDED, keep: int = 3, group: Group = ALONE, files: Files = DISK
+    run: Path, *, form: Form = SHARDED, keep: int = 3, group: RankGroup = ALONE, files: Files = DISK
 ) -> Iterator[Saver]:
     """Yield a `Saver` for a run, whose last checkpoint is finished when the block ends.
 

@@ -70,7 +70,7 @@ def check_file(path: Path) -> Path:
     return path
 
 
-def made_folder(path: Path) -> Path:
+def new_folder(path: Path) -> Path:
     """Return the folder, made with its parents if absent; a link is not followed. Raises: CheckpointError."""
     if (found := kind(path)) not in (ABSENT, FOLDER):
         raise CheckpointError(message(str(path), got=found, wanted=FOLDER, remedy="move it away"))
@@ -83,7 +83,7 @@ def plain_folder(path: Path) -> Path:
 
     Raises: CheckpointError.
     """
-    for entry in sorted(made_folder(path).iterdir()):
+    for entry in sorted(new_folder(path).iterdir()):
         if (found := kind(entry)) not in (FILE, FOLDER):
             raise CheckpointError(message(str(entry), got=found, wanted=FILE, remedy="move it away"))
     return path

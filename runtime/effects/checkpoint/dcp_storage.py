@@ -17,14 +17,14 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystem
 
 from ....core.errors import CheckpointError
 from .atomic_files import Files
-from .group import Group, lost
+from .group import RankGroup, lost
 from .layout import first_fault
 
 CHUNK = 1 << 24
 
 
 @define
-class Stream:
+class StorageStream:
     """A file that is written from beginning to end."""
 
     path: Path
@@ -64,9 +64,9 @@ class FilesBelow:
     files: Files
 
     @contextmanager
-    def create_stream(self, path: str | Path, mode: str) -> Iterator[Stream]:
+    def create_stream(self, path: str | Path, mode: str) -> Iterator[StorageStream]:
         """Yield a stream that is synced at the end of the block."""
-        stream = Stream(Path(path), self.files)
+        stream = StorageStream(Path(path), self.files)
         yield stream
         stream.flush()
         self.files.sync(stream.path)
@@ -96,7 +96,7 @@ class FilesBelow:
         self.files.remove(Path(path))
 
 
-def write(group: Group, tensors: Mapping[str, Tensor], writer: FileSystemWriter, files: Files) -> None:
+def write(group: RankGroup, tensors: Mapping[str, Tensor], writer: FileSystemWriter, files: Files) -> None:
     """Write each rank's shards of the tensors. Raises: CheckpointError, OSError if one rank failed."""
     writer.fs = FilesBelow(files)  # type: ignore[assignment]
     with _of_one_fault(group):
@@ -105,18 +105,18 @@ def write(group: Group, tensors: Mapping[str, Tensor], writer: FileSystemWriter,
         )
 
 
-def read(group: Group, into: Mapping[str, Tensor], reader: FileSystemReader) -> None:
+def read(group: RankGroup, into: Mapping[str, Tensor], reader: FileSystemReader) -> None:
     """Fill tensors, each rank its shards of them. Raises: CheckpointError."""
     with _of_one_fault(group):
         state_dict_loader.load(dict(into), storage_reader=reader, process_group=_handle(group), no_dist=group.size == 1)
 
 
-def _handle(group: Group) -> Any:
+def _handle(group: RankGroup) -> Any:
     return group.handle if group.size > 1 else None
 
 
 @contextmanager
-def _of_one_fault(group: Group) -> Iterator[None]:
+def _of_one_fault(group: RankGroup) -> Iterator[None]:
     """Turn the failures of several ranks into an error of one line; raise this rank's own OSError unchanged."""
     try:
         with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from ....core.errors import StructureError, message
 from ..hugging_face.optional import library
-from . import layout as placing
+from . import layout
 from .manifest import Leaf
 
 LARGEST = 5_000_000_000  # bytes of a file, the limit of Hugging Face's own libraries
@@ -33,8 +33,8 @@ class Form:
     furnish: Callable[[Path, Leaves], None] = _nothing  # writes the other files that a folder needs to be opened
 
 
-SHARDED = Form(placing.SHARDED)
-FULL = Form(placing.FULL)
+SHARDED = Form(layout.SHARDED)
+FULL = Form(layout.FULL)
 
 
 def hugging_face(
@@ -68,7 +68,7 @@ def hugging_face(
     def check(leaves: Leaves) -> None:
         check_parameters(leaves, needed, known)
 
-    return Form(placing.HUGGING_FACE, at=at, largest=largest, check=check, furnish=furnish)
+    return Form(layout.HUGGING_FACE, at=at, largest=largest, check=check, furnish=furnish)
 
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -19,7 +19,7 @@ PLACE = r"^\[\S+\] "  # the location in torch's source where an error was raised
 
 
 @frozen
-class Group:
+class RankGroup:
     """Ranks 0 to size - 1. Rank 0 makes folders and manifests; each rank writes its own shards."""
 
     rank: int
@@ -27,14 +27,14 @@ class Group:
     handle: Any = ()  # torch.distributed's own, for objects and tensors on the CPU; () for a single process
 
 
-ALONE = Group(rank=0, size=1)
+ALONE = RankGroup(rank=0, size=1)
 
 
 class LostError(CheckpointError):
     """Error for a rank that cannot be reached."""
 
 
-def joined(*, seconds: float = 600.0) -> Group:
+def joined(*, seconds: float = 600.0) -> RankGroup:
     """Return the group of all ranks of torch.distributed, with its own communicator; `ALONE` if that was never initialised.
 
     Every rank calls it, once. The communicator is gloo's whatever training uses, so that a thread can save during training.
@@ -43,10 +43,10 @@ def joined(*, seconds: float = 600.0) -> Group:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return ALONE
     handle = torch.distributed.new_group(backend="gloo", timeout=timedelta(seconds=seconds))
-    return Group(torch.distributed.get_rank(), torch.distributed.get_world_size(), handle)
+    return RankGroup(torch.distributed.get_rank(), torch.distributed.get_world_size(), handle)
 
 
-def gathered(group: Group, value: T) -> list[T]:
+def gathered(group: RankGroup, value: T) -> list[T]:
     """Return the values of all ranks, in order, on each. They are pickled. Raises: CheckpointError when a rank is lost."""
     if group.size == 1:
         return [value]
@@ -68,7 +68,7 @@ def lost(cause: RuntimeError) -> LostError:
     return LostError(message("a rank", got=got, wanted="all of them", remedy=remedy))
 
 
-def all_or_none(group: Group, work: Callable[[], T]) -> T:
+def all_or_none(group: RankGroup, work: Callable[[], T]) -> T:
     """Return `work()` of this rank, after it has succeeded on every rank.
 
     Raises: its exception on this rank, or CheckpointError with that of another rank: on every rank, or on none.
@@ -87,7 +87,7 @@ def all_or_none(group: Group, work: Callable[[], T]) -> T:
     return value
 
 
-def together(group: Group, work: Callable[[], T]) -> list[T]:
+def together(group: RankGroup, work: Callable[[], T]) -> list[T]:
     """Return `work()` of each rank, on every rank. Raises: as `all_or_none`.
 
     >>> together(ALONE, lambda: 7)
@@ -96,7 +96,7 @@ def together(group: Group, work: Callable[[], T]) -> list[T]:
     return gathered(group, all_or_none(group, work))
 
 
-def by_first(group: Group, work: Callable[[], T]) -> T:
+def by_first(group: RankGroup, work: Callable[[], T]) -> T:
     """Return `work()` of rank 0, which alone runs it, on every rank. Raises: as `together`.
 
     >>> by_first(ALONE, lambda: "done")
@@ -107,7 +107,7 @@ def by_first(group: Group, work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def locked(run: Path, group: Group) -> Iterator[None]:
+def locked(run: Path, group: RankGroup) -> Iterator[None]:
     """Lock the run's folder, made if absent, until the block or the processes end, however they end.
 
     Raises, on every rank: CheckpointError, with the holder's process id, when another run holds it.

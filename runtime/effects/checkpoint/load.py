@@ -12,9 +12,9 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ....core.errors import CheckpointError
-from . import dcp_storage as streams
+from . import dcp_storage
 from .description import Description, described, fault_of, odd_one, ordered
-from .group import ALONE, Group, all_or_none, by_first, together
+from .group import ALONE, RankGroup, all_or_none, by_first, together
 from .layout import MODEL, SHARDS, STATE, mine
 from .manifest import TENSORS, DamagedError, describe_leaves, named, same_leaves
 from .shards import ShardReader
@@ -26,7 +26,7 @@ T = TypeVar("T")
 def latest(
     run: Path,
     *,
-    group: Group = ALONE,
+    group: RankGroup = ALONE,
     report: Callable[[str], None] = to_stderr,
     without: Collection[Path] = (),
 ) -> Path | None:
@@ -68,7 +68,7 @@ def _listed(root: Path) -> tuple[list[str], list[str]]:
     return [folder.name for _, folder in ordered(root, refuse)], faults
 
 
-def _damage(path: Path, group: Group) -> str:
+def _damage(path: Path, group: RankGroup) -> str:
     """Return the error text for the first damaged file; "" if all are intact."""
 
     def look() -> str:
@@ -78,7 +78,7 @@ def _damage(path: Path, group: Group) -> str:
     return next((fault for fault in together(group, look) if fault), "")
 
 
-def load(path: Path, like: T, *, classes: Iterable[type] = (), group: Group = ALONE) -> Checkpoint[T]:
+def load(path: Path, like: T, *, classes: Iterable[type] = (), group: RankGroup = ALONE) -> Checkpoint[T]:
     """Return the checkpoint in folder `path`, as a tree like `like`: its structure, shapes and dtypes, and for each leaf its
     device or, for a DTensor, its mesh and placements. Every rank calls it.
 
@@ -102,11 +102,11 @@ def load(path: Path, like: T, *, classes: Iterable[type] = (), group: Group = AL
     found = all_or_none(group, lambda: _from_state(path / TENSORS, {name: wanted[name] for name in at[STATE]}))
     blank = {name: torch.empty_like(wanted[name].detach()) for name in (*at[SHARDS], *at[MODEL])}
     if at[SHARDS]:
-        streams.read(group, {name: blank[name] for name in at[SHARDS]}, ShardReader(path / SHARDS))
+        dcp_storage.read(group, {name: blank[name] for name in at[SHARDS]}, ShardReader(path / SHARDS))
     if at[MODEL]:
         cut = len(description.at) + 1
         reader = HuggingFaceStorageReader(str(path / MODEL))
-        streams.read(group, {name[cut:]: blank[name] for name in at[MODEL]}, reader)
+        dcp_storage.read(group, {name[cut:]: blank[name] for name in at[MODEL]}, reader)
     machine = machine_of(path, description.manifest.machine, classes)
     tensors = [found[name] if name in found else blank[name] for name in wanted]
     return Checkpoint(

@@ -27,12 +27,12 @@ from torch.distributed.tensor import DTensor
 
 from ....core.errors import CheckpointError, ChoiceError, message
 from ...machine.json_codec import Json, encode
-from . import dcp_storage as streams
+from . import dcp_storage
 from .atomic_files import DISK, Files
 from .description import Description, facts_of, file_of, names_below, ordered, text_of
 from .directory import PARTIAL, begin, free_name, prune, publish, sweep, unwritten
 from .formats import SHARDED, Form
-from .group import ALONE, Group, all_or_none, by_first, gathered, together
+from .group import ALONE, RankGroup, all_or_none, by_first, gathered, together
 from .layout import MODEL, SHARDS, STATE, File, folders, numbered, one_tree, placed
 from .manifest import MANIFEST, TENSORS, Leaf, Manifest, describe_leaves, named
 from .single import CHUNK, environment, storable
@@ -70,7 +70,7 @@ def save(
     facts: Mapping[str, Any] = {},
     metadata: Mapping[str, Any] = {},
     keep: int = 3,
-    group: Group = ALONE,
+    group: RankGroup = ALONE,
     files: Files = DISK,
 ) -> Path:
     """Write a checkpoint of `tree` (tensors) and of `machine` (a JSON value); return its folder. Every rank calls it.
@@ -92,7 +92,7 @@ def staged(
     machine: Any = (),
     facts: Mapping[str, Any] = {},
     metadata: Mapping[str, Any] = {},
-    group: Group = ALONE,
+    group: RankGroup = ALONE,
     copies: bool = True,
 ) -> Staged:
     """Return the argument for `write`: with `copies`, it is independent of later changes to the tree's tensors."""
@@ -121,7 +121,7 @@ def staged(
 
 
 def _sorted_out(
-    step: int, tree: Any, form: Form, group: Group
+    step: int, tree: Any, form: Form, group: RankGroup
 ) -> tuple[dict[str, Tensor], dict[str, str], dict[str, Tensor]]:
     """Return (all leaves, the place of each, copies of the unsharded ones that are written whole or compared)."""
     if step < 0:
@@ -148,7 +148,7 @@ def _copied(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return dict(copies)
 
 
-def write(run: Path, given: Staged, *, keep: int = 3, group: Group = ALONE, files: Files = DISK) -> Path:
+def write(run: Path, given: Staged, *, keep: int = 3, group: RankGroup = ALONE, files: Files = DISK) -> Path:
     """Write a staged checkpoint, and remove all but the `keep` newest. Every rank calls it. Raises: as `save`."""
     if keep < 1:
         raise ChoiceError(message("save: keep", got=keep, wanted="1 or more", remedy="keep at least the newest"))
@@ -184,11 +184,11 @@ def _ignore(fault: CheckpointError) -> None:
     """Ignore a checkpoint that cannot be read: a save does not depend on older ones."""
 
 
-def _write_parts(partial: Path, given: Staged, group: Group, files: Files) -> None:
+def _write_parts(partial: Path, given: Staged, group: RankGroup, files: Files) -> None:
     shards = {name: leaf for name, leaf in given.parts.items() if given.places[name] == SHARDS}
     if shards:
         writer = FileSystemWriter(partial / SHARDS, sync_files=False)  # our own streams sync
-        streams.write(group, shards, writer, files)
+        dcp_storage.write(group, shards, writer, files)
     model = {name: leaf for name, leaf in given.parts.items() if given.places[name] == MODEL}
     if model:
         cut = len(given.form.at) + 1
@@ -201,7 +201,7 @@ def _write_parts(partial: Path, given: Staged, group: Group, files: Files) -> No
             enable_consolidation=True,
         )
         hugging.sync_files = False
-        streams.write(group, {name[cut:]: leaf for name, leaf in model.items()}, hugging, files)
+        dcp_storage.write(group, {name[cut:]: leaf for name, leaf in model.items()}, hugging, files)
         by_first(group, lambda: _furnish(partial / MODEL, given.form, leaves, files))
 
 
@@ -230,7 +230,7 @@ def _write_state(partial: Path, whole: Mapping[str, Tensor], files: Files) -> li
     return below
 
 
-def _description(given: Staged, sequence: int, found: list[File], group: Group) -> Description:
+def _description(given: Staged, sequence: int, found: list[File], group: RankGroup) -> Description:
     return Description(
         manifest=Manifest(
             step=given.step,

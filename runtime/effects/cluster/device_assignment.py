@@ -15,14 +15,14 @@ from ....core.errors import ChoiceError, message
 
 
 @frozen
-class Spot:
+class Device:
     """Host and device of a worker."""
 
     host: str
     device: str
 
 
-def in_turn(hosts: Sequence[str], devices: Sequence[str]) -> tuple[Spot, ...]:
+def in_turn(hosts: Sequence[str], devices: Sequence[str]) -> tuple[Device, ...]:
     """Return the spots of the first workers; later workers get them again in the same order.
 
     spot_i = (hosts[i mod n], devices[i mod m]),   i < lcm(n, m)
@@ -31,13 +31,13 @@ def in_turn(hosts: Sequence[str], devices: Sequence[str]) -> tuple[Spot, ...]:
     [('a', 'cuda:0'), ('b', 'cuda:0'), ('a', 'cuda:1'), ('b', 'cuda:1')]
     """
     count = lcm(len(hosts), len(devices))
-    return tuple(Spot(hosts[i % len(hosts)], devices[i % len(devices)]) for i in range(count))
+    return tuple(Device(hosts[i % len(hosts)], devices[i % len(devices)]) for i in range(count))
 
 
-def free(spots: Iterable[Spot], taken: Iterable[Spot]) -> Spot | tuple[()]:
+def free(spots: Iterable[Device], taken: Iterable[Device]) -> Device | tuple[()]:
     """Return the first of these spots that remains after each taken spot is removed once; () if none does.
 
-    >>> one, other = Spot("a", "cpu"), Spot("b", "cpu")
+    >>> one, other = Device("a", "cpu"), Device("b", "cpu")
     >>> free((one, one, other), (one,)) == one, free((one, other), (other, one))
     (True, ())
     """
@@ -49,19 +49,19 @@ def free(spots: Iterable[Spot], taken: Iterable[Spot]) -> Spot | tuple[()]:
     return ()
 
 
-def next_spot(
-    known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]
-) -> Spot | tuple[()]:
+def next_device(
+    known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Device]
+) -> Device | tuple[()]:
     """Return the spot of the next worker, given those `taken` by the others; () if no host is available.
 
     It is the first free one of the spots that all hosts ever `known` have in turn, so that a worker gets the spot of the one it
     replaces. If that host is gone, workers are spread over the available hosts.
 
     >>> devices = ("cuda:0", "cuda:0", "cuda:1", "cuda:1")
-    >>> next_spot(("a", "b"), ("b", "a"), devices, in_turn(("a", "b"), devices)[:3])  # the last of four was lost
-    Spot(host='b', device='cuda:1')
-    >>> next_spot(("a", "b"), ("b",), devices, (Spot("b", "cuda:0"), Spot("b", "cuda:0"), Spot("b", "cuda:1")))
-    Spot(host='b', device='cuda:1')
+    >>> next_device(("a", "b"), ("b", "a"), devices, in_turn(("a", "b"), devices)[:3])  # the last of four was lost
+    Device(host='b', device='cuda:1')
+    >>> next_device(("a", "b"), ("b",), devices, (Device("b", "cuda:0"), Device("b", "cuda:0"), Device("b", "cuda:1")))
+    Device(host='b', device='cuda:1')
     """
     if not there:
         return ()
@@ -69,7 +69,7 @@ def next_spot(
     return own or free(cycle(in_turn([host for host in known if host in there], devices)), taken)
 
 
-class Book:
+class DeviceAssignment:
     """Assignment of spots to workers; thread-safe. Raises: ChoiceError if no device is named."""
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -79,14 +79,14 @@ class Book:
             )
         self.devices, self.lock = tuple(devices), threading.Lock()
         self.known: tuple[str, ...] = ()  # hosts, in the order in which they first appeared
-        self.held: dict[object, Spot] = {}
+        self.held: dict[object, Device] = {}
 
-    def take(self, worker: object, there: Sequence[str]) -> Spot | tuple[()]:
+    def take(self, worker: object, there: Sequence[str]) -> Device | tuple[()]:
         """Free the worker's spot and assign it one on these hosts; return that, or () if no host is available."""
         with self.lock:
             self.known += tuple(host for host in there if host not in self.known)
             self.held.pop(worker, None)
-            spot = next_spot(self.known, there, self.devices, (*self.held.values(),))
+            spot = next_device(self.known, there, self.devices, (*self.held.values(),))
             if spot:
                 self.held[worker] = spot
             return spot

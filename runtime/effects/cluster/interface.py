@@ -27,7 +27,10 @@ from attrs import frozen
 from ....core.errors import ChoiceError, PurestepError, message
 
 SETUP = "setup"  # the method for expensive initialisation
-LATE, STOPPED = "timed out", "stopped"  # beginnings of `Failed.why`: the call timed out; the member was stopped by us
+LATE, STOPPED = (
+    "timed out",
+    "stopped",
+)  # beginnings of `Unanswered.why`: the call timed out; the member was stopped by us
 
 
 class EngineError(PurestepError, RuntimeError):
@@ -35,7 +38,7 @@ class EngineError(PurestepError, RuntimeError):
 
 
 @frozen
-class Failure:
+class MemberLost:
     """Death of a member that was not stopped by us."""
 
     host: str
@@ -52,19 +55,19 @@ class Done:
 
 
 @frozen
-class Failed:
+class Unanswered:
     """A call without a result. A raised error is reported by its class and the first line of its text."""
 
     why: str  # "timed out after 2.0 s", "KeyError: 'dosk'", "its process ended (SIGKILL)", "stopped", ...
     lost: bool  # the member is gone; otherwise further calls may succeed
 
 
-Answer = Done | Failed
+Answer = Done | Unanswered
 Waiting = Callable[[], tuple[Answer, ...]]  # returns the answers once all are there or time is out; repeatable
 Actor = type[Any]
 
 
-class Call(Protocol):
+class CallMembers(Protocol):
     """Call a method of all members, and wait."""
 
     def __call__(self, method: str, arguments: tuple[Any, ...] = (), /, *, timeout: float) -> tuple[Answer, ...]:
@@ -72,15 +75,15 @@ class Call(Protocol):
         ...
 
 
-class Ask(Protocol):
+class StartCall(Protocol):
     """Start a call of a method of all members."""
 
     def __call__(self, method: str, arguments: tuple[Any, ...] = (), /, *, timeout: float) -> Waiting:
-        """Return the function that waits for the answers; the time counts from now. Raises: as `Call`."""
+        """Return the function that waits for the answers; the time counts from now. Raises: as `CallMembers`."""
         ...
 
 
-class Stop(Protocol):
+class StopMembers(Protocol):
     """Kill all members, whatever they are doing, and all processes that they have started."""
 
     def __call__(self, *, timeout: float) -> None:
@@ -95,10 +98,10 @@ class Mesh:
     number: int  # as in Failure; a slice has the number of its whole
     members: tuple[int, ...]  # 0, 1, ... of the whole
     hosts: tuple[str, ...]  # of each member
-    call: Call
-    ask: Ask
+    call: CallMembers
+    ask: StartCall
     slice: "Callable[[tuple[int, ...]], Mesh]"  # of these members, in this order. Raises: ChoiceError
-    stop: Stop  # of a slice, its members alone
+    stop: StopMembers  # of a slice, its members alone
 
 
 class Spawn(Protocol):
@@ -138,8 +141,10 @@ class Cluster:
     hosts: Callable[[], tuple[str, ...]]  # those that can be used now; lost hosts are left out
     add_host: AddHost
     spawn: Spawn
-    failure: Callable[[float], Failure | tuple[()]]  # (seconds): the next one, or () if none comes in that time
-    stop: Stop  # all meshes, and the processes of the engine itself; `spawn` and `add_host` then raise EngineError
+    failure: Callable[[float], MemberLost | tuple[()]]  # (seconds): the next one, or () if none comes in that time
+    stop: (
+        StopMembers  # all meshes, and the processes of the engine itself; `spawn` and `add_host` then raise EngineError
+    )
 
 
 def placed(size: int, hosts: tuple[str, ...]) -> tuple[str, ...]:
@@ -189,10 +194,10 @@ def timely(where: str, seconds: float) -> float:
     return seconds
 
 
-def late(seconds: float) -> Failed:
+def late(seconds: float) -> Unanswered:
     """Return the answer for a member that did not answer in time.
 
     >>> late(2.0)
-    Failed(why='timed out after 2.0 s', lost=False)
+    Unanswered(why='timed out after 2.0 s', lost=False)
     """
-    return Failed(f"{LATE} after {seconds:.1f} s", False)
+    return Unanswered(f"{LATE} after {seconds:.1f} s", False)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....core.errors import message
-from ..tools.calls import DIED, RAISED, TIMED_OUT, Failure, Perform, Returned, ToolError
+from ..tools.calls import DIED, RAISED, TIMED_OUT, Perform, Returned, ToolError, ToolFailure
 from ..tools.service import Begin
 from .interface import LATE, Cluster, Done, EngineError
 
@@ -41,7 +41,7 @@ def on(cluster: Cluster, *, hosts: tuple[str, ...] = (), start: float = 60.0) ->
             raise EngineError(message("replicas: hosts", got=got, wanted="at least 1", remedy=remedy))
         mesh = cluster.spawn(Replica, size=1, hosts=(there[number % len(there)],), timeout=start)
 
-        def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+        def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
             try:
                 (answer,) = mesh.call("perform", (function, arguments), timeout=seconds)
             except EngineError as error:
@@ -49,8 +49,8 @@ def on(cluster: Cluster, *, hosts: tuple[str, ...] = (), start: float = 60.0) ->
             if isinstance(answer, Done):
                 return Returned(answer.value)
             if answer.lost:
-                return Failure(DIED, answer.why)
-            return Failure(TIMED_OUT) if answer.why.startswith(LATE) else Failure(RAISED, answer.why)
+                return ToolFailure(DIED, answer.why)
+            return ToolFailure(TIMED_OUT) if answer.why.startswith(LATE) else ToolFailure(RAISED, answer.why)
 
         try:
             yield perform

@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import Any
 
 from ..workers.program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, StoppedError, described
-from . import worker_rules as rules
+from . import worker_rules
 
 
 class Post:
@@ -17,7 +17,7 @@ class Post:
     def __init__(self, letter: bytes) -> None:
         self.letter = letter  # of (body, arguments)
         self.changed = threading.Condition()
-        self.box = rules.Box()
+        self.box = worker_rules.Endpoint()
         self.given: deque[bytes] = deque()
         self.waiting = self.asked = False  # the body waits for a message; it has looked for one and there was none
         self.thread: threading.Thread | None = None
@@ -45,7 +45,7 @@ class Post:
         """Queue a message for sending."""
         letter = pickle.dumps(words)
         with self.changed:
-            self.box = rules.put(self.box, letter)
+            self.box = worker_rules.put(self.box, letter)
             self.changed.notify_all()
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
@@ -73,7 +73,7 @@ class Post:
         """Send a sign of life: see `Mailbox`."""
         self.say(NOTE, payload)
 
-    def exchange(self, come: rules.Parcel, seconds: float) -> tuple[rules.Parcel, bool]:
+    def exchange(self, come: worker_rules.Parcel, seconds: float) -> tuple[worker_rules.Parcel, bool]:
         """Take the messages of a parcel and return those to be sent; if there are none, wait for one, at most so many seconds.
 
         Returns at once if the body has looked for messages and found none; the second value is whether that is so.
@@ -81,12 +81,12 @@ class Post:
         until = time.monotonic() + seconds
         with self.changed:
             self.asked = False
-            self.box, new = rules.opened(self.box, come)
+            self.box, new = worker_rules.opened(self.box, come)
             self.given.extend(new)
             self.changed.notify_all()
             while not self.box.kept and not self.hungry() and (left := until - time.monotonic()) > 0:
                 self.changed.wait(left)
-            return rules.parcel(self.box), self.hungry()
+            return worker_rules.parcel(self.box), self.hungry()
 
     def hungry(self) -> bool:
         """Return whether the body waits for a message, or has looked for one and could do more."""

@@ -14,12 +14,12 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import PurestepError, message
-from ..workers.backends import Body, Engine, Hand, Inbox, WorkersError
+from ..workers.backends import Body, Engine, Inbox, WorkerHandle, WorkersError
 from ..workers.process import DIED, read, work
 from ..workers.program import ANSWER, NOTE, READY, STOP, described
-from . import worker_rules as rules
-from .device_assignment import Book, Spot
-from .interface import LATE, Cluster, EngineError, Failed, Mesh
+from . import worker_rules
+from .device_assignment import Device, DeviceAssignment
+from .interface import LATE, Cluster, EngineError, Mesh, Unanswered
 from .worker_actor import Post
 
 POLL = 0.5  # seconds that an exchange waits for a message of the worker
@@ -38,7 +38,7 @@ class _Site:
     cluster: Cluster
     named: tuple[str, ...]
     start: float
-    book: Book
+    book: DeviceAssignment
 
     def there(self) -> list[str]:
         """Return the hosts that are available now."""
@@ -66,9 +66,9 @@ def on(
     A worker that has not started within `start` seconds is lost, as is one for which no host was available for so long. Bodies
     are imported by their module's name. The engine raises WorkersError for a body that cannot be sent. Raises: ChoiceError.
     """
-    site = _Site(cluster, hosts, start, Book(devices))
+    site = _Site(cluster, hosts, start, DeviceAssignment(devices))
 
-    def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
+    def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
         def letter(device: str) -> bytes:
             try:
                 return pickle.dumps((body, fitted(arguments, device)))
@@ -80,7 +80,7 @@ def on(
         letter(devices[0])
         worker = _Worker(site, number, letter, inbox)
         worker.thread.start()
-        return Hand(
+        return WorkerHandle(
             packed=work,
             send=worker.put,
             stop=lambda: worker.put(pickle.dumps((STOP,))),
@@ -100,7 +100,7 @@ class _Worker:
             self, site.there()
         )  # here and not in the thread, so that workers that start together are assigned in order
         self.changed = threading.Condition()
-        self.box = rules.Box()
+        self.box = worker_rules.Endpoint()
         self.mesh: Mesh | None = None
         self.ending, self.gone = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self.run, name=f"purestep-hand-{number}", daemon=True)
@@ -108,7 +108,7 @@ class _Worker:
     def put(self, letter: bytes) -> None:
         """Queue a message for sending."""
         with self.changed:
-            self.box = rules.put(self.box, letter)
+            self.box = worker_rules.put(self.box, letter)
             self.changed.notify_all()
 
     def end(self) -> None:
@@ -161,7 +161,7 @@ class _Worker:
         letter = self.letter(spot.device)
         return self.site.cluster.spawn(Post, (letter,), size=1, hosts=(spot.host,), timeout=self.site.start)
 
-    def placed(self) -> Spot | tuple[()]:
+    def placed(self) -> Device | tuple[()]:
         """Return the worker's spot, or a new one if its host is gone; () if no host is available."""
         there = self.site.there()
         if not self.spot or self.spot.host not in there:
@@ -172,14 +172,14 @@ class _Worker:
         """Exchange messages until the worker ends; return why it did, or "" if it has reported that itself or was ended."""
         pace = PACES[0]
         while not self.ending.is_set():
-            answer = mesh.call("exchange", (rules.parcel(self.box), POLL), timeout=POLL + SLACK)[0]
-            if isinstance(answer, Failed):
+            answer = mesh.call("exchange", (worker_rules.parcel(self.box), POLL), timeout=POLL + SLACK)[0]
+            if isinstance(answer, Unanswered):
                 if answer.lost or not answer.why.startswith(LATE):
                     return answer.why
                 continue
             come, hungry = answer.value
             with self.changed:
-                self.box, new = rules.opened(self.box, come)
+                self.box, new = worker_rules.opened(self.box, come)
             for letter in new:
                 words = read(letter)
                 self.inbox.put((self.number, *words))

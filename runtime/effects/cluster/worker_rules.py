@@ -19,7 +19,7 @@ class Parcel:
 
 
 @frozen
-class Box:
+class Endpoint:
     """State of one end."""
 
     kept: tuple[Any, ...] = ()  # messages that the other end has not acknowledged
@@ -27,32 +27,32 @@ class Box:
     wanted: int = 0  # the number of the message that is expected next
 
 
-def put(box: Box, letter: Any) -> Box:
+def put(box: Endpoint, letter: Any) -> Endpoint:
     """Return the end with one more message to send.
 
-    >>> put(Box(), "a")
-    Box(kept=('a',), first=0, wanted=0)
+    >>> put(Endpoint(), "a")
+    Endpoint(kept=('a',), first=0, wanted=0)
     """
     return evolve(box, kept=(*box.kept, letter))
 
 
-def parcel(box: Box) -> Parcel:
+def parcel(box: Endpoint) -> Parcel:
     """Return the parcel that this end sends.
 
-    >>> parcel(put(Box(), "a"))
+    >>> parcel(put(Endpoint(), "a"))
     Parcel(wanted=0, first=0, letters=('a',))
     """
     return Parcel(box.wanted, box.first, box.kept)
 
 
-def opened(box: Box, come: Parcel) -> tuple[Box, tuple[Any, ...]]:
+def opened(box: Endpoint, come: Parcel) -> tuple[Endpoint, tuple[Any, ...]]:
     """Return the end after a parcel was received, and the messages in it that are new.
 
-    >>> here, there = put(Box(), "a"), Box()
+    >>> here, there = put(Endpoint(), "a"), Endpoint()
     >>> there, new = opened(there, parcel(here))
     >>> new, opened(there, parcel(here))[1], opened(here, parcel(there))[0]
-    (('a',), (), Box(kept=(), first=1, wanted=0))
+    (('a',), (), Endpoint(kept=(), first=1, wanted=0))
     """
     known = min(max(come.wanted - box.first, 0), len(box.kept))
     new = come.letters[max(box.wanted - come.first, 0) :] if come.first <= box.wanted else ()
-    return Box(box.kept[known:], box.first + known, box.wanted + len(new)), new
+    return Endpoint(box.kept[known:], box.first + known, box.wanted + len(new)), new

@@ -29,7 +29,7 @@ from ....core.errors import PurestepError, choose, message
 from ...distributed.handles import enrolled, found, named
 from ..signals import end_at_once
 from .heartbeat import Channel, alive
-from .process_group import AGAIN, RankError, Ranks, gathered, one_line, shared
+from .process_group import AGAIN, ProcessGroup, RankError, gathered, one_line, shared
 from .signals import deaf, interruptible
 
 END = ""  # the last call, with the exit code
@@ -44,10 +44,10 @@ def divided(leaf: Any) -> bool:
 
 
 @define(eq=False)
-class Lead:
+class Driver:
     """The driver on rank 0, through which it calls functions on all ranks; thread-safe."""
 
-    ranks: Ranks
+    ranks: ProcessGroup
     handlers: Handlers
     channel: Channel
     pool: ThreadPoolExecutor
@@ -57,10 +57,10 @@ class Lead:
     words: int = 0  # number of calls so far
     over: str = ""  # the error text, once no more calls are possible
     lost: str = ""  # the error text, if a rank sends no heartbeats
-    waiting: "tuple[Future[Any], ...]" = ()  # the call that `later` has started
+    waiting: "tuple[Future[Any], ...]" = ()  # the call that `call_later` has started
     lock: threading.Lock = field(factory=threading.Lock)
 
-    def tell(self, word: str, *given: Any) -> Any:
+    def call(self, word: str, *given: Any) -> Any:
         """Return the result of the handler of this word on trees, executed by all processes.
 
         Tensors are moved to the processes' devices. Raises: ChoiceError for a word without a handler; the handler's own
@@ -103,13 +103,13 @@ class Lead:
         given: Any = shared(self.ranks, call)[1]
         return given
 
-    def later(self, word: str, *given: Any) -> None:
+    def call_later(self, word: str, *given: Any) -> None:
         """Call it in a thread, after the running calls. One at a time: raises the exception of the one before."""
         self.settled()
-        self.waiting = (self.pool.submit(self.tell, word, *given),)
+        self.waiting = (self.pool.submit(self.call, word, *given),)
 
     def settled(self) -> None:
-        """Wait for the call that `later` has started. Raises its exception."""
+        """Wait for the call that `call_later` has started. Raises its exception."""
         waiting, self.waiting = self.waiting, ()
         for one in waiting:
             one.result()
@@ -121,7 +121,7 @@ def _end(code: int) -> tuple[()]:
 
 
 def _performed(
-    ranks: Ranks, word: str, handler: Callable[..., Any], given: Any, held: Mapping[int, Any], first: int
+    ranks: ProcessGroup, word: str, handler: Callable[..., Any], given: Any, held: Mapping[int, Any], first: int
 ) -> tuple[Any, PurestepError | None, dict[int, Any]]:
     """Return (the handler's result, its PurestepError, new leaves), equal on all processes. Raises: RankError."""
     result: Any = ()
@@ -141,10 +141,10 @@ def _performed(
     return result, fault, new
 
 
-def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int:
+def led(ranks: ProcessGroup, handlers: Handlers, program: Callable[[Driver], int]) -> int:
     """Run `program` on rank 0, while the other ranks execute its calls; return its exit code on all of them.
 
-    Handlers must do the same on all processes: see `Lead.tell`. An error of the program ends the other ranks with 1, a
+    Handlers must do the same on all processes: see `Driver.call`. An error of the program ends the other ranks with 1, a
     SystemExit or Ctrl-C with its own code; the other ranks ignore Ctrl-C itself. `led` may be called several times with the
     same ranks; all of them must do so within a minute of each other.
 
@@ -163,7 +163,7 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
             finally:
                 left.set()
     with ThreadPoolExecutor(1, thread_name_prefix="purestep-later") as pool, interruptible() as interrupt:
-        lead = Lead(ranks, handlers, channel, pool)
+        lead = Driver(ranks, handlers, channel, pool)
 
         def lost(error: RankError) -> None:
             lead.lost = str(error)
@@ -174,27 +174,27 @@ def led(ranks: Ranks, handlers: Handlers, program: Callable[[Lead], int]) -> int
             return _through(lead, program)
 
 
-def _channel(ranks: Ranks) -> Channel:
+def _channel(ranks: ProcessGroup) -> Channel:
     """Return a new channel for each `led`: the store still holds the last call of an earlier one. Each rank counts its own."""
     store = PrefixStore("purestep-led", ranks.store)
     return Channel(PrefixStore(str(store.add(f"talks of {ranks.rank}", 1)), store))
 
 
-def _through(lead: Lead, program: Callable[[Lead], int]) -> int:
+def _through(lead: Driver, program: Callable[[Driver], int]) -> int:
     """Return the program's exit code, after sending it to the other ranks; for an error, send the code that stands for it."""
     try:
         code = program(lead)
         lead.settled()
     except BaseException as cause:
         with suppress(Exception):
-            lead.tell(END, _code(cause))
+            lead.call(END, _code(cause))
         raise
     if not (lead.lost or lead.over):  # after Ctrl-C during a call, the other ranks end without an exit code
-        lead.tell(END, code)
+        lead.call(END, code)
     return code
 
 
-def _freed(lead: Lead) -> None:
+def _freed(lead: Driver) -> None:
     """Wait until the running call has failed, because a rank is lost; exit the process if it still runs after `GRACE`."""
     if not lead.lock.acquire(timeout=GRACE):
         end_at_once(lead.lost)
@@ -207,7 +207,7 @@ def _code(cause: BaseException) -> int:
     return cause.code if isinstance(cause, SystemExit) and isinstance(cause.code, int) else 1
 
 
-def _follow(ranks: Ranks, handlers: Handlers, channel: Channel) -> int:
+def _follow(ranks: ProcessGroup, handlers: Handlers, channel: Channel) -> int:
     held: dict[int, Any] = {}
     number, first = 0, 0
     while True:
@@ -220,7 +220,9 @@ def _follow(ranks: Ranks, handlers: Handlers, channel: Channel) -> int:
             return code
 
 
-def _heard(ranks: Ranks, handlers: Handlers, held: dict[int, Any], first: int) -> tuple[str, dict[int, Any], int]:
+def _heard(
+    ranks: ProcessGroup, handlers: Handlers, held: dict[int, Any], first: int
+) -> tuple[str, dict[int, Any], int]:
     """Execute the next call; return its word, the new leaves, and the exit code of the last call."""
     word, given, gone = shared(ranks)
     for number in gone:

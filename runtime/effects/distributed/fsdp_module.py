@@ -21,14 +21,14 @@ from ....core.record import replace
 from ....core.tree import same_structure
 from ..hugging_face.causal_lm import added_mask, groups_of, hollow, seen_by
 from ..hugging_face.checks import check_supported, window_of
-from .process_group import Ranks
+from .process_group import ProcessGroup
 from .shard import spread
 
 T = TypeVar("T")
 Absent = tuple[()]
 
 
-class Desk(nn.Module):
+class ShardedModule(nn.Module):
     """A policy and its critic's head as one module: inside its forward, and only there, both have whole weights."""
 
     def __init__(self, policy: nn.Module, critic: nn.Module) -> None:
@@ -45,13 +45,13 @@ class Desk(nn.Module):
 class Workspace:
     """A sharded module. All processes must use it in the same way, in the same order."""
 
-    ranks: Ranks
+    ranks: ProcessGroup
     desk: Any  # a sharded Desk
     critic: bool
     at_once: bool  # True: gradients are added up over parts on each process, and over processes once at the end
 
 
-def desk_model(module: Any) -> tuple[nn.Module, CausalModel]:
+def sharded_module(module: Any) -> tuple[nn.Module, CausalModel]:
     """Return a copy of a `PreTrainedModel` without values, and its functions, which use only the copy's own parameters.
 
     Only `apply` and `head` work, `within` a workspace that was made of the copy.
@@ -103,14 +103,14 @@ def _refuses(name: str) -> Callable[..., NoReturn]:
 
 def workspace(
     policy: nn.Module,
-    ranks: Ranks,
+    ranks: ProcessGroup,
     *,
     width: int,
     critic: bool = False,
     precision: torch.dtype | Absent = (),
     reduction: torch.dtype | Absent = (),
 ) -> Workspace:
-    """Return a workspace of a copy by `desk_model`, which it takes over. `width` is the model's, for the head of a critic.
+    """Return a workspace of a copy by `sharded_module`, which it takes over. `width` is the model's, for the head of a critic.
 
     Each layer is gathered on its own. `precision` is the dtype of gathered weights and so of the computation, e.g. bfloat16;
     shards keep the dtype of the parameters. With a `reduction`, gradients are added up in that dtype, unsharded on each
@@ -121,7 +121,7 @@ def workspace(
     if critic:
         head.weight = nn.Parameter(torch.empty(width, 1, dtype=like.dtype, device="meta"))
         head.bias = nn.Parameter(torch.empty(1, dtype=like.dtype, device="meta"))
-    desk = Desk(policy, head)
+    desk = ShardedModule(policy, head)
     given: dict[str, Any] = {"mesh": ranks.mesh, "mp_policy": _mixed(precision, reduction)}
     for layer in _layers(policy):
         fully_shard(layer, **given)
@@ -159,7 +159,7 @@ def within(space: Workspace, work: Callable[[], T]) -> T:
 
 
 def inside(space: Workspace) -> LearnerParams:
-    """Return the parameters for functions of `desk_model` within a workspace: only the critic's are used."""
+    """Return the parameters for functions of `sharded_module` within a workspace: only the critic's are used."""
     if not space.critic:
         return LearnerParams(policy=())
     head = space.desk.critic

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from ....core.errors import message
-from .process_group import AGAIN, RankError, Ranks, one_line
+from .process_group import AGAIN, ProcessGroup, RankError, one_line
 
 BEAT = "beat"
 EVERY, MISSED = 1.0, 60  # seconds between two heartbeats, and how many in a row may be missed
@@ -40,7 +40,7 @@ class Channel:
         name = f"{BEAT} {rank}"
         return self.store.get(name) if self.store.check([name]) else b""
 
-    def awaited(self, number: int, ranks: Ranks) -> None:
+    def awaited(self, number: int, ranks: ProcessGroup) -> None:
         """Wait until the call of this number is announced, as long as rank 0 is alive.
 
         Raises: RankError; DistError without a store. The store is polled, because its own wait logs a warning each time that it
@@ -89,7 +89,7 @@ def _silent(rank: int, what: str) -> RankError:
 
 
 @contextmanager
-def alive(channel: Channel, ranks: Ranks, lost: Callable[[RankError], object]) -> Iterator[None]:
+def alive(channel: Channel, ranks: ProcessGroup, lost: Callable[[RankError], object]) -> Iterator[None]:
     """Send heartbeats during the block. If another rank sends none, `lost` is called once, in a thread.
 
     Rank 0 checks all others, and they check it. A store that is gone or does not answer counts as a loss too: a request to a

@@ -23,7 +23,7 @@ from ....algorithms.algorithm import Metrics
 from ....algorithms.language.batch import Reading, teaches
 from ....algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ....algorithms.language.loss import Sums
-from ....algorithms.language.scoring import Layout, LearnerParams
+from ....algorithms.language.scoring import LearnerParams, SequenceLayout
 from ....algorithms.language.token_batch import Counts, TokenBatch
 from ....core.causal import CausalModel
 from ....core.errors import ChoiceError, message
@@ -32,9 +32,9 @@ from ....core.transcript.record import Transcript
 from ....core.tree import tree_map
 from ...distributed.partition import Deal, by_tokens, piece, unread_piece
 from ...distributed.reduce import as_row, from_row, in_order, united
-from ...text.batching import Part
-from .fsdp_module import Workspace, descend, desk_model, inside, load, slopes, within, workspace
-from .process_group import Ranks, gathered, same_on_all, summed
+from ...text.batching import SequenceBatch
+from .fsdp_module import Workspace, descend, inside, load, sharded_module, slopes, within, workspace
+from .process_group import ProcessGroup, gathered, same_on_all, summed
 from .shard import spread_state, whole
 
 Absent = tuple[()]
@@ -42,7 +42,7 @@ OTHERS = "give all ranks one batch and one state, with `shared` say"
 
 
 @frozen(kw_only=True, eq=False)
-class _Parts:
+class _ShardedInputs:
     """The data that the functions of a learner on ranks share."""
 
     algorithm: LanguageAlgorithm  # computes with the module's own weights
@@ -53,7 +53,7 @@ class _Parts:
 def ranked_learner(
     make: Callable[[CausalModel], LanguageAlgorithm],
     module: Any,
-    ranks: Ranks,
+    ranks: ProcessGroup,
     *,
     budget: int = 16_384,
     packed: int | Absent = (),
@@ -72,12 +72,12 @@ def ranked_learner(
     on all processes alike. They raise RankError if a process is gone, StructureError if processes hold different batches;
     `loss` is refused, since no process has the loss of the whole batch. Raises: ChoiceError, StructureError.
     """
-    policy, model = desk_model(module)
+    policy, model = sharded_module(module)
     algorithm = make(model)
     critic = "values" in algorithm.reads
     space = workspace(policy, ranks, width=model.width, critic=critic, precision=precision, reduction=reduction)
     chosen = by_tokens(budget, ranks=ranks.size, packed=packed) if isinstance(deal, tuple) else deal
-    parts = _Parts(algorithm=algorithm, space=space, deal=chosen)
+    parts = _ShardedInputs(algorithm=algorithm, space=space, deal=chosen)
     own = evolve(
         algorithm,
         init=lambda params: spread_state(ranks, algorithm.init(params)),
@@ -95,13 +95,17 @@ def _refuse_loss(*arguments: Any) -> NoReturn:
     raise ChoiceError(message("loss on ranks", got="called", wanted="gradient", remedy=remedy))
 
 
-def _own(parts: _Parts, lengths: Tensor) -> tuple[Part, ...]:
+def _own(parts: _ShardedInputs, lengths: Tensor) -> tuple[SequenceBatch, ...]:
     """Return the parts of the batch for this process."""
     return parts.deal([int(length) for length in lengths])[parts.space.ranks.rank]
 
 
 def _gradient(
-    parts: _Parts, params: LearnerParams, batch: TokenBatch, counts: Counts, layout: Layout | Absent = ()
+    parts: _ShardedInputs,
+    params: LearnerParams,
+    batch: TokenBatch,
+    counts: Counts,
+    layout: SequenceLayout | Absent = (),
 ) -> tuple[LearnerParams, Sums]:
     del layout
     space = parts.space
@@ -111,7 +115,7 @@ def _gradient(
     for number, part in enumerate(own, 1):
         given = (*piece(batch, part), counts)
 
-        def work(given: tuple[TokenBatch, Layout, Counts] = given) -> tuple[Tensor, Sums]:
+        def work(given: tuple[TokenBatch, SequenceLayout, Counts] = given) -> tuple[Tensor, Sums]:
             some, layout, whole_counts = given
             return parts.algorithm.loss(inside(space), some, whole_counts, layout)
 
@@ -122,7 +126,9 @@ def _gradient(
     return slopes(space, params), united([from_row(row) for row in rows])
 
 
-def _read(parts: _Parts, state: LanguageState, transcripts: Transcript, layout: Layout | Absent = ()) -> Reading:
+def _read(
+    parts: _ShardedInputs, state: LanguageState, transcripts: Transcript, layout: SequenceLayout | Absent = ()
+) -> Reading:
     del layout
     space = parts.space
     same_on_all("read: the transcripts", space.ranks, transcripts, OTHERS)
@@ -137,7 +143,7 @@ def _read(parts: _Parts, state: LanguageState, transcripts: Transcript, layout: 
 
 
 def _read_with(
-    parts: _Parts, params: LearnerParams, state: LanguageState, transcripts: Transcript, names: tuple[str, ...]
+    parts: _ShardedInputs, params: LearnerParams, state: LanguageState, transcripts: Transcript, names: tuple[str, ...]
 ) -> dict[str, Tensor]:
     """Return these fields of every transcript under these parameters, by name, on all processes."""
     space = parts.space
@@ -146,7 +152,7 @@ def _read_with(
     for part in mine:
         some, own = unread_piece(transcripts, part)
 
-        def work(some: Transcript = some, own: Layout = own) -> Reading:
+        def work(some: Transcript = some, own: SequenceLayout = own) -> Reading:
             return parts.algorithm.read(replace(state, params=inside(space)), some, own)
 
         with torch.no_grad():
@@ -157,7 +163,9 @@ def _read_with(
     return {name: summed(space.ranks, column) for name, column in columns.items()}
 
 
-def _distance(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: Layout | Absent = ()) -> Tensor:
+def _distance(
+    parts: _ShardedInputs, params: LearnerParams, batch: TokenBatch, layout: SequenceLayout | Absent = ()
+) -> Tensor:
     del layout
     space = parts.space
     load(space, params)
@@ -165,7 +173,7 @@ def _distance(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: L
     for part in _own(parts, batch.length):
         some, own = piece(batch, part)
 
-        def work(some: TokenBatch = some, own: Layout = own) -> Tensor:
+        def work(some: TokenBatch = some, own: SequenceLayout = own) -> Tensor:
             return parts.algorithm.distance(inside(space), some, own)
 
         with torch.no_grad():
@@ -173,7 +181,9 @@ def _distance(parts: _Parts, params: LearnerParams, batch: TokenBatch, layout: L
     return torch.stack(gathered(space.ranks, torch.stack(found).amax())).amax()
 
 
-def _apply(parts: _Parts, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+def _apply(
+    parts: _ShardedInputs, state: LanguageState, gradients: LearnerParams, sums: Sums
+) -> tuple[LanguageState, Metrics]:
     after, figures = parts.algorithm.apply(state, gradients, sums)
     return after, whole(dict(figures))
 

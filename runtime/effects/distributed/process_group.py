@@ -50,7 +50,7 @@ class SilenceError(RuntimeError):
 
 
 @frozen(kw_only=True, eq=False)
-class Ranks:
+class ProcessGroup:
     """This process in its process group."""
 
     rank: int  # its number, from 0 on
@@ -62,7 +62,7 @@ class Ranks:
 
 
 @contextlib.contextmanager
-def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
+def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[ProcessGroup]:
     """Join the launcher's process group in a block, which is entered when all processes are there; leave the group at its end.
 
     `device` is "cpu" (gloo), "cuda" (NCCL; each process takes that of its LOCAL_RANK) or "auto": "cuda" if there is one.
@@ -86,7 +86,7 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[Ranks]:
     try:
         with one_line(rank, size, "in training"):
             meshes.append(init_device_mesh(kind, (size,)))
-            yield Ranks(rank=rank, size=size, device=place, mesh=meshes[0], timeout=timeout, store=store)
+            yield ProcessGroup(rank=rank, size=size, device=place, mesh=meshes[0], timeout=timeout, store=store)
     finally:
         with contextlib.suppress(RuntimeError):  # the group may be broken already
             dist.destroy_process_group()
@@ -161,7 +161,7 @@ def _first_words(error: Exception) -> str:
     return re.sub(r"^\[[^\]]*\]\s*", "", line).split(". ")[0][:160]
 
 
-def on_ranks(body: Callable[[Ranks], None], *, timeout: float = 600.0, device: str = "auto") -> int:
+def on_ranks(body: Callable[[ProcessGroup], None], *, timeout: float = 600.0, device: str = "auto") -> int:
     """Run `body` in the process group that this process was launched into; return the exit code of its program.
 
     A PurestepError is written in one line to standard error, and 1 is returned. The loss of another process is written
@@ -190,7 +190,7 @@ def let_go() -> None:
     gc.collect()
 
 
-def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:
+def gathered(ranks: ProcessGroup, value: Tensor) -> list[Tensor]:
     """Return a tensor of each process, in their order; all of one shape and dtype."""
     if ranks.size == 1:
         return [value]
@@ -200,7 +200,7 @@ def gathered(ranks: Ranks, value: Tensor) -> list[Tensor]:
     return [each.to(value.device) for each in found]
 
 
-def summed(ranks: Ranks, value: Tensor) -> Tensor:
+def summed(ranks: ProcessGroup, value: Tensor) -> Tensor:
     """Return the sum of a tensor of each process, the same bits on all of them; if all but one have 0, that one's."""
     if ranks.size == 1:
         return value
@@ -209,7 +209,7 @@ def summed(ranks: Ranks, value: Tensor) -> Tensor:
     return total.to(value.device)
 
 
-def shared(ranks: Ranks, tree: Any = ()) -> Any:
+def shared(ranks: ProcessGroup, tree: Any = ()) -> Any:
     """Broadcast rank 0's tree: return it on all processes; other ranks' arguments are ignored. Tensors are on their devices.
 
     For data that one process has sampled or read. It is sent as a pickle, so all processes of the group must be trusted.
@@ -220,7 +220,7 @@ def shared(ranks: Ranks, tree: Any = ()) -> Any:
     return tree_map(lambda leaf: leaf.to(ranks.device) if isinstance(leaf, Tensor) else leaf, box[0])
 
 
-def same_on_all(where: str, ranks: Ranks, tree: Any, remedy: str) -> None:
+def same_on_all(where: str, ranks: ProcessGroup, tree: Any, remedy: str) -> None:
     """Raise StructureError on every process unless all have the same tensors in a tree, bit by bit."""
     numbers = torch.stack(gathered(ranks, fingerprint(tree)))
     other = (numbers != numbers[0]).nonzero()[:, 0].tolist()

@@ -15,12 +15,12 @@ from ....algorithms.language.learner import LanguageState
 from ....core.record import replace
 from ....core.tree import tree_map
 from ...distributed.reduce import share_of
-from .process_group import Ranks
+from .process_group import ProcessGroup
 
 T = TypeVar("T")
 
 
-def spread(ranks: Ranks, tree: T) -> T:
+def spread(ranks: ProcessGroup, tree: T) -> T:
     """Return the tree in shards, each process keeping its own; all must pass the same whole tensors, or shards already.
 
     For whole tensors there is no communication. Call it on all processes.
@@ -33,7 +33,7 @@ def whole(tree: T) -> T:
     return tree_map(lambda leaf: leaf.full_tensor() if isinstance(leaf, DTensor) else leaf, tree)
 
 
-def spread_state(ranks: Ranks, state: LanguageState) -> LanguageState:
+def spread_state(ranks: ProcessGroup, state: LanguageState) -> LanguageState:
     """Return a learner's state with its parameters, their reference and the optimiser's own trees in shards.
 
     A state that `whole` gathered, for example from a checkpoint, can be sharded again over any number of processes.
@@ -46,7 +46,7 @@ def spread_state(ranks: Ranks, state: LanguageState) -> LanguageState:
     )
 
 
-def _shard(ranks: Ranks, leaf: Tensor) -> Tensor:
+def _shard(ranks: ProcessGroup, leaf: Tensor) -> Tensor:
     if leaf.ndim == 0:
         return leaf.full_tensor() if isinstance(leaf, DTensor) else leaf
     if isinstance(leaf, DTensor):
@@ -59,6 +59,6 @@ def _shard(ranks: Ranks, leaf: Tensor) -> Tensor:
     return DTensor.from_local(own, ranks.mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
 
 
-def replicated(ranks: Ranks, value: Tensor) -> DTensor:
+def replicated(ranks: ProcessGroup, value: Tensor) -> DTensor:
     """Return a tensor that all processes have as a DTensor, which can be combined with shards."""
     return DTensor.from_local(value, ranks.mesh, [Replicate()], run_check=False)

@@ -20,13 +20,13 @@ from ....core.decoding.slots import Decoding, idle
 from ....core.errors import ChoiceError, message
 from ....core.language.codec import Codec, widened
 from ....core.language.protocol import Protocol
-from ....core.language.requests import Request, Rollout
+from ....core.language.requests import Request, RolloutSpec
 from ....core.language.requests import rollouts as rollouts_of
-from ....core.language.rollout import begin_attempt
+from ....core.language.rollout import begin_rollout
 from ....core.record import replace
 from ...compile import program
-from ..hugging_face.causal_lm import in_place
-from .scheduling import FREE, AnyAttempt, Ending, Generation, Host, never, prefilled, seated
+from ..hugging_face.causal_lm import reusing_cache
+from .scheduling import FREE, AnyAttempt, ChunkProcessor, Ending, Generation, never, prefilled, seated
 
 Params = Any
 REACH = 16  # caches are read up to a multiple of it
@@ -71,8 +71,8 @@ def generator(
     is taken. `compiled` compiles the chunk as one graph, for the shapes of these slots. Raises: ChoiceError.
     """
     _check_room(model, codec, slots, chunk_length)
-    decoder = Decoder(in_place(model), drawing(temperature=temperature, top_p=top_p), codec.stop)
-    host = Host(protocol, widened(codec, model.vocabulary), temperature, top_p, ending)
+    decoder = Decoder(reusing_cache(model), drawing(temperature=temperature, top_p=top_p), codec.stop)
+    host = ChunkProcessor(protocol, widened(codec, model.vocabulary), temperature, top_p, ending)
 
     def steps(params: Params, version: Tensor, decoding: Decoding) -> Decoding:
         return chunk(decoder, params, version, decoding, chunk_length, lowering="python")
@@ -95,7 +95,7 @@ def generator(
         with torch.no_grad():
             stamp, placed = torch.tensor(version), seated(generation, version)
             decoding = run(params, stamp, prefilled(decoder, params, stamp, placed))
-            return host.heard(evolve(placed, decoding=decoding))
+            return host.process(evolve(placed, decoding=decoding))
 
     return Generator(begin, advance)
 
@@ -116,7 +116,7 @@ def rollouts(
     params: Params,
     protocol: Protocol[Any, Any],
     codec: Codec,
-    asked: Sequence[Request | Rollout],
+    asked: Sequence[Request | RolloutSpec],
     *,
     version: int = 0,
     slots: int = 64,
@@ -135,8 +135,8 @@ def rollouts(
     if a prompt leaves no room.
     """
     room = {"capacity": capacity, "max_new_tokens": max_new_tokens}
-    each = [one for some in asked for one in ((some,) if isinstance(some, Rollout) else rollouts_of(some))]
-    attempts = [begin_attempt(protocol, codec, one, **room) for one in each]
+    each = [one for some in asked for one in ((some,) if isinstance(some, RolloutSpec) else rollouts_of(some))]
+    attempts = [begin_rollout(protocol, codec, one, **room) for one in each]
     made = generator(
         model,
         protocol,

@@ -14,12 +14,12 @@ from ....core.language.codec import Codec
 from ....core.language.events import LENGTH, STOP
 from ....core.language.protocol import Protocol
 from ....core.language.requests import key_of
-from ....core.language.rollout import Attempt, Said, hear
+from ....core.language.rollout import ModelOutput, Rollout, add_output
 from ....core.record import replace, take
 from ....core.tree import leaves, tree_map
 
 Params = Any
-AnyAttempt = Attempt[Any]
+AnyAttempt = Rollout[Any]
 Ending = Callable[[str], str]  # the finish_reason of a text that is complete, whatever follows; "" if it is not
 Seat = tuple[int, int]  # an attempt's number, and that of its current call
 FREE: Seat = (-1, -1)
@@ -110,7 +110,7 @@ def _put_back(decoding: Decoding, rows: Tensor, part: Decoding) -> Decoding:
 
 
 @frozen
-class Host:
+class ChunkProcessor:
     """The host's work after a chunk: it decodes the texts of finished calls, and steps their episodes."""
 
     protocol: Protocol[Any, Any]
@@ -119,7 +119,7 @@ class Host:
     top_p: float
     ending: Ending
 
-    def heard(self, generation: Generation) -> Generation:
+    def process(self, generation: Generation) -> Generation:
         """Return the generation after its finished calls are processed; attempts that are finished free their slots."""
         decoding, seats, attempts = generation.decoding, list(generation.seats), list(generation.attempts)
         speaking = decoding.speaking.tolist()
@@ -127,13 +127,13 @@ class Host:
             row for row, seat in enumerate(seats) if seat != FREE and not (speaking[row] and self.ending is never)
         ]
         for row, said in zip(looked, self._said(decoding, looked), strict=True):
-            if isinstance(said, Said):
+            if isinstance(said, ModelOutput):
                 number, _ = seats[row]
-                attempts[number] = hear(self.protocol, self.codec, attempts[number], said)
+                attempts[number] = add_output(self.protocol, self.codec, attempts[number], said)
                 seats[row] = seats[row] if isinstance(attempts[number].end, tuple) else FREE
         return evolve(generation, attempts=tuple(attempts), seats=tuple(seats))
 
-    def _said(self, decoding: Decoding, rows: list[int]) -> list[Said | tuple[()]]:
+    def _said(self, decoding: Decoding, rows: list[int]) -> list[ModelOutput | tuple[()]]:
         """Return the outputs of the calls in these rows, () for those that go on."""
         if not rows:
             return []
@@ -151,12 +151,12 @@ class Host:
         version: list[int],
         speaking: bool,
         stopped: bool,
-    ) -> Said | tuple[()]:
+    ) -> ModelOutput | tuple[()]:
         ids = tuple(token[known - count : known])
         length, reason = self._text_over(ids)
         if not reason and speaking:
             return ()
-        return Said(
+        return ModelOutput(
             ids=ids[:length],
             log_probs=tuple(log_prob[:length]),
             versions=tuple(version[:length]),

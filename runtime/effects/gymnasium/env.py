@@ -2,8 +2,8 @@
 
 from .export import GymnasiumEnv as GymnasiumEnv
 from .export import GymnasiumVectorEnv as GymnasiumVectorEnv
+from .importing import GymnasiumError as GymnasiumError
 from .importing import GymnasiumWorld as GymnasiumWorld
-from .importing import WorldError as WorldError
 from .importing import gymnasium_world as gymnasium_world
 from .spaces import from_gymnasium as from_gymnasium
 from .spaces import to_gymnasium as to_gymnasium

@@ -27,7 +27,7 @@ Vector = gymnasium.vector.VectorEnv[Any, Any, Any]
 SEEDS = (1 << 31) - 1  # upper bound of the seeds that every env takes
 
 
-class WorldError(PurestepError, RuntimeError):
+class GymnasiumError(PurestepError, RuntimeError):
     """Error for an unsupported operation on a Gymnasium environment."""
 
 
@@ -97,7 +97,7 @@ class GymnasiumWorld:
             got, wanted = (f"at {stand.tolist()}" for stand in (state[0], self._stand(state.device)[0]))
             remedy = "pass the newest worlds, or begin again: a Gymnasium world cannot go back"
             where = "gymnasium: worlds (beginnings, steps)"
-            raise WorldError(message(where, got=got, wanted=f"{wanted}, where the world stands", remedy=remedy))
+            raise GymnasiumError(message(where, got=got, wanted=f"{wanted}, where the world stands", remedy=remedy))
         space, device = self.vector.single_observation_space, action.device
         taken = to_arrays(self.vector.single_action_space, _inside(self.vector.single_action_space, action))
         seen, reward, terminated, truncated, infos = self.vector.step(taken)
@@ -125,7 +125,7 @@ class GymnasiumWorld:
         if not all(torch.equal(a, b) for a, b in zip(leaves(kept), leaves(before), strict=True)):
             got, wanted = "ignored by this env", "heeded, as its autoreset mode asks"
             remedy = "make it with autoreset_mode SAME_STEP"
-            raise WorldError(message("gymnasium: reset_mask", got=got, wanted=wanted, remedy=remedy))
+            raise GymnasiumError(message("gymnasium: reset_mask", got=got, wanted=wanted, remedy=remedy))
         return after
 
 
@@ -168,7 +168,7 @@ def _resets_by_mask(vector: Vector) -> bool:
     got = mode.name if isinstance(mode, AutoresetMode) else repr(mode)
     remedy = "make it with such an autoreset_mode, or let `make` make a single env"
     where = f"gymnasium_world: the autoreset mode of {type(vector.unwrapped).__name__}"
-    raise WorldError(message(where, got=got, wanted="SAME_STEP or DISABLED", remedy=remedy))
+    raise GymnasiumError(message(where, got=got, wanted="SAME_STEP or DISABLED", remedy=remedy))
 
 
 def _mode(vector: Vector) -> tuple[object, bool]:
@@ -194,7 +194,7 @@ def _with_finals(seen: Any, infos: dict[str, Any], rows: list[int]) -> Any:
     if "final_obs" not in infos:
         remedy = "make it with autoreset_mode DISABLED"
         wanted = "it where an episode ended, as the mode SAME_STEP asks"
-        raise WorldError(message("gymnasium: infos", got="without final_obs", wanted=wanted, remedy=remedy))
+        raise GymnasiumError(message("gymnasium: infos", got="without final_obs", wanted=wanted, remedy=remedy))
     return _replaced(seen, [_row(infos["final_obs"], row) for row in rows], rows)
 
 

@@ -100,7 +100,7 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     params = {name: value.detach() for name, value in module.named_parameters()}
-    parts = _Parts(
+    parts = _ModelParts(
         prefix=f"{module.base_model_prefix}.",
         whole=hollow(module.base_model),
         cached=hollow(module.base_model),
@@ -123,18 +123,18 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
     return model
 
 
-def in_place(model: CausalModel) -> CausalModel:
+def reusing_cache(model: CausalModel) -> CausalModel:
     """Return the model with an `extend` that writes into the cache passed to it, which must then not be used again.
 
     For a caller that holds the only reference to a cache: copying it costs more than a step of a small model. A model that
     was not made by `causal_model` is returned unchanged.
     """
     parts = getattr(model.extend, "__self__", None)
-    return evolve(model, extend=parts.overwrite) if isinstance(parts, _Parts) else model
+    return evolve(model, extend=parts.overwrite) if isinstance(parts, _ModelParts) else model
 
 
 @frozen
-class _Parts:
+class _ModelParts:
     """The functions of a model. Its two copies of the body hold no weights; one may be called while the other is in use."""
 
     prefix: str

@@ -99,14 +99,14 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
         gaps = frames.of(said, standing == NOTHING)
         first = _behind(gaps[0], end) if standing == CLOSED else gaps[0]
         before = (first, *gaps[1:-1])
-        spelled = tuple(spell(tokenizer, event.text) for event in events)
+        spelled = tuple(encode_plain(tokenizer, event.text) for event in events)
         ids = [(*gap, *text) for gap, text in zip(before, spelled, strict=True)]
         return (*ids[:-1], (*ids[-1], *gaps[-1]))
 
     return Codec(encode=encode, decode=_decoder(tokenizer, stop), stop=stop, vocabulary=len(tokenizer))
 
 
-def spell(tokenizer: Any, text: str) -> Ids:
+def encode_plain(tokenizer: Any, text: str) -> Ids:
     """Return the ids of a text, in which nothing is a special token."""
     with ENCODING:
         return tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
@@ -114,7 +114,7 @@ def spell(tokenizer: Any, text: str) -> Ids:
 
 def speller(tokenizer: Any, codec: Codec) -> Callable[[str], Ids]:
     """Return the function that encodes a text as a model's output: its ids, and the token that ends it."""
-    return lambda text: (*spell(tokenizer, text), codec.stop[0])
+    return lambda text: (*encode_plain(tokenizer, text), codec.stop[0])
 
 
 def _end(frames: Frames) -> int:

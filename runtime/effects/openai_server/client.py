@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from attrs import evolve, frozen
 
 from ....core.errors import ChoiceError, PurestepError, message
-from ....core.language.requests import Rollout, call_key, words_of
+from ....core.language.requests import RolloutSpec, call_key, words_of
 from ..hugging_face.optional import library
 
 T = TypeVar("T")
@@ -228,7 +228,7 @@ def finished(job: Coroutine[Any, Any, T]) -> T:
             raise
 
 
-def seed_of(rollout: Rollout, call: int) -> int:
+def seed_of(rollout: RolloutSpec, call: int) -> int:
     """Return the seed in [0, 2**53) that a model call sends to a server: a function of the call's key alone.
 
     >>> from purestep.core.language.requests import Request, rollouts

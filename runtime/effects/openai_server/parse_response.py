@@ -9,7 +9,7 @@ from typing import Any
 from ....core.errors import ChoiceError, choose, message
 from ....core.language.codec import Codec
 from ....core.language.events import ABORT, LENGTH, STOP, TOOL_CALL
-from ....core.language.rollout import Attempt, Said
+from ....core.language.rollout import ModelOutput, Rollout
 from .client import refused, seed_of
 
 FINISH = {"stop": STOP, "length": LENGTH, "tool_calls": TOOL_CALL, "abort": ABORT}
@@ -41,7 +41,7 @@ def check_sampling(log_probs: str, temperature: float, top_p: float) -> None:
         raise ChoiceError(message("served: temperature, top_p", got=got, wanted=wanted, remedy=remedy))
 
 
-def request_of(attempt: Attempt[Any], codec: Codec, model: str, *, temperature: float, top_p: float) -> dict[str, Any]:
+def request_of(attempt: Rollout[Any], codec: Codec, model: str, *, temperature: float, top_p: float) -> dict[str, Any]:
     """Return the arguments of the completions request for the attempt's next model call.
 
     The prompt is ids and ids are returned. The stop tokens are the codec's and no others, and the server's own sampling
@@ -69,9 +69,9 @@ def request_of(attempt: Attempt[Any], codec: Codec, model: str, *, temperature: 
     }
 
 
-def said_of(
-    reply: Any, attempt: Attempt[Any], codec: Codec, url: str, *, version: int, temperature: float, top_p: float
-) -> Said:
+def output_of(
+    reply: Any, attempt: Rollout[Any], codec: Codec, url: str, *, version: int, temperature: float, top_p: float
+) -> ModelOutput:
     """Return the completion of one model call from a server's answer to `request_of`. Raises: ServerError if data are missing.
 
     >>> from types import SimpleNamespace
@@ -79,7 +79,7 @@ def said_of(
     >>> choice = {"text": "hi", "finish_reason": "stop", "prompt_token_ids": [259, 63, 256, 257], "token_ids": [104, 105, 256]}
     >>> reply = {"choices": [{**choice, "logprobs": {"token_logprobs": [-0.5, -0.25, -0.125]}}]}
     >>> attempt = SimpleNamespace(ids=(259, 63, 256, 257), room=8)
-    >>> said_of(reply, attempt, byte_codec(), "http://a/v1", version=3, temperature=1.0, top_p=1.0).versions
+    >>> output_of(reply, attempt, byte_codec(), "http://a/v1", version=3, temperature=1.0, top_p=1.0).versions
     (3, 3, 3)
     """
     choice = _choice(reply, url)
@@ -88,14 +88,14 @@ def said_of(
         got, remedy = repr(choice.get("finish_reason")), "see what the server means by it"
         raise refused(url, "finish_reason", got=got, wanted=f"one of {sorted(FINISH)}", remedy=remedy)
     if finish == ABORT:
-        return Said(ids=(), log_probs=(), versions=(), finish_reason=ABORT)
+        return ModelOutput(ids=(), log_probs=(), versions=(), finish_reason=ABORT)
     ids = _numbers(choice.get("token_ids"), int, "token_ids", url)
     log_probs = _numbers((choice.get("logprobs") or {}).get("token_logprobs"), float, "token_logprobs", url)
     _check_columns(ids, log_probs, attempt, url)
     _check_prompt(reply, choice, attempt, url)
     _check_model(ids, choice.get("text"), codec, url)
     _check_stop(ids, finish, codec, url)
-    return Said(
+    return ModelOutput(
         ids=ids,
         log_probs=log_probs if temperature > 0 else (0.0,) * len(ids),
         versions=(version,) * len(ids),
@@ -124,7 +124,7 @@ def _numbers(values: Any, kind: type, what: str, url: str) -> tuple[Any, ...]:
     return tuple(kind(one) for one in values)
 
 
-def _check_columns(ids: Sequence[int], log_probs: Sequence[float], attempt: Attempt[Any], url: str) -> None:
+def _check_columns(ids: Sequence[int], log_probs: Sequence[float], attempt: Rollout[Any], url: str) -> None:
     if len(ids) != len(log_probs):
         got, remedy = f"{len(log_probs)} for {len(ids)} tokens", TEXT_ONLY
         raise refused(url, "token_logprobs", got=got, wanted="one for each", remedy=remedy)
@@ -137,7 +137,7 @@ def _check_columns(ids: Sequence[int], log_probs: Sequence[float], attempt: Atte
         raise refused(url, "token_logprobs", got=strange[0], wanted="finite and at most 0", remedy=remedy)
 
 
-def _check_prompt(reply: Mapping[str, Any], choice: Mapping[str, Any], attempt: Attempt[Any], url: str) -> None:
+def _check_prompt(reply: Mapping[str, Any], choice: Mapping[str, Any], attempt: Rollout[Any], url: str) -> None:
     """Check that the server read exactly the ids we sent: by the ids that it echoes, or by the number that it reports."""
     echo = choice.get("prompt_token_ids") or reply.get("prompt_token_ids")
     remedy = "a server that adds or drops tokens samples from another context; ask one that takes ids as they are"

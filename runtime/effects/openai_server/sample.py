@@ -14,11 +14,11 @@ from ....core.errors import ChoiceError, message
 from ....core.language.codec import Codec
 from ....core.language.events import ABORT
 from ....core.language.protocol import Protocol
-from ....core.language.rollout import Attempt, Said, hear
+from ....core.language.rollout import ModelOutput, Rollout, add_output
 from .client import Server, all_of, answered, aside, finished, refused
 from .client import ServerError as ServerError
 from .client import server as server
-from .parse_response import RAW, check_sampling, request_of, said_of
+from .parse_response import RAW, check_sampling, output_of, request_of
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -33,13 +33,13 @@ def served(
     server: Server,
     protocol: Protocol[P, S],
     codec: Codec,
-    attempts: Sequence[Attempt[S]],
+    attempts: Sequence[Rollout[S]],
     *,
     version: int,
     temperature: float = 1.0,
     top_p: float = 1.0,
     log_probs: str = RAW,
-) -> tuple[Attempt[S], ...]:
+) -> tuple[Rollout[S], ...]:
     """Return the attempts, finished, in their order, sampled by the server; `version` is that of its current weights.
 
     `log_probs` states the distribution of the server's log-probs: "raw", the model's own distribution (vLLM's default), which
@@ -58,13 +58,13 @@ async def serving(
     server: Server,
     protocol: Protocol[P, S],
     codec: Codec,
-    attempts: Sequence[Attempt[S]],
+    attempts: Sequence[Rollout[S]],
     *,
     version: int,
     temperature: float = 1.0,
     top_p: float = 1.0,
     log_probs: str = RAW,
-) -> tuple[Attempt[S], ...]:
+) -> tuple[Rollout[S], ...]:
     """Coroutine version of `served`: cancelling it cancels all its requests."""
     check_sampling(log_probs, temperature, top_p)
     if version < 0:
@@ -76,26 +76,26 @@ async def serving(
     async with server.connect() as client:
         create = client.completions.with_raw_response.create
 
-        async def ask(attempt: Attempt[S]) -> Said:
+        async def ask(attempt: Rollout[S]) -> ModelOutput:
             body = request_of(attempt, codec, server.model, temperature=temperature, top_p=top_p)
             async with turns:
                 reply = await answered(server, partial(create, **body))
-            return said_of(reply, attempt, codec, server.url, version=version, temperature=temperature, top_p=top_p)
+            return output_of(reply, attempt, codec, server.url, version=version, temperature=temperature, top_p=top_p)
 
-        async def answer(attempt: Attempt[S], said: Said) -> Attempt[S]:
+        async def answer(attempt: Rollout[S], said: ModelOutput) -> Rollout[S]:
             # Slow tools of one environment must not delay the other requests.
             async with steps:
-                return await aside(hear, protocol, codec, attempt, said)
+                return await aside(add_output, protocol, codec, attempt, said)
 
         return await all_of([_attempted(server, ask, answer, attempt) for attempt in attempts])
 
 
 async def _attempted(
     server: Server,
-    ask: Callable[[Attempt[S]], Awaitable[Said]],
-    answer: Callable[[Attempt[S], Said], Awaitable[Attempt[S]]],
-    attempt: Attempt[S],
-) -> Attempt[S]:
+    ask: Callable[[Rollout[S]], Awaitable[ModelOutput]],
+    answer: Callable[[Rollout[S], ModelOutput], Awaitable[Rollout[S]]],
+    attempt: Rollout[S],
+) -> Rollout[S]:
     given_up = 0
     while isinstance(attempt.end, tuple):
         said = await ask(attempt)

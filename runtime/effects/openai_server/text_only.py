@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from ....core.language.episode import Completion, Episode
 from ....core.language.events import LENGTH, STOP, Event, Sampled, System
 from ....core.language.protocol import Protocol, begin, step
-from ....core.language.requests import Rollout, key_of, world_key
+from ....core.language.requests import RolloutSpec, key_of, world_key
 from .client import Server, all_of, answered, aside, finished, refused, seed_of
 
 P = TypeVar("P")
@@ -22,7 +22,7 @@ S = TypeVar("S")
 def spoken(
     server: Server,
     protocol: Protocol[P, S],
-    rollouts: Sequence[Rollout],
+    rollouts: Sequence[RolloutSpec],
     *,
     max_new_tokens: int,
     temperature: float = 1.0,
@@ -37,7 +37,7 @@ def spoken(
 async def speaking(
     server: Server,
     protocol: Protocol[P, S],
-    rollouts: Sequence[Rollout],
+    rollouts: Sequence[RolloutSpec],
     *,
     max_new_tokens: int,
     temperature: float = 1.0,
@@ -49,7 +49,7 @@ async def speaking(
     async with server.connect() as client:
         create = client.chat.completions.with_raw_response.create
 
-        async def episode_of(rollout: Rollout) -> Episode[S]:
+        async def episode_of(rollout: RolloutSpec) -> Episode[S]:
             async with steps:
                 episode, _ = await aside(begin, protocol, key_of(rollout.request.task))
             while isinstance(episode.end, tuple):

@@ -27,7 +27,7 @@ LAST = 2000  # characters of the log that an error shows
 
 
 @frozen
-class Running:
+class RunningServer:
     """URL of a server's API, and the seconds that it took to be ready."""
 
     url: str
@@ -47,7 +47,7 @@ def running(
     requests: int = 64,
     within: float = 300.0,
     options: Sequence[str] = (),
-) -> Iterator[Running]:
+) -> Iterator[RunningServer]:
     """Run a vLLM server in float32 on this machine's CPU, in the block.
 
     `python` is that of vLLM's environment, `model` a folder or the link that `vllm.lay_out` makes; port 0 is any free one,
@@ -67,7 +67,7 @@ def running(
     try:
         with ended_afterwards(server):
             _ready(server, url, log, within)
-            yield Running(url, time.perf_counter() - start)
+            yield RunningServer(url, time.perf_counter() - start)
     finally:
         server.end(LEAVE)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ....core.errors import CheckpointError, ChoiceError, message
 from ...files.reading import MOST_CONFIG, parse_json, read_bounded
-from ..checkpoint.atomic_files import ABSENT, DISK, kind, made_folder
+from ..checkpoint.atomic_files import ABSENT, DISK, kind, new_folder
 from ..hugging_face.optional import library
 from .client import Server, ServerError, answered, awaited, finished, refused
 
@@ -32,8 +32,8 @@ def lay_out(root: Path, save: Callable[[Path], object], *, version: int, keep: i
     whose head is tied to its embedding: vLLM 0.32 reloads the embedding but not the head, so that its log-probs are wrong.
     """
     home = root / WEIGHTS
-    made_folder(root)
-    made_folder(home)
+    new_folder(root)
+    new_folder(home)
     _check_link(root / SERVED)
     folder, partial = _free(home, f"version_{version:06d}"), home / PARTIAL
     if kind(partial) != ABSENT:

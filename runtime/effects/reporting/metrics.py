@@ -27,14 +27,14 @@ from torch import Tensor
 from ....core.errors import ChoiceError, ShapeError, StructureError, message
 from ...files.reading import parse_json
 from ...machine.json_codec import line
-from ..checkpoint.atomic_files import ABSENT, kind, made_folder, opened, read_bytes, write_whole
+from ..checkpoint.atomic_files import ABSENT, kind, new_folder, opened, read_bytes, write_whole
 
 Row = dict[str, float]
 Sink = Callable[[Row], None]
 
 
 @frozen
-class Report:
+class ReportMetrics:
     """Command to report the metrics of an iteration: numbers, or tensors [] of any device."""
 
     row: Mapping[str, Any]
@@ -58,11 +58,11 @@ def floats(values: Mapping[str, Any]) -> Row:
     return {name: float(numbers.get(name, value)) for name, value in values.items()}
 
 
-def fan_out(*sinks: Sink) -> Callable[[Report], tuple[()]]:
-    """Return a handler of `Report` that passes each row to every sink, one row at a time."""
+def fan_out(*sinks: Sink) -> Callable[[ReportMetrics], tuple[()]]:
+    """Return a handler of `ReportMetrics` that passes each row to every sink, one row at a time."""
     turn = threading.Lock()
 
-    def handle(command: Report) -> tuple[()]:
+    def handle(command: ReportMetrics) -> tuple[()]:
         row = floats(command.row)
         with turn:
             for sink in sinks:
@@ -171,7 +171,7 @@ def tensorboard(folder: Path, *, by: str = "steps", resumed_at: int = 0) -> Iter
     events = import_module("tensorboard.compat.proto.event_pb2")
     summaries = import_module("tensorboard.compat.proto.summary_pb2")
     records = import_module("tensorboard.summary.writer.record_writer").RecordWriter
-    there = len(os.listdir(made_folder(folder)))
+    there = len(os.listdir(new_folder(folder)))
     name = f"events.out.tfevents.{int(time()):010d}.{socket.gethostname()}.{os.getpid()}.{there}"
     with (folder / name).open("xb") as file:  # not the library's writer thread, in which errors are lost
 

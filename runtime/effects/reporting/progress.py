@@ -37,7 +37,7 @@ class Pace:
 
 
 @frozen
-class Words:
+class ProgressTexts:
     """The texts in which a row is shown."""
 
     share: float  # of the whole, 0 to 1
@@ -104,21 +104,21 @@ def progress(
     console = console or Console(stderr=True)
     pace = Pace(clock)
 
-    def words(row: Row) -> Words:
+    def words(row: Row) -> ProgressTexts:
         far, fast = describe(row, total, unit, pace.add(column(row, by)), by)
-        return Words(column(row, by) / total, far, fast, metrics_of(row, show, by))
+        return ProgressTexts(column(row, by) / total, far, fast, metrics_of(row, show, by))
 
     with _bar(console, words) if console.is_terminal else _lines(console, words, seconds, clock) as sink:
         yield sink
 
 
 @contextmanager
-def _bar(console: Console, words: Callable[[Row], Words]) -> Iterator[Sink]:
-    with Live(_picture(Words(0.0, "starting", "", "")), console=console, refresh_per_second=4) as live:
+def _bar(console: Console, words: Callable[[Row], ProgressTexts]) -> Iterator[Sink]:
+    with Live(_picture(ProgressTexts(0.0, "starting", "", "")), console=console, refresh_per_second=4) as live:
         yield lambda row: live.update(_picture(words(row)))
 
 
-def _picture(words: Words) -> RenderableType:
+def _picture(words: ProgressTexts) -> RenderableType:
     grid = Table.grid(padding=(0, 1), expand=True)
     grid.add_column(no_wrap=True)
     grid.add_column(ratio=1)
@@ -129,7 +129,7 @@ def _picture(words: Words) -> RenderableType:
 
 @contextmanager
 def _lines(
-    console: Console, words: Callable[[Row], Words], seconds: float, clock: Callable[[], float]
+    console: Console, words: Callable[[Row], ProgressTexts], seconds: float, clock: Callable[[], float]
 ) -> Iterator[Sink]:
     printed, waiting = -math.inf, ""
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
-from ...logic.explain import Row
+from ...logic.explain import ProofRow
 from .plot import COLOURS, FAINT, INK
 from .png import save_figure as save_figure
 
@@ -26,7 +26,7 @@ STEM = 0.17  # inches from a box's left edge to the line that leaves it
 class _Box:
     """A row and its position, in inches from the upper left corner."""
 
-    row: Row
+    row: ProofRow
     left: float
     top: float
     width: float
@@ -36,7 +36,7 @@ class _Box:
         return self.top + HEIGHT / 2
 
 
-def proof_picture(rows: Sequence[Row], out: Path, *, title: str, note: str = "") -> Path:
+def proof_picture(rows: Sequence[ProofRow], out: Path, *, title: str, note: str = "") -> Path:
     """Draw a proof, or an attempt at one, and return `out`; the page grows with the number of goals and their words."""
     figure = Figure(figsize=(4.0, 3.0), dpi=DPI, facecolor="white")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -61,7 +61,7 @@ def proof_picture(rows: Sequence[Row], out: Path, *, title: str, note: str = "")
     return save_figure(figure, out)
 
 
-def _box(axes: Axes, number: int, row: Row) -> _Box:
+def _box(axes: Axes, number: int, row: ProofRow) -> _Box:
     left, top = MARGIN + row.depth * INDENT, HEAD + number * PITCH
     goal = _text(axes, left + PAD, top + 0.15, row.goal, fontsize=10, color=INK)
     below = ",  ".join(filter(None, [row.by, row.chosen]))

@@ -42,7 +42,7 @@ class Task:
     workflow: Workflow
     should_accept: Callable[[Sample], bool] | None = None
 
-    def made(self, engine: InferenceEngine) -> Sample:
+    def run(self, engine: InferenceEngine) -> Sample:
         """Return the sample of the workflow, `unlocked`, or None if it is not wanted.
 
         Raises: StructureError for a result that is no sample, and as the workflow does.
@@ -238,7 +238,7 @@ class WorkflowExecutor:
 
     def _run(self, task: Task) -> None:
         try:
-            sample = task.made(self.engine)
+            sample = task.run(self.engine)
         except BaseException as error:
             self._reject(error)
         else:

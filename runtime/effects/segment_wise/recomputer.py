@@ -16,7 +16,7 @@ from ....algorithms.staleness import recompute_due
 from ....core.errors import StructureError, message
 from .containers import everything
 from .interfaces import InferenceEngine, RolloutCache, RolloutQueue, Sample
-from .samples import MARK, PROXIMAL, column, finite_numbers, lists, made, patched
+from .samples import MARK, PROXIMAL, column, finished_sample, finite_numbers, lists, patched
 
 
 class ProximalRecomputer:
@@ -92,7 +92,7 @@ class ProximalRecomputer:
         sample[MARK] = current
 
     def _recompute(self, sample: TensorDictBase, current: int) -> None:
-        found, old = made(sample), column(sample, PROXIMAL)
+        found, old = finished_sample(sample), column(sample, PROXIMAL)
         ids, due = column(sample, "input_ids"), recompute_due(found.version, found.mask, current)
         if not due.any():
             return

@@ -29,7 +29,7 @@ PROXIMAL = "proximal_logprobs_t"
 
 
 @frozen
-class Made:
+class FinishedSample:
     """The versions of the weights that made a sample: all its tokens in one row."""
 
     version: Tensor  # int [N]
@@ -46,21 +46,21 @@ def is_sample(value: Any) -> bool:
     return isinstance(value, TensorDictBase | Mapping)
 
 
-def made(sample: Sample) -> Made:
+def finished_sample(sample: Sample) -> FinishedSample:
     """Return the versions of a sample's tokens. Raises: StructureError if they are missing or cannot be versions.
 
-    >>> made({"output_version": [4, 5]}).version
+    >>> finished_sample({"output_version": [4, 5]}).version
     tensor([4, 5])
     """
     mark = sample.get(MARK, None)
     if not isinstance(sample, TensorDictBase):
         version = torch.tensor(_list(sample, "output_version"), dtype=torch.int64)
-        return Made(version, torch.ones(len(version), dtype=torch.bool), _mark(mark))
+        return FinishedSample(version, torch.ones(len(version), dtype=torch.bool), _mark(mark))
     version, mask = column(sample, "versions"), column(sample, "loss_mask")
     if version.shape != mask.shape or version.is_floating_point() or not version.ndim:
         got, wanted = f"{list(version.shape)} {version.dtype}", f"{list(mask.shape)}, integers"
         raise StructureError(message("sample: versions", got=got, wanted=wanted, remedy="one for each token"))
-    return Made(version.reshape(-1).to(torch.int64), mask.reshape(-1).bool(), _mark(mark))
+    return FinishedSample(version.reshape(-1).to(torch.int64), mask.reshape(-1).bool(), _mark(mark))
 
 
 def column(sample: TensorDictBase, name: str) -> Tensor:

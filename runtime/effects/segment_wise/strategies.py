@@ -8,7 +8,7 @@ from ....core.errors import PurestepError
 from ..experiment_config import InferenceEngineConfig
 from .containers import everything, remove
 from .interfaces import RolloutCache, RolloutQueue, Sample
-from .samples import made
+from .samples import finished_sample
 
 
 def _unheard(count: int) -> None:
@@ -84,7 +84,7 @@ class SegmentWisePPOStrategy(StalenessControlStrategy):
         A sample without the versions that made it is kept, as is one without a sampled token.
         """
         try:
-            found = made(td)
+            found = finished_sample(td)
         except PurestepError:
             return False
         if not found.mask.any():

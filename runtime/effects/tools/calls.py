@@ -39,14 +39,16 @@ class Returned:
 
 
 @frozen
-class Failure:
+class ToolFailure:
     """A failed call: how it failed ("raised", "timed_out", "died") and why."""
 
     kind: str
     error: str = ""
 
 
-Perform = Callable[[Callable[..., Any], tuple[Any, ...], float], Returned | Failure]  # (function, arguments, seconds)
+Perform = Callable[
+    [Callable[..., Any], tuple[Any, ...], float], Returned | ToolFailure
+]  # (function, arguments, seconds)
 
 
 def in_threads(limit: int = 8, *, given_up: int = 32) -> Perform:
@@ -62,9 +64,9 @@ def in_threads(limit: int = 8, *, given_up: int = 32) -> Perform:
     turns, lock = threading.BoundedSemaphore(_at_least_one("in_threads", limit)), threading.Lock()
     lost = 0
 
-    def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+    def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
         nonlocal lost
-        answer: SimpleQueue[Returned | Failure] = SimpleQueue()
+        answer: SimpleQueue[Returned | ToolFailure] = SimpleQueue()
         abandoned = threading.Event()
 
         def work() -> None:
@@ -85,16 +87,16 @@ def in_threads(limit: int = 8, *, given_up: int = 32) -> Perform:
                     return answer.get()
                 abandoned.set()
                 lost += 1
-            return Failure(TIMED_OUT)
+            return ToolFailure(TIMED_OUT)
 
     return perform
 
 
-def _performed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Returned | Failure:
+def _performed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Returned | ToolFailure:
     try:
         return Returned(function(*arguments))
     except BaseException as error:  # SystemExit too: in a thread it would vanish
-        return Failure(RAISED, described(error, tool_worker.LONGEST))
+        return ToolFailure(RAISED, described(error, tool_worker.LONGEST))
 
 
 def _at_least_one(where: str, limit: int) -> int:
@@ -104,7 +106,7 @@ def _at_least_one(where: str, limit: int) -> int:
 
 
 @frozen
-class Worker:
+class ToolProcess:
     """A process that performs calls, and its messages."""
 
     child: Child
@@ -126,15 +128,15 @@ def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
     (Returned(value=(3, 1)), 'raised')
     """
     turns = threading.BoundedSemaphore(_at_least_one("in_processes", limit))
-    crew = _Crew()
+    crew = _ProcessPool()
 
-    def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | Failure:
+    def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
         frame = _frame(function, arguments)
         with turns:
             worker, sound = crew.take(), False
             try:
                 made = _asked(worker, frame, start, seconds)
-                sound = not (isinstance(made, Failure) and made.kind in (TIMED_OUT, DIED))
+                sound = not (isinstance(made, ToolFailure) and made.kind in (TIMED_OUT, DIED))
             finally:
                 crew.give_back(worker, sound)
             return made
@@ -145,15 +147,15 @@ def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
         crew.close()
 
 
-class _Crew:
+class _ProcessPool:
     """The workers of a block: idle ones, and those that perform a call."""
 
     def __init__(self) -> None:
         self.lock, self.closed = threading.Lock(), False
-        self.idle: deque[Worker] = deque()
-        self.busy: set[Worker] = set()
+        self.idle: deque[ToolProcess] = deque()
+        self.busy: set[ToolProcess] = set()
 
-    def take(self) -> Worker:
+    def take(self) -> ToolProcess:
         """Return a worker for a call. Raises: ToolError once the block has ended."""
         with self.lock:
             if self.closed:
@@ -163,7 +165,7 @@ class _Crew:
             self.busy.add(worker)
             return worker
 
-    def give_back(self, worker: Worker, sound: bool) -> None:
+    def give_back(self, worker: ToolProcess, sound: bool) -> None:
         """Take a worker back after its call; kill one that has failed, or that comes back after the block."""
         with self.lock:
             self.busy.remove(worker)
@@ -194,7 +196,7 @@ def _unsendable(why: str) -> ToolError:
     return ToolError(message("in_processes: call", got=f"not to be sent ({why})", wanted=wanted, remedy=remedy))
 
 
-def _waiting(idle: deque[Worker]) -> Worker:
+def _waiting(idle: deque[ToolProcess]) -> ToolProcess:
     """Return an idle worker, or a new one; idle workers that have died are removed."""
     while idle:
         worker = idle.pop()
@@ -202,27 +204,27 @@ def _waiting(idle: deque[Worker]) -> Worker:
             return worker
         worker.child.process.end()
     said: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
-    return Worker(run_body(BODY, said.put, name="tool"), said)
+    return ToolProcess(run_body(BODY, said.put, name="tool"), said)
 
 
-def _asked(worker: Worker, frame: bytes, start: float, seconds: float) -> Returned | Failure:
+def _asked(worker: ToolProcess, frame: bytes, start: float, seconds: float) -> Returned | ToolFailure:
     worker.child.work(0, frame)
     until = time.monotonic() + start
     while True:
         try:
             word, *rest = worker.said.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
-            return Failure(TIMED_OUT)
+            return ToolFailure(TIMED_OUT)
         if word == NOTE:  # the call starts now
             until = time.monotonic() + seconds
         elif word == ANSWER:
             break
         elif word != READY:
-            return Failure(DIED, "its process ended")
+            return ToolFailure(DIED, "its process ended")
     try:
         how, given = pickle.loads(rest[1])
     except Exception as error:
         raise _unsendable(described(error, tool_worker.LONGEST)) from error
     if how == tool_worker.UNREADABLE:
         raise _unsendable(given)
-    return Returned(given) if how == tool_worker.RETURNED else Failure(RAISED, given)
+    return Returned(given) if how == tool_worker.RETURNED else ToolFailure(RAISED, given)

@@ -13,7 +13,7 @@ from ....core.errors import ChoiceError, message
 from ....core.keys import Key
 from ....core.language.parsers import Call
 from ....core.language.text_env import Outcome, TextEnv
-from .calls import RAISED, TIMED_OUT, Failure, Perform, Returned, ToolError
+from .calls import RAISED, TIMED_OUT, Perform, Returned, ToolError, ToolFailure
 from .calls import in_processes as in_processes
 from .calls import in_threads as in_threads
 
@@ -23,20 +23,20 @@ Tool = Callable[[Any, Any, str], str]  # (params, state, argument) -> text
 
 
 @frozen(kw_only=True)
-class Failed:
+class ToolFailed:
     """The failure of a tool, or of a step for an action of another class, on an argument."""
 
     tool: str
     argument: str
-    failure: Failure
+    failure: ToolFailure
 
 
-def ignore(failed: Failed) -> None:
+def ignore(failed: ToolFailed) -> None:
     """Record nothing: the model's message already reports the failure."""
 
 
 def guarded(
-    env: TextEnv[P, S], perform: Perform, *, timeout: float, record: Callable[[Failed], None] = ignore
+    env: TextEnv[P, S], perform: Perform, *, timeout: float, record: Callable[[ToolFailed], None] = ignore
 ) -> TextEnv[P, S]:
     """Return the environment with every call made by `perform` and abandoned after `timeout` seconds.
 
@@ -57,7 +57,7 @@ def guarded(
 
     def reset(params: P, key: Key) -> tuple[S, str]:
         made = _shaped(perform(env.reset, (params, key), timeout), _is_reset, "(state, text)")
-        if isinstance(made, Failure):
+        if isinstance(made, ToolFailure):
             got, remedy = _told(made, timeout), "see to what it depends on"
             raise ToolError(message("guarded: reset", got=repr(got), wanted="a first observation", remedy=remedy))
         begun: tuple[S, str] = made.value
@@ -65,7 +65,7 @@ def guarded(
 
     def step(params: P, state: S, action: Any, key: Key) -> tuple[S, Outcome]:
         made = _shaped(perform(env.step, (params, state, action, key), timeout), _is_step, "(state, Outcome)")
-        if isinstance(made, Failure):
+        if isinstance(made, ToolFailure):
             record(_failed(action, made))
             return state, Outcome(_told(made, timeout))
         after: tuple[S, Outcome] = made.value
@@ -75,11 +75,13 @@ def guarded(
     return TextEnv(env.params, reset, step, tools)
 
 
-def _guarded_tool(name: str, tool: Tool, perform: Perform, timeout: float, record: Callable[[Failed], None]) -> Tool:
+def _guarded_tool(
+    name: str, tool: Tool, perform: Perform, timeout: float, record: Callable[[ToolFailed], None]
+) -> Tool:
     def call(params: Any, state: Any, argument: str) -> str:
         made = _shaped(perform(tool, (params, state, argument), timeout), _is_text, "a text")
-        if isinstance(made, Failure):
-            record(Failed(tool=name, argument=argument, failure=made))
+        if isinstance(made, ToolFailure):
+            record(ToolFailed(tool=name, argument=argument, failure=made))
             return _told(made, timeout)
         text: str = made.value
         return text
@@ -99,18 +101,20 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _shaped(made: Returned | Failure, fits: Callable[[Any], bool], wanted: str) -> Returned | Failure:
+def _shaped(made: Returned | ToolFailure, fits: Callable[[Any], bool], wanted: str) -> Returned | ToolFailure:
     if isinstance(made, Returned) and not fits(made.value):
-        return Failure(RAISED, f"{type(made.value).__name__} given, {wanted} wanted")
+        return ToolFailure(RAISED, f"{type(made.value).__name__} given, {wanted} wanted")
     return made
 
 
-def _failed(action: Any, failure: Failure) -> Failed:
+def _failed(action: Any, failure: ToolFailure) -> ToolFailed:
     name = action.name if isinstance(action, Call) else type(action).__name__
-    return Failed(tool=name, argument=action.argument if isinstance(action, Call) else repr(action), failure=failure)
+    return ToolFailed(
+        tool=name, argument=action.argument if isinstance(action, Call) else repr(action), failure=failure
+    )
 
 
-def _told(failure: Failure, timeout: float) -> str:
+def _told(failure: ToolFailure, timeout: float) -> str:
     """Return the model's message for a failure."""
     if failure.kind == TIMED_OUT:
         return f"The tool gave no answer within {timeout:g} s."

@@ -15,8 +15,8 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import ChoiceError, PurestepError, message
-from . import service_rules as rules
-from .calls import DIED, TIMED_OUT, Failure, Perform, Returned
+from . import service_rules
+from .calls import DIED, TIMED_OUT, Perform, Returned, ToolFailure
 
 Begin = Callable[[int], AbstractContextManager[Perform]]
 
@@ -30,7 +30,7 @@ class Service:
     """The functions of a service; any thread may call them."""
 
     perform: Perform  # (function, arguments, seconds): as that of each replica
-    health: Callable[[], tuple[rules.Replica, ...]]
+    health: Callable[[], tuple[service_rules.ReplicaState, ...]]
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def serving(
     """
     if tries < 1:
         raise ChoiceError(message("serving: tries", got=tries, wanted="at least 1", remedy="let one replica try"))
-    desk = _Desk(begin, rules.roster(count, pause=pause, longest=longest), probe)
+    desk = _ReplicaPool(begin, service_rules.roster(count, pause=pause, longest=longest), probe)
     try:
         desk.open()
         yield Service(
@@ -72,10 +72,10 @@ class _Seat:
         self.users, self.leaving = 0, False
 
 
-class _Desk:
+class _ReplicaPool:
     """The roster, the replicas, and a thread that restarts replicas."""
 
-    def __init__(self, begin: Begin, roster: rules.Roster, probe: float) -> None:
+    def __init__(self, begin: Begin, roster: service_rules.Roster, probe: float) -> None:
         self.begin, self.roster, self.probe = begin, roster, probe
         self.changed = threading.Condition()
         self.seats: dict[int, _Seat] = {}
@@ -98,43 +98,43 @@ class _Desk:
         for number in [*self.seats]:
             self.leave(number)
 
-    def health(self) -> tuple[rules.Replica, ...]:
+    def health(self) -> tuple[service_rules.ReplicaState, ...]:
         """Return the state of each replica."""
         with self.changed:
             return self.roster.replicas
 
-    def tell(self, event: rules.Event) -> tuple[rules.Action, ...]:
+    def tell(self, event: service_rules.Event) -> tuple[service_rules.Action, ...]:
         """Process an event; return the actions."""
         with self.changed:
-            self.roster, actions = rules.step(self.roster, event)
+            self.roster, actions = service_rules.step(self.roster, event)
             self.changed.notify_all()
             return actions
 
     def perform(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float, tries: int
-    ) -> Returned | Failure:
+    ) -> Returned | ToolFailure:
         """Make a call, with another replica if one fails."""
-        made: Returned | Failure = Failure(TIMED_OUT)
+        made: Returned | ToolFailure = ToolFailure(TIMED_OUT)
         for _ in range(tries):
             picked, seat = self.picked(seconds)
             try:
                 made = seat.perform(function, arguments, seconds)
             finally:
                 self.released(seat)
-            if not (isinstance(made, Failure) and made.kind in (TIMED_OUT, DIED)):
-                self.tell(rules.Served(picked.number, picked.generation))
+            if not (isinstance(made, ToolFailure) and made.kind in (TIMED_OUT, DIED)):
+                self.tell(service_rules.Served(picked.number, picked.generation))
                 return made
-            self.tell(rules.Failed(picked.number, picked.generation, time.monotonic()))
+            self.tell(service_rules.ReplicaFailed(picked.number, picked.generation, time.monotonic()))
         return made
 
-    def picked(self, seconds: float) -> tuple[rules.Picked, _Seat]:
+    def picked(self, seconds: float) -> tuple[service_rules.Picked, _Seat]:
         """Return the replica whose turn it is, and its seat, marked as in use."""
         until = time.monotonic() + seconds
         with self.changed:
             while True:
-                self.roster, actions = rules.step(self.roster, rules.Pick())
+                self.roster, actions = service_rules.step(self.roster, service_rules.Pick())
                 for action in actions:
-                    if isinstance(action, rules.Picked):
+                    if isinstance(action, service_rules.Picked):
                         seat = self.seats[action.number]
                         seat.users += 1
                         return action, seat
@@ -168,13 +168,13 @@ class _Desk:
         """Restart replicas when they are due."""
         while True:
             with self.changed:
-                wait = rules.wakes(self.roster) - time.monotonic()
+                wait = service_rules.wakes(self.roster) - time.monotonic()
                 if not self.closing and wait > 0:
                     self.changed.wait(min(wait, threading.TIMEOUT_MAX))
                 if self.closing:
                     return
-            for action in self.tell(rules.Clock(time.monotonic())):
-                if isinstance(action, rules.Restart):
+            for action in self.tell(service_rules.Clock(time.monotonic())):
+                if isinstance(action, service_rules.Restart):
                     self.again(action.number)
 
     def again(self, number: int) -> None:
@@ -184,7 +184,7 @@ class _Desk:
             serves = self.begun(number)
         except Exception:
             serves = False
-        self.tell(rules.Restarted(number) if serves else rules.NotRestarted(number, time.monotonic()))
+        self.tell(service_rules.Restarted(number) if serves else service_rules.NotRestarted(number, time.monotonic()))
 
     def begun(self, number: int) -> bool:
         """Start a replica and wait for its first call; one that does not answer is ended. Return whether it serves."""

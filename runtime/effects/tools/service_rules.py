@@ -16,7 +16,7 @@ HEALTHY, WAITING, RESTARTING = "healthy", "waiting", "restarting"
 
 
 @frozen
-class Replica:
+class ReplicaState:
     """State of one replica."""
 
     number: int
@@ -31,7 +31,7 @@ class Replica:
 class Roster:
     """State of the service."""
 
-    replicas: tuple[Replica, ...]
+    replicas: tuple[ReplicaState, ...]
     pause: float  # seconds before the first restart; twice as long after each further consecutive failure
     longest: float  # the longest pause
     turns: int = 0  # picks made
@@ -51,7 +51,7 @@ class Served:
 
 
 @frozen
-class Failed:
+class ReplicaFailed:
     """Event: a replica hangs, or died."""
 
     number: int
@@ -96,7 +96,7 @@ class Restart:
     number: int
 
 
-Event = Pick | Served | Failed | Clock | Restarted | NotRestarted
+Event = Pick | Served | ReplicaFailed | Clock | Restarted | NotRestarted
 Action = Picked | Restart
 
 
@@ -108,7 +108,7 @@ def roster(count: int, *, pause: float = 0.5, longest: float = 30.0) -> Roster:
     """
     if count < 1:
         raise ChoiceError(message("service: replicas", got=count, wanted="at least 1", remedy="let one serve"))
-    return Roster(replicas=tuple(Replica(number) for number in range(count)), pause=pause, longest=longest)
+    return Roster(replicas=tuple(ReplicaState(number) for number in range(count)), pause=pause, longest=longest)
 
 
 def step(state: Roster, event: Event) -> tuple[Roster, tuple[Action, ...]]:
@@ -118,7 +118,7 @@ def step(state: Roster, event: Event) -> tuple[Roster, tuple[Action, ...]]:
     back the others keep their order.
 
     >>> state, first = step(roster(2), Pick())
-    >>> state, _ = step(state, Failed(0, 0, 10.0))
+    >>> state, _ = step(state, ReplicaFailed(0, 0, 10.0))
     >>> first, step(state, Pick())[1], step(state, Clock(11.0))[1]
     ((Picked(number=0, generation=0),), (Picked(number=1, generation=0),), (Restart(number=0),))
     """
@@ -138,7 +138,7 @@ def step(state: Roster, event: Event) -> tuple[Roster, tuple[Action, ...]]:
             state = _waiting(state, replica, event.now)
     elif replica.state != HEALTHY or replica.generation != event.generation:
         return state, ()
-    elif isinstance(event, Failed):
+    elif isinstance(event, ReplicaFailed):
         state = _waiting(state, replica, event.now)
     else:
         state = _with(state, evolve(replica, failures=0))
@@ -155,12 +155,12 @@ def _picked(state: Roster) -> tuple[Roster, tuple[Action, ...]]:
     return state, (Picked(chosen.number, chosen.generation),)
 
 
-def _with(state: Roster, changed: Replica) -> Roster:
+def _with(state: Roster, changed: ReplicaState) -> Roster:
     replicas = (*state.replicas[: changed.number], changed, *state.replicas[changed.number + 1 :])
     return evolve(state, replicas=replicas)
 
 
-def _waiting(state: Roster, replica: Replica, now: float) -> Roster:
+def _waiting(state: Roster, replica: ReplicaState, now: float) -> Roster:
     failures = replica.failures + 1
     wait = pause(state, failures)
     return _with(state, evolve(replica, state=WAITING, failures=failures, retry=now + wait))
@@ -180,7 +180,7 @@ def pause(state: Roster, failures: int) -> float:
 def wakes(state: Roster) -> float:
     """Return the next time at which a Clock event has an effect.
 
-    >>> wakes(step(roster(1), Failed(0, 0, 10.0))[0])
+    >>> wakes(step(roster(1), ReplicaFailed(0, 0, 10.0))[0])
     10.5
     """
     return min((one.retry for one in state.replicas if one.state == WAITING), default=float("inf"))

@@ -2,8 +2,8 @@
 
 from .hosts import chosen as chosen
 from .hosts import this_host as this_host
-from .interface import Inlet as Inlet
-from .interface import Outlet as Outlet
+from .interface import WeightPublisher as WeightPublisher
+from .interface import WeightReader as WeightReader
 from .interface import inlet as inlet
 from .interface import outlet as outlet
 from .select_transport import Choice as Choice

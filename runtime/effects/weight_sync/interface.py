@@ -21,7 +21,7 @@ from .shared_memory.layout import WeightsError
 
 
 @frozen
-class Outlet:
+class WeightPublisher:
     """Publisher of weights."""
 
     way: str  # "shared", "ray" or "monarch"
@@ -30,7 +30,7 @@ class Outlet:
 
 
 @frozen
-class Inlet:
+class WeightReader:
     """Receiver of weights.
 
     `fetch(newer_than=-1, into=(), seconds=60.0)` returns (version, params), all of one publication, or () if none is newer.
@@ -58,7 +58,7 @@ WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each as mod
 }
 
 
-def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[Outlet]:
+def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[WeightPublisher]:
     """Return the outlet of a transport, for weights like `params`; it gets the options. Raises: ChoiceError, WeightsError.
 
     >>> import torch
@@ -67,17 +67,17 @@ def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[Outl
     ...     reader.fetch(), reader.fetch(0)
     ((0, {'w': tensor([1.])}), ())
     """
-    made: AbstractContextManager[Outlet] = _named(choose("outlet: way", way, WAYS)[0])(params, **options)
+    made: AbstractContextManager[WeightPublisher] = _named(choose("outlet: way", way, WAYS)[0])(params, **options)
     return made
 
 
-def inlet(address: str, like: Any, **options: Any) -> AbstractContextManager[Inlet]:
+def inlet(address: str, like: Any, **options: Any) -> AbstractContextManager[WeightReader]:
     """Return the inlet for an address; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: ChoiceError for an address of no transport, WeightsError for another architecture or without a publisher.
     """
     place = choose("inlet: way of the address", address.partition("://")[0], WAYS)[1]
-    made: AbstractContextManager[Inlet] = _named(place)(address, like, **options)
+    made: AbstractContextManager[WeightReader] = _named(place)(address, like, **options)
     return made
 
 

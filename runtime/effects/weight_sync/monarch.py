@@ -24,14 +24,14 @@ from ....core.tree import leaves
 from ..cluster.local.member_program import described
 from ..cluster.monarch.version import installed
 from .checksums import agreed, digest, summing, sums
-from .interface import Inlet, Outlet, refuse_closed
+from .interface import WeightPublisher, WeightReader, refuse_closed
 from .monarch_address import actor_of, address_of
 from .packing import handed, room_of, same
-from .shared_memory.layout import Layout, WeightsError, layout, same_architecture, text, views
+from .shared_memory.layout import WeightLayout, WeightsError, layout, same_architecture, text, views
 
 CHUNK_BYTES = 1 << 23
 ASK_SECONDS = 10.0  # for the actor to answer that it is there
-_DESKS: dict[str, "_Desk"] = {}  # the publishers of this process, for their actors, which run in it too
+_DESKS: dict[str, "_Slots"] = {}  # the publishers of this process, for their actors, which run in it too
 _numbers = itertools.count()
 
 
@@ -59,10 +59,10 @@ class _Offer:
     handles: tuple[Any, ...]
 
 
-class _Desk:
+class _Slots:
     """The publisher's side: slots written in turn."""
 
-    def __init__(self, own: Layout, slots: int, chunk: int, checks: str, buffer: Any) -> None:
+    def __init__(self, own: WeightLayout, slots: int, chunk: int, checks: str, buffer: Any) -> None:
         self.own, self.chunk, self.checks, self.letters = own, chunk, checks, text(own)
         self.lock, self.writing, self.closed = threading.Lock(), threading.Lock(), False
         self.slots, self.newest = [_slot(own, chunk, buffer) for _ in range(slots)], -1
@@ -113,7 +113,7 @@ class _Desk:
                 handle.drop().get(timeout=ASK_SECONDS)
 
 
-def _slot(own: Layout, chunk: int, buffer: Any) -> _Slot:
+def _slot(own: WeightLayout, chunk: int, buffer: Any) -> _Slot:
     room = torch.zeros(own.size, dtype=torch.uint8)
     try:
         return _Slot(room, tuple(buffer(room[start : start + chunk]) for start in range(0, own.size, chunk)))
@@ -136,9 +136,9 @@ def _made(actor: Any, name: str) -> None:
     actor.name = name
 
 
-def _desk_of(actor: Any) -> _Desk:
+def _desk_of(actor: Any) -> _Slots:
     """Return the actor's desk, by importing this module: Monarch sends copies of functions, and their globals, to an actor."""
-    found: _Desk = importlib.import_module(__name__)._DESKS[actor.name]
+    found: _Slots = importlib.import_module(__name__)._DESKS[actor.name]
     return found
 
 
@@ -148,7 +148,9 @@ def _module(name: str) -> Any:
 
 
 @contextmanager
-def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, checks: str = "") -> Iterator[Outlet]:
+def monarch_publisher(
+    params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, checks: str = ""
+) -> Iterator[WeightPublisher]:
     """Yield the outlet for weights like `params`, whose address names an actor in this process, for other processes of Monarch.
 
     A reader is overtaken when `slots` - 1 publications end while it reads, and reads again. Weights on a GPU are copied to
@@ -167,29 +169,29 @@ def monarch_outlet(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, che
         "offer": actors.endpoint(_offered),
         "closed": actors.endpoint(_closed),
     }
-    desk, title = _Desk(own, slots, chunk, checks, buffer), f"purestep_weights_{next(_numbers)}"
+    desk, title = _Slots(own, slots, chunk, checks, buffer), f"purestep_weights_{next(_numbers)}"
     _DESKS[title] = desk
     try:
         handle = actors.this_proc().spawn(title, type("WeightsDesk", (actors.Actor,), kind), title)
         address = address_of(handle, ASK_SECONDS)
-        yield Outlet("monarch", address, lambda version, tree: desk.put(version, tensors("publish", tree)))
+        yield WeightPublisher("monarch", address, lambda version, tree: desk.put(version, tensors("publish", tree)))
     finally:
         desk.close()
 
 
 @contextmanager
-def monarch_inlet(address: str, like: Any) -> Iterator[Inlet]:
+def monarch_reader(address: str, like: Any) -> Iterator[WeightReader]:
     """Yield the inlet for the actor of an outlet; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: EngineError if Monarch is missing; ChoiceError for a malformed address; WeightsError, at a fetch, for another
     architecture, or if the actor or its process does not answer.
     """
     action = _module("monarch.rdma").RDMAAction
-    reader = _Reader(actor_of(address), like, action)
-    yield Inlet("monarch", reader.fetch, reader.closed)
+    reader = _MonarchReader(actor_of(address), like, action)
+    yield WeightReader("monarch", reader.fetch, reader.closed)
 
 
-class _Reader:
+class _MonarchReader:
     """The reader's side."""
 
     def __init__(self, desk: Any, like: Any, action: Any) -> None:
@@ -204,7 +206,7 @@ class _Reader:
             return True
 
     def fetch(self, newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> tuple[Any, ...]:
-        """Return (version, params) or (): see `Inlet`."""
+        """Return (version, params) or (): see `WeightReader`."""
         given = self.same("fetch: into", into) if leaves(into) else []
         until = time.monotonic() + seconds
         with self.lock:

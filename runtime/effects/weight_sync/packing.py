@@ -7,7 +7,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from .shared_memory.layout import Layout, layout, same_architecture, text, views
+from .shared_memory.layout import WeightLayout, layout, same_architecture, text, views
 
 
 def same(like: Any) -> Callable[[str, Any], list[Tensor]]:
@@ -36,7 +36,7 @@ def same(like: Any) -> Callable[[str, Any], list[Tensor]]:
     return leaves_of
 
 
-def room_of(own: Layout, tensors: Sequence[Tensor]) -> Tensor | None:
+def room_of(own: WeightLayout, tensors: Sequence[Tensor]) -> Tensor | None:
     """Return the bytes in which these leaves lie packed as in `own`, like those of fetched trees; None if they do not.
 
     >>> own = layout({"a": torch.zeros(2), "b": torch.zeros(1)})
@@ -57,7 +57,7 @@ def room_of(own: Layout, tensors: Sequence[Tensor]) -> Tensor | None:
     return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
-def handed(own: Layout, room: Tensor, like: Any, into: Sequence[Tensor]) -> Any:
+def handed(own: WeightLayout, room: Tensor, like: Any, into: Sequence[Tensor]) -> Any:
     """Return the tree whose bytes are in `room`: as views of it if `like` is on the CPU, else as copies on its devices.
 
     If there are leaves `into` which to write, the bytes are copied there, and the tree consists of these.

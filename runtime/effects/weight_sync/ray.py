@@ -25,9 +25,9 @@ from ....core.tree import leaves
 from ..cluster.ray.version import installed
 from ..cluster.security import ray_token
 from . import ray_board
-from .interface import Inlet, Outlet, refuse_closed
+from .interface import WeightPublisher, WeightReader, refuse_closed
 from .packing import handed, same
-from .shared_memory.layout import Layout, WeightsError, layout, same_architecture, text, views
+from .shared_memory.layout import WeightLayout, WeightsError, layout, same_architecture, text, views
 
 SCHEME = "ray://"
 KEEP = 3  # versions that stay in the store for readers
@@ -68,7 +68,7 @@ def refuse_small(stores: dict[str, int], size: int) -> None:
 
 
 @contextmanager
-def ray_outlet(params: Any) -> Iterator[Outlet]:
+def ray_publisher(params: Any) -> Iterator[WeightPublisher]:
     """Publish weights like `params`, for processes of this job of Ray, to which this process is connected.
 
     Raises: EngineError if Ray is missing or has another version, WeightsError if this process is not connected to it or a
@@ -78,19 +78,21 @@ def ray_outlet(params: Any) -> Iterator[Outlet]:
     publisher = _Publisher(_connected("publish"), own)
     try:
         publisher.begin()
-        yield Outlet("ray", publisher.address, lambda version, tree: publisher.put(version, tensors("publish", tree)))
+        yield WeightPublisher(
+            "ray", publisher.address, lambda version, tree: publisher.put(version, tensors("publish", tree))
+        )
     finally:
         publisher.close()
 
 
 @contextmanager
-def ray_inlet(address: str, like: Any) -> Iterator[Inlet]:
+def ray_reader(address: str, like: Any) -> Iterator[WeightReader]:
     """Yield an inlet for the outlet of that address; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: EngineError if Ray is missing; WeightsError if this process is not one of Ray's, or there is no publisher.
     """
-    reader = _Reader(_connected("fetch"), address.removeprefix(SCHEME), like)
-    yield Inlet("ray", reader.fetch, reader.closed)
+    reader = _RayReader(_connected("fetch"), address.removeprefix(SCHEME), like)
+    yield WeightReader("ray", reader.fetch, reader.closed)
 
 
 def _connected(where: str) -> Any:
@@ -106,7 +108,7 @@ def _connected(where: str) -> Any:
 class _Publisher:
     """The publisher's side: a buffer that is filled and put, and the board."""
 
-    def __init__(self, ray: Any, own: Layout) -> None:
+    def __init__(self, ray: Any, own: WeightLayout) -> None:
         self.ray, self.own, self.letters = ray, own, text(own)
         self.name = f"purestep-weights-{secrets.token_hex(8)}@{ray.get_runtime_context().get_node_id()}"
         self.address, self.key = SCHEME + self.name, ray_token()
@@ -146,7 +148,7 @@ class _Publisher:
             with torch.no_grad():
                 for target, source in zip(views(self.own, self.room), tensors, strict=True):
                     target.copy_(source)
-            reference = told("publish", lambda: self.ray.put(self.room.numpy()))
+            reference = in_one_line("publish", lambda: self.ray.put(self.room.numpy()))
             self.held, self.version = [*self.held, reference][-KEEP:], version
             self.list()
 
@@ -174,13 +176,13 @@ class _Publisher:
                     self.ray.kill(self.board)
 
 
-class _Reader:
+class _RayReader:
     """The reader's side."""
 
     def __init__(self, ray: Any, name: str, like: Any) -> None:
         self.ray, self.like, self.own, self.same = ray, like, layout(like), same(like)
         self.lock, self.key = threading.Lock(), ray_token()
-        self.board = told("fetch", lambda: ray.get_actor(name))
+        self.board = in_one_line("fetch", lambda: ray.get_actor(name))
         self.near = name.endswith(f"@{ray.get_runtime_context().get_node_id()}")  # same store as the publisher's
 
     def closed(self) -> bool:
@@ -191,14 +193,14 @@ class _Reader:
             return True
 
     def fetch(self, newer_than: int = -1, into: Any = (), seconds: float = 60.0) -> tuple[Any, ...]:
-        """Return (version, params) or (), see `Inlet`; without `into`, tensors on the CPU are read-only views of the store."""
+        """Return (version, params) or (), see `WeightReader`; without `into`, CPU tensors are read-only views of the store."""
         given = self.same("fetch: into", into) if leaves(into) else []
         until = time.monotonic() + seconds
         with self.lock:
             self.refused, forged = "", None
             while True:
                 try:
-                    found = told("fetch", lambda: self.read(newer_than, until))
+                    found = in_one_line("fetch", lambda: self.read(newer_than, until))
                 except WeightsError as error:
                     if not self.near and altered(self.ray, error):
                         forged = error
@@ -231,7 +233,7 @@ class _Reader:
 
     def given(self, reference: Any, until: float) -> Any:
         """Return the value of a reference. Raises: WeightsError."""
-        return told("fetch", lambda: self.ray.get(reference, timeout=max(0.1, until - time.monotonic())))
+        return in_one_line("fetch", lambda: self.ray.get(reference, timeout=max(0.1, until - time.monotonic())))
 
 
 class ForgedError(WeightsError):
@@ -287,17 +289,17 @@ def answered(ray: Any, where: str, ask: Callable[[], Any], seconds: float) -> An
     until = time.monotonic() + seconds
     while True:
         try:
-            return told(where, lambda: ray.get(ask(), timeout=max(0.1, until - time.monotonic())))
+            return in_one_line(where, lambda: ray.get(ask(), timeout=max(0.1, until - time.monotonic())))
         except WeightsError as error:
             if not isinstance(error.__cause__, ray.exceptions.ActorUnavailableError) or time.monotonic() > until:
                 raise
         time.sleep(AGAIN)
 
 
-def told(where: str, act: Callable[[], T]) -> T:
+def in_one_line(where: str, act: Callable[[], T]) -> T:
     """Return `act()`. Raises: WeightsError, in one line, for an error of Ray.
 
-    >>> told("fetch", lambda: 1)
+    >>> in_one_line("fetch", lambda: 1)
     1
     """
     try:

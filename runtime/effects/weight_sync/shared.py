@@ -5,23 +5,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .interface import Inlet, Outlet
+from .interface import WeightPublisher, WeightReader
 from .shared_memory.publisher import publishing, reading
 
 SCHEME = "shared://"
 
 
 @contextmanager
-def shared_outlet(
+def shared_publisher(
     params: Any, *, path: Path | None = None, slots: int = 3, guard: str | None = None
-) -> Iterator[Outlet]:
+) -> Iterator[WeightPublisher]:
     """Publish weights: see `weights.publishing`."""
     with publishing(params, path=path, slots=slots, guard=guard) as publisher:
-        yield Outlet("shared", f"{SCHEME}{publisher.path}", publisher.publish)
+        yield WeightPublisher("shared", f"{SCHEME}{publisher.path}", publisher.publish)
 
 
 @contextmanager
-def shared_inlet(address: str, like: Any) -> Iterator[Inlet]:
+def shared_reader(address: str, like: Any) -> Iterator[WeightReader]:
     """Read weights: see `weights.reading`."""
     reader = reading(Path(address.removeprefix(SCHEME)), like)
-    yield Inlet("shared", reader.fetch, reader.closed)
+    yield WeightReader("shared", reader.fetch, reader.closed)

@@ -42,7 +42,7 @@ Inbox = SimpleQueue[tuple[Any, ...]]  # (number, word, ...)
 
 
 @frozen
-class Hand:
+class WorkerHandle:
     """Handle of one started worker. None of its functions blocks except `joined`."""
 
     packed: Callable[[int, Any], Any]  # (task, payload): the message to send; raises if it cannot be sent
@@ -52,10 +52,10 @@ class Hand:
     joined: Callable[[float], bool]  # (seconds): whether it has ended
 
 
-Engine = Callable[[int, Body, tuple[Any, ...], Inbox], Hand]  # (number, body, arguments, inbox)
+Engine = Callable[[int, Body, tuple[Any, ...], Inbox], WorkerHandle]  # (number, body, arguments, inbox)
 
 
-def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
+def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
     """Start a worker in a new process (not forked) with a session of its own: what it starts ends with it. POSIX only.
 
     Bodies are imported by their module's name, so a script's own, a lambda or a function inside another cannot be sent; a
@@ -68,7 +68,7 @@ def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox
         got = f"not to be sent ({described(error)})"
         raise WorkersError(message("in_process: body", got=got, wanted=wanted, remedy=remedy)) from error
     child = run_body(frame, lambda words: inbox.put((number, *words)), name=f"worker-{number}")
-    return Hand(
+    return WorkerHandle(
         packed=work,
         send=child.send,
         stop=child.stop,
@@ -103,7 +103,7 @@ class ThreadMailbox:
         self.inbox.put((self.number, NOTE, payload))
 
 
-def in_thread(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> Hand:
+def in_thread(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
     """Start a worker in a thread. It cannot be killed: one that hangs is abandoned, and its messages are ignored."""
     mailbox = ThreadMailbox(number, inbox)
 
@@ -127,4 +127,4 @@ def in_thread(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox)
     def stop() -> None:
         mailbox.outbox.put((STOP,))
 
-    return Hand(lambda task, payload: (WORK, task, payload), mailbox.outbox.put, stop, stop, joined)
+    return WorkerHandle(lambda task, payload: (WORK, task, payload), mailbox.outbox.put, stop, stop, joined)

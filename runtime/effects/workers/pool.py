@@ -16,21 +16,21 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import message
-from . import supervisor as rules
-from .backends import Body, Engine, Hand, Inbox, WorkersError, in_process
+from . import supervisor
+from .backends import Body, Engine, Inbox, WorkerHandle, WorkersError, in_process
 from .process import UNREADABLE
 from .program import ANSWER, NOTE, READY, described
 
 
 @frozen
-class Joined:
+class WorkerJoined:
     """Report: a worker has started and can be given tasks."""
 
     worker: int
 
 
 @frozen
-class Answer:
+class WorkerAnswer:
     """Report: a worker has done a task."""
 
     worker: int
@@ -39,7 +39,7 @@ class Answer:
 
 
 @frozen
-class Note:
+class WorkerMessage:
     """Report: a worker's message that finishes no task."""
 
     worker: int
@@ -47,7 +47,7 @@ class Note:
 
 
 @frozen
-class Lost:
+class WorkerLost:
     """Report: a worker has ended, or a task never reached it; the reason, and each (task, payload) to be assigned again."""
 
     worker: int
@@ -55,7 +55,7 @@ class Lost:
     work: tuple[tuple[int, Any], ...]
 
 
-Report = Joined | Answer | Note | Lost
+Report = WorkerJoined | WorkerAnswer | WorkerMessage | WorkerLost
 
 
 @frozen
@@ -96,9 +96,9 @@ def working(
     ChoiceError, WorkersError (a body that cannot be sent).
     """
     watch = _Watch(body, arguments, engine, refuse, grace)
-    watch.crew = rules.crew(size, patience=patience, start=start, tries=tries, now=time.monotonic())
+    watch.crew = supervisor.pool_state(size, patience=patience, start=start, tries=tries, now=time.monotonic())
     try:
-        watch.tell(rules.Clock(time.monotonic()))
+        watch.tell(supervisor.Clock(time.monotonic()))
         yield Workers(watch.send, watch.receive, watch.alive, watch.stop)
     finally:
         watch.stop()
@@ -107,34 +107,34 @@ def working(
 class _Watch:
     """The state of a worker pool, the handles of its workers, and the payloads of their tasks."""
 
-    crew: rules.Crew
+    crew: supervisor.PoolState
 
     def __init__(
         self, body: Body, arguments: tuple[Any, ...], engine: Engine, refuse: Callable[[int, Any], str], grace: float
     ) -> None:
         self.body, self.arguments, self.engine, self.refuse, self.grace = body, arguments, engine, refuse, grace
-        self.hands: dict[int, Hand] = {}
+        self.hands: dict[int, WorkerHandle] = {}
         self.payloads: dict[int, Any] = {}
         self.inbox: Inbox = SimpleQueue()
         self.reports: SimpleQueue[Report] = SimpleQueue()
         self.given_up = ""
-        self.ended: list[tuple[int, Hand]] = []
+        self.ended: list[tuple[int, WorkerHandle]] = []
 
-    def tell(self, event: rules.Event) -> bool:
+    def tell(self, event: supervisor.Event) -> bool:
         """Process an event and perform the resulting actions; return whether an answer counts."""
-        self.crew, actions = rules.step(self.crew, event)
+        self.crew, actions = supervisor.step(self.crew, event)
         counts = False
         for action in actions:
-            if isinstance(action, rules.Start):
+            if isinstance(action, supervisor.StartWorker):
                 self.hands[action.worker] = self.engine(action.worker, self.body, self.arguments, self.inbox)
-            elif isinstance(action, rules.End):
+            elif isinstance(action, supervisor.KillWorker):
                 hand = self.hands.pop(action.worker)
                 hand.end()
                 self.ended.append((action.worker, hand))
-            elif isinstance(action, rules.Lost):
+            elif isinstance(action, supervisor.ReportLost):
                 work = tuple((task, self.payloads.pop(task)) for task in action.tasks)
-                self.reports.put(Lost(action.worker, action.why, work))
-            elif isinstance(action, rules.GivenUp):
+                self.reports.put(WorkerLost(action.worker, action.why, work))
+            elif isinstance(action, supervisor.PoolExhausted):
                 self.given_up = action.why
             else:
                 counts = True
@@ -147,7 +147,7 @@ class _Watch:
         kept = self.payloads.get(task)
         self.payloads[task] = payload
         try:
-            self.tell(rules.Sent(worker, task, time.monotonic()))
+            self.tell(supervisor.TaskSent(worker, task, time.monotonic()))
         except BaseException:
             self.payloads[task] = kept
             raise
@@ -165,12 +165,12 @@ class _Watch:
                 got, wanted = f"given up ({self.given_up})", "workers that stay alive"
                 raise WorkersError(message("working: the crew", got=got, wanted=wanted, remedy=remedy))
             now = time.monotonic()
-            if now >= rules.wakes(self.crew):
+            if now >= supervisor.wakes(self.crew):
                 for _ in range(self.inbox.qsize()):  # a worker whose message has arrived is not silent
                     self._heard(now, *self.inbox.get())
-                self.tell(rules.Clock(now))
+                self.tell(supervisor.Clock(now))
                 continue
-            wait = min(until, rules.wakes(self.crew)) - now
+            wait = min(until, supervisor.wakes(self.crew)) - now
             try:
                 letter = self.inbox.get(timeout=wait) if wait > 0 else self.inbox.get_nowait()
             except Empty:
@@ -182,24 +182,24 @@ class _Watch:
     def _heard(self, now: float, number: int, word: str, *rest: Any) -> None:
         known = number in self.hands
         if word == READY:
-            self.tell(rules.Ready(number, now))
+            self.tell(supervisor.WorkerReady(number, now))
         elif word == NOTE:
-            self.tell(rules.Heard(number, now))
+            self.tell(supervisor.MessageReceived(number, now))
         elif word == ANSWER:
             self._answered(now, number, *rest)
         else:
-            why = f"{rules.GARBAGE}: {rest[0]}" if word == UNREADABLE else f"{word}: {rest[0]}"
-            self.tell(rules.Ended(number, why, now))
+            why = f"{supervisor.GARBAGE}: {rest[0]}" if word == UNREADABLE else f"{word}: {rest[0]}"
+            self.tell(supervisor.WorkerEnded(number, why, now))
         if known and word in (READY, NOTE):
-            self.reports.put(Joined(number) if word == READY else Note(number, rest[0]))
+            self.reports.put(WorkerJoined(number) if word == READY else WorkerMessage(number, rest[0]))
 
     def _answered(self, now: float, number: int, task: Any, payload: Any) -> None:
         fault = self.refuse(task, payload) if task in self.payloads else ""
         if fault:
-            self.tell(rules.Ended(number, f"{rules.GARBAGE}: {fault}", now))
-        elif self.tell(rules.Answered(number, task, now)):
+            self.tell(supervisor.WorkerEnded(number, f"{supervisor.GARBAGE}: {fault}", now))
+        elif self.tell(supervisor.TaskAnswered(number, task, now)):
             del self.payloads[task]
-            self.reports.put(Answer(number, task, payload))
+            self.reports.put(WorkerAnswer(number, task, payload))
 
     def alive(self) -> tuple[int, ...]:
         """Return the numbers of the workers that have started."""
@@ -218,7 +218,7 @@ class _Watch:
         return tuple(number for number, hand in self.ended if not hand.joined(0.0))
 
 
-def _packed(hand: Hand, task: int, payload: Any) -> Any:
+def _packed(hand: WorkerHandle, task: int, payload: Any) -> Any:
     try:
         return hand.packed(task, payload)
     except Exception as error:

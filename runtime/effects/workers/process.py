@@ -24,10 +24,10 @@ from typing import Any
 
 from attrs import frozen
 
-from . import program as child_program
+from . import program
 from .program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, described, gone, session
 
-PROGRAM = Path(child_program.__file__)
+PROGRAM = Path(program.__file__)
 DIED, UNREADABLE = "died", "unreadable"  # words that `run_body` adds
 LENGTHS = {READY: 1, NOTE: 2, ANSWER: 3, RETURNED: 2, RAISED: 2}  # lengths of the messages that a child may send
 LOOK = 0.2  # seconds between two checks of a process whose pipe stays open

@@ -12,7 +12,7 @@ HUNG, GARBAGE, LATE = "hung", "garbage", "gone before it was sent"  # in additio
 
 
 @frozen
-class Worker:
+class WorkerState:
     """One worker: time of its last message or of becoming busy, whether it has started, and its tasks."""
 
     number: int
@@ -22,7 +22,7 @@ class Worker:
 
 
 @frozen(kw_only=True)
-class Crew:
+class PoolState:
     """State of the worker pool: always `size` workers or pending starts, until it gives up."""
 
     size: int
@@ -31,7 +31,7 @@ class Crew:
     pause: float  # seconds before the second replacement in a row; twice as long before each further one
     longest: float  # the longest such pause
     tries: int  # consecutive losses, with no answer between, after which no worker is replaced
-    workers: tuple[Worker, ...] = ()
+    workers: tuple[WorkerState, ...] = ()
     due: tuple[float, ...] = ()  # when replacements start
     next: int = 0  # the number of the next worker; numbers are never used again
     failures: int = 0  # workers lost since the last answer
@@ -45,7 +45,7 @@ class Clock:
 
 
 @frozen
-class Ready:
+class WorkerReady:
     """Event: a worker has started."""
 
     worker: int
@@ -53,7 +53,7 @@ class Ready:
 
 
 @frozen
-class Sent:
+class TaskSent:
     """Event: a worker is assigned a task."""
 
     worker: int
@@ -62,7 +62,7 @@ class Sent:
 
 
 @frozen
-class Heard:
+class MessageReceived:
     """Event: a worker has sent a message that finishes no task."""
 
     worker: int
@@ -70,7 +70,7 @@ class Heard:
 
 
 @frozen
-class Answered:
+class TaskAnswered:
     """Event: a worker has answered a task."""
 
     worker: int
@@ -79,7 +79,7 @@ class Answered:
 
 
 @frozen
-class Ended:
+class WorkerEnded:
     """Event: a worker has ended, or is unusable."""
 
     worker: int
@@ -88,14 +88,14 @@ class Ended:
 
 
 @frozen
-class Start:
+class StartWorker:
     """Action: start this worker."""
 
     worker: int
 
 
 @frozen
-class End:
+class KillWorker:
     """Action: kill this worker, if it still runs."""
 
     worker: int
@@ -110,7 +110,7 @@ class Deliver:
 
 
 @frozen
-class Lost:
+class ReportLost:
     """Action: report that a worker was lost, or a task never reached it; the tasks are to be assigned again."""
 
     worker: int
@@ -119,17 +119,17 @@ class Lost:
 
 
 @frozen
-class GivenUp:
+class PoolExhausted:
     """Action: report that workers are no longer replaced."""
 
     why: str
 
 
-Event = Clock | Ready | Sent | Heard | Answered | Ended
-Action = Start | End | Deliver | Lost | GivenUp
+Event = Clock | WorkerReady | TaskSent | MessageReceived | TaskAnswered | WorkerEnded
+Action = StartWorker | KillWorker | Deliver | ReportLost | PoolExhausted
 
 
-def crew(
+def pool_state(
     size: int,
     *,
     patience: float,
@@ -138,41 +138,43 @@ def crew(
     longest: float = 30.0,
     tries: int = 5,
     now: float = 0.0,
-) -> Crew:
+) -> PoolState:
     """Return a crew (worker pool) of which all workers are to be started. Raises: ChoiceError.
 
-    >>> crew(2, patience=5.0).due
+    >>> pool_state(2, patience=5.0).due
     (0.0, 0.0)
     """
     least = {"size": size, "patience": patience, "start": start, "tries": tries}
     for name, value in least.items():
         if not value > 0:
             raise ChoiceError(message(f"crew: {name}", got=value, wanted="more than 0", remedy="let somebody work"))
-    return Crew(size=size, patience=patience, start=start, pause=pause, longest=longest, tries=tries, due=(now,) * size)
+    return PoolState(
+        size=size, patience=patience, start=start, pause=pause, longest=longest, tries=tries, due=(now,) * size
+    )
 
 
-def step(state: Crew, event: Event) -> tuple[Crew, tuple[Action, ...]]:
+def step(state: PoolState, event: Event) -> tuple[PoolState, tuple[Action, ...]]:
     """Return the next state and the actions to perform.
 
     Messages of a lost worker are ignored: its tasks are assigned to others. Raises: ChoiceError for a task that a worker
     has already.
 
-    >>> state, actions = step(crew(1, patience=5.0), Clock(0.0))
-    >>> actions, step(step(state, Ready(0, 1.0))[0], Sent(0, 7, 2.0))[0].workers
-    ((Start(worker=0),), (Worker(number=0, since=2.0, ready=True, tasks=(7,)),))
+    >>> state, actions = step(pool_state(1, patience=5.0), Clock(0.0))
+    >>> actions, step(step(state, WorkerReady(0, 1.0))[0], TaskSent(0, 7, 2.0))[0].workers
+    ((StartWorker(worker=0),), (WorkerState(number=0, since=2.0, ready=True, tasks=(7,)),))
     """
     if isinstance(event, Clock):
         return _looked(state, event.now)
     worker = next((one for one in state.workers if one.number == event.worker), None)
-    if isinstance(event, Sent):
+    if isinstance(event, TaskSent):
         return _sent(state, worker, event)
     if worker is None:
         return state, ()
-    if isinstance(event, Ended):
+    if isinstance(event, WorkerEnded):
         return _lost(state, worker, event.why, event.now)
-    if isinstance(event, Ready):
+    if isinstance(event, WorkerReady):
         return _with(state, evolve(worker, ready=True, since=event.now)), ()
-    if isinstance(event, Heard):
+    if isinstance(event, MessageReceived):
         return _with(state, evolve(worker, since=event.now)), ()
     if event.task not in worker.tasks:
         return _lost(state, worker, f"{GARBAGE}: an answer to task {event.task}, which it does not have", event.now)
@@ -181,21 +183,21 @@ def step(state: Crew, event: Event) -> tuple[Crew, tuple[Action, ...]]:
     return state, (Deliver(worker.number, event.task),)
 
 
-def _with(state: Crew, changed: Worker) -> Crew:
+def _with(state: PoolState, changed: WorkerState) -> PoolState:
     return evolve(state, workers=tuple(changed if one.number == changed.number else one for one in state.workers))
 
 
-def _sent(state: Crew, worker: Worker | None, event: Sent) -> tuple[Crew, tuple[Action, ...]]:
+def _sent(state: PoolState, worker: WorkerState | None, event: TaskSent) -> tuple[PoolState, tuple[Action, ...]]:
     if any(event.task in one.tasks for one in state.workers):
         remedy = "give each task a number of its own, and give it out again only when it came back"
         raise ChoiceError(message(f"crew: task {event.task}", got="with a worker", wanted="free", remedy=remedy))
     if worker is None:
-        return state, (Lost(event.worker, LATE, (event.task,)),)
+        return state, (ReportLost(event.worker, LATE, (event.task,)),)
     since = event.now if worker.ready and not worker.tasks else worker.since
     return _with(state, evolve(worker, tasks=(*worker.tasks, event.task), since=since)), ()
 
 
-def _lost(state: Crew, worker: Worker, why: str, now: float) -> tuple[Crew, tuple[Action, ...]]:
+def _lost(state: PoolState, worker: WorkerState, why: str, now: float) -> tuple[PoolState, tuple[Action, ...]]:
     failures = state.failures + 1
     over = failures >= state.tries
     state = evolve(
@@ -204,25 +206,28 @@ def _lost(state: Crew, worker: Worker, why: str, now: float) -> tuple[Crew, tupl
         due=() if over else (*state.due, now + pause(state, failures)),
         failures=failures,
     )
-    actions: tuple[Action, ...] = (End(worker.number), Lost(worker.number, why, worker.tasks))
-    return state, (*actions, GivenUp(f"{failures} workers were lost in a row; the last one {why}")) if over else actions
+    actions: tuple[Action, ...] = (KillWorker(worker.number), ReportLost(worker.number, why, worker.tasks))
+    return state, (
+        *actions,
+        PoolExhausted(f"{failures} workers were lost in a row; the last one {why}"),
+    ) if over else actions
 
 
-def pause(state: Crew, failures: int) -> float:
+def pause(state: PoolState, failures: int) -> float:
     """Return the seconds before the replacement after so many consecutive losses: 0 after the first, then doubling each time.
 
     pause_1 = 0,   pause_n = min(longest, pause 2^(n-2))
 
-    >>> [pause(crew(1, patience=5.0, longest=0.5), n) for n in (1, 2, 3, 4, 5)]
+    >>> [pause(pool_state(1, patience=5.0, longest=0.5), n) for n in (1, 2, 3, 4, 5)]
     [0.0, 0.1, 0.2, 0.4, 0.5]
     """
     return 0.0 if failures < 2 else min(state.longest, state.pause * 2.0 ** min(failures - 2, 60))
 
 
-def deadline(state: Crew, worker: Worker) -> float:
+def deadline(state: PoolState, worker: WorkerState) -> float:
     """Return the time at which a silent worker counts as hung; infinity if it has nothing to do.
 
-    >>> deadline(crew(1, patience=5.0), Worker(0, 1.0, True, (7,)))
+    >>> deadline(pool_state(1, patience=5.0), WorkerState(0, 1.0, True, (7,)))
     6.0
     """
     if not worker.ready:
@@ -230,16 +235,16 @@ def deadline(state: Crew, worker: Worker) -> float:
     return worker.since + state.patience if worker.tasks else float("inf")
 
 
-def wakes(state: Crew) -> float:
+def wakes(state: PoolState) -> float:
     """Return the next time at which a Clock event has an effect.
 
-    >>> wakes(crew(1, patience=5.0, now=3.0))
+    >>> wakes(pool_state(1, patience=5.0, now=3.0))
     3.0
     """
     return min((*state.due, *(deadline(state, worker) for worker in state.workers)), default=float("inf"))
 
 
-def _looked(state: Crew, now: float) -> tuple[Crew, tuple[Action, ...]]:
+def _looked(state: PoolState, now: float) -> tuple[PoolState, tuple[Action, ...]]:
     actions: tuple[Action, ...] = ()
     for worker in state.workers:
         if now >= deadline(state, worker):
@@ -248,11 +253,11 @@ def _looked(state: Crew, now: float) -> tuple[Crew, tuple[Action, ...]]:
             state, more = _lost(state, worker, silent, now)
             actions = (*actions, *more)
     count = sum(moment <= now for moment in state.due)
-    new = tuple(Worker(state.next + i, now) for i in range(count))
+    new = tuple(WorkerState(state.next + i, now) for i in range(count))
     state = evolve(
         state,
         workers=(*state.workers, *new),
         due=tuple(moment for moment in state.due if moment > now),
         next=state.next + count,
     )
-    return state, (*actions, *(Start(worker.number) for worker in new))
+    return state, (*actions, *(StartWorker(worker.number) for worker in new))

@@ -18,7 +18,7 @@ from purestep.algorithms.importance import effective_fraction, importance_weight
 from purestep.algorithms.kl import k3
 from purestep.algorithms.policy_losses import ppo_clip
 from purestep.algorithms.ppo import ppo, prepare
-from purestep.algorithms.ppo_passes import METRICS, Sample, Settings, learner, prepared
+from purestep.algorithms.ppo_passes import METRICS, PPOSample, PPOSettings, learner, prepared
 from purestep.core import keys
 from purestep.core.optim.optimizers import Optimizer, sgd
 from purestep.core.policy import ActorCritic
@@ -58,9 +58,9 @@ def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: 
     proximal, weights = given.pop("proximal"), given.pop("weights")
     usual = {"gamma": 0.99, "lambda_": 0.95, "clip": 0.2, "value_clip": math.inf, "epochs": 4, "minibatches": 4}
     others = {"value_coefficient": 0.5, "entropy_coefficient": 0.01, "target_kl": math.inf, "advantages": "minibatch"}
-    numbers = Settings(**(usual | others | given))  # type: ignore[arg-type]
+    numbers = PPOSettings(**(usual | others | given))  # type: ignore[arg-type]
 
-    def samples_of(params: Any, told: Any, step: Tensor) -> Sample:
+    def samples_of(params: Any, told: Any, step: Tensor) -> PPOSample:
         played = told.trajectory if isinstance(told, Versioned) else told
         recomputed = proximal_log_prob(model, params, played)
         share = (
@@ -68,7 +68,7 @@ def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: 
         )
         return replace(prepared(model, params, played, numbers), anchor=(recomputed.flatten(0, 1), share.flatten(0, 1)))
 
-    def surrogate(log_prob: Tensor, sample: Sample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def surrogate(log_prob: Tensor, sample: PPOSample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         (recomputed, share), played, now = sample.anchor, sample.behaviour_log_prob, log_prob.detach()
         q = torch.where(share.isnan(), recomputed, played + share.nan_to_num() * (now - played))
         near = choices.near((now, q, played, share))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from purestep.algorithms.language.packing import Packing, packing
-from purestep.algorithms.language.scoring import Layout, LearnerParams, Scores
+from purestep.algorithms.language.scoring import LearnerParams, Scores, SequenceLayout
 from purestep.core.networks import Linear
 from purestep.core.record import replace
 from purestep.core.tree import tree_map
@@ -39,10 +39,10 @@ def _given(change: Callable[..., tuple[Any, ...]]) -> Callable[[Scored], Scored]
     return lambda subject: lambda *given, **named: subject(*change(*given), **named)
 
 
-def _layout(change: Callable[[Layout], Layout]) -> Callable[[Scored], Scored]:
+def _layout(change: Callable[[SequenceLayout], SequenceLayout]) -> Callable[[Scored], Scored]:
     def make(subject: Scored) -> Scored:
         def edited(*given: Any, layout: Any = ()) -> Scores:
-            return subject(*given, layout=change(layout) if isinstance(layout, Layout) else layout)
+            return subject(*given, layout=change(layout) if isinstance(layout, SequenceLayout) else layout)
 
         return edited
 
@@ -54,7 +54,7 @@ def _values_moved(scores: Scores) -> Scores:
     return replace(scores, values=torch.cat([values[:, 1:], scores.beyond[:, None]], 1))
 
 
-def _one_segment(layout: Layout) -> Layout:
+def _one_segment(layout: SequenceLayout) -> SequenceLayout:
     where = layout.packing
     if not isinstance(where, Packing):
         return layout
@@ -99,7 +99,7 @@ def _law(
     return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
 
 
-def _ask(subject: Scored, talk: Talks, layout: Layout | tuple[()] = ()) -> Scores:
+def _ask(subject: Scored, talk: Talks, layout: SequenceLayout | tuple[()] = ()) -> Scores:
     critic = Linear(weight=HEAD[:, None], bias=torch.tensor([0.25], dtype=torch.float64))
     params = LearnerParams(policy=params_of(talk), critic=critic)
     said = talk.transcripts
@@ -140,7 +140,7 @@ def _places() -> Law:
     def check(subject: Scored, talk: Talks, seen: Seen) -> None:
         asked = talk.transcripts.is_action
         seen("tokens asked for beside others", asked.any() & (~asked).any())
-        layout = Layout(places=asked.flatten().nonzero()[:, 0])
+        layout = SequenceLayout(places=asked.flatten().nonzero()[:, 0])
         got, whole = _ask(subject, talk, layout), _ask(subject, talk)
         for name in ("log_prob", "entropy"):
             wanted = torch.where(asked, getattr(whole, name), 0.0)
@@ -164,7 +164,7 @@ def _packed() -> Law:
             beyond = torch.where(talk.transcripts.length > 0, columns.beyond, 0.0)
             return columns.log_prob, columns.entropy, columns.values, beyond
 
-        got, wanted = known(_ask(subject, talk, Layout(packing=where))), known(_ask(subject, talk))
+        got, wanted = known(_ask(subject, talk, SequenceLayout(packing=where))), known(_ask(subject, talk))
         same("(log-probs, entropies, values, beyond) of packed rows", got, wanted, DOUBLE)
 
     mutant = ("lets a token attend to all before it in its row", across_segments)

@@ -14,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.active_rollouts import Chunk, Desk
+from purestep.runtime.async_rl.active_rollouts import ActiveRollouts, Chunk
 from purestep.runtime.effects.generation.engine import Generator
 from purestep.runtime.effects.generation.scheduling import FREE, AnyAttempt, Generation
 
@@ -25,13 +25,13 @@ from .rollout_schedules import Course, Desking, Scene, alone, by_definition, cal
 
 
 NOBODY = -1
-Taken = tuple[Desk, tuple[tuple[int, AnyAttempt], ...]]
+Taken = tuple[ActiveRollouts, tuple[tuple[int, AnyAttempt], ...]]
 
 
 def takes_twice(desking: Desking) -> Desking:
     """Return a finished attempt and add it again if its task is 1 modulo 4."""
 
-    def taken(desk: Desk) -> Taken:
+    def taken(desk: ActiveRollouts) -> Taken:
         after, over = desking.taken(desk)
         again = [one for one in over if one[0] % 4 == 1]
         return (desking.added(after, *again[-1]) if again and not after.idle else after), over
@@ -42,11 +42,11 @@ def takes_twice(desking: Desking) -> Desking:
 def loses_waiting(desking: Desking) -> Desking:
     """Leave the index of the next waiting attempt unchanged when attempts before it are removed."""
 
-    def left(before: Desk, after: Desk) -> Desk:
+    def left(before: ActiveRollouts, after: ActiveRollouts) -> ActiveRollouts:
         following = min(before.generation.following, len(after.tasks))
         return evolve(after, generation=evolve(after.generation, following=following))
 
-    def taken(desk: Desk) -> Taken:
+    def taken(desk: ActiveRollouts) -> Taken:
         after, over = desking.taken(desk)
         return left(desk, after), over
 
@@ -56,12 +56,12 @@ def loses_waiting(desking: Desking) -> Desking:
 def old_seats(desking: Desking) -> Desking:
     """Leave the old indices of attempts in the slots when attempts before them are removed."""
 
-    def left(before: Desk, after: Desk) -> Desk:
+    def left(before: ActiveRollouts, after: ActiveRollouts) -> ActiveRollouts:
         pairs = zip(before.generation.seats, after.generation.seats, strict=True)
         seats = tuple(old if new != FREE and old[0] < len(after.tasks) else new for old, new in pairs)
         return evolve(after, generation=evolve(after.generation, seats=seats))
 
-    def taken(desk: Desk) -> Taken:
+    def taken(desk: ActiveRollouts) -> Taken:
         after, over = desking.taken(desk)
         return left(desk, after), over
 
@@ -97,7 +97,9 @@ def _of_one_version(attempt: AnyAttempt) -> AnyAttempt:
     return evolve(attempt, pieces=tuple(heard if piece is calls[-1] else piece for piece in attempt.pieces))
 
 
-def _telling(change: Callable[[Desk, Desk, tuple[Chunk, ...]], tuple[Desk, tuple[Chunk, ...]]]) -> Any:
+def _telling(
+    change: Callable[[ActiveRollouts, ActiveRollouts, tuple[Chunk, ...]], tuple[ActiveRollouts, tuple[Chunk, ...]]],
+) -> Any:
     """The edit of reported token counts: `change(before, after, more)`."""
 
     def make(desking: Desking) -> Desking:
@@ -106,17 +108,23 @@ def _telling(change: Callable[[Desk, Desk, tuple[Chunk, ...]], tuple[Desk, tuple
     return make
 
 
-def _forgets(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[Desk, tuple[Chunk, ...]]:
+def _forgets(
+    before: ActiveRollouts, after: ActiveRollouts, more: tuple[Chunk, ...]
+) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
     return evolve(after, told=before.told), more
 
 
-def _whole_calls(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[Desk, tuple[Chunk, ...]]:
+def _whole_calls(
+    before: ActiveRollouts, after: ActiveRollouts, more: tuple[Chunk, ...]
+) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
     said = tuple(sum(len(one.said.ids) for one in calls_of(attempt)) for attempt in after.generation.attempts)
     new = zip(before.tasks, before.told, said, strict=True)
     return evolve(after, told=said), tuple((task, now - old) for task, old, now in new if now > old)
 
 
-def _under_way_again(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tuple[Desk, tuple[Chunk, ...]]:
+def _under_way_again(
+    before: ActiveRollouts, after: ActiveRollouts, more: tuple[Chunk, ...]
+) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
     """Mark only the tokens of finished calls as reported."""
     said = tuple(sum(len(one.said.ids) for one in calls_of(attempt)) for attempt in after.generation.attempts)
     return evolve(after, told=said), more
@@ -125,14 +133,14 @@ def _under_way_again(before: Desk, after: Desk, more: tuple[Chunk, ...]) -> tupl
 def sits_on(desking: Desking) -> Desking:
     """Let a cancelled attempt run to its end, without reporting it."""
 
-    def given_up(desk: Desk, task: int) -> Desk:
+    def given_up(desk: ActiveRollouts, task: int) -> ActiveRollouts:
         return evolve(desk, tasks=tuple(NOBODY if one == task else one for one in desk.tasks))
 
-    def taken(desk: Desk) -> Taken:
+    def taken(desk: ActiveRollouts) -> Taken:
         after, over = desking.taken(desk)
         return after, tuple(one for one in over if one[0] != NOBODY)
 
-    def chunks(desk: Desk) -> tuple[Desk, tuple[Chunk, ...]]:
+    def chunks(desk: ActiveRollouts) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
         after, more = desking.chunks(desk)
         return after, tuple(one for one in more if one[0] != NOBODY)
 
@@ -142,9 +150,9 @@ def sits_on(desking: Desking) -> Desking:
 def newest_first(desking: Desking) -> Desking:
     """Put the newest attempt at the front of the queue."""
 
-    def added(desk: Desk, task: int, attempt: AnyAttempt) -> Desk:
+    def added(desk: ActiveRollouts, task: int, attempt: AnyAttempt) -> ActiveRollouts:
         place, whole = desk.generation.following, desk.generation.attempts
-        return Desk(
+        return ActiveRollouts(
             generation=evolve(desk.generation, attempts=(*whole[:place], attempt, *whole[place:])),
             tasks=(*desk.tasks[:place], task, *desk.tasks[place:]),
             told=(*desk.told[:place], 0, *desk.told[place:]),
@@ -156,7 +164,7 @@ def newest_first(desking: Desking) -> Desking:
 def _gives_up_all(desking: Desking) -> Desking:
     """Remove all attempts to cancel one, and restart the others."""
 
-    def given_up(desk: Desk, task: int) -> Desk:
+    def given_up(desk: ActiveRollouts, task: int) -> ActiveRollouts:
         if task not in desk.tasks:
             return desk
         left = [one for one in desk.tasks if one != task]
@@ -173,7 +181,7 @@ def _gives_up_all(desking: Desking) -> Desking:
 def _unknown_is_newest(desking: Desking) -> Desking:
     """Cancel the newest task if the given one is not there."""
 
-    def given_up(desk: Desk, task: int) -> Desk:
+    def given_up(desk: ActiveRollouts, task: int) -> ActiveRollouts:
         return desking.given_up(desk, task if task in desk.tasks or desk.idle else desk.tasks[-1])
 
     return evolve(desking, given_up=given_up)

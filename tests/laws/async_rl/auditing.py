@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.audit import Audit, Bounds, Heard
+from purestep.runtime.async_rl.audit import Audit, Bounds, ReportedEvents
 
 # --- mutants ---
 # Common errors in audits: each an edit of a right one.
@@ -25,7 +25,7 @@ Ledger = Sequence[dict[str, Any]]
 def strict(audit: Auditor) -> Auditor:
     """Reject an age that is allowed."""
 
-    def stricter(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def stricter(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         return audit(ledger, evolve(bounds, staleness=max(0, bounds.staleness - 1)), told, totals)
 
     return stricter
@@ -34,7 +34,7 @@ def strict(audit: Auditor) -> Auditor:
 def by_the_ledger(audit: Auditor) -> Auditor:
     """Skip the checks of sizes and sums, as if they were taken from the ledger under audit."""
 
-    def credulous(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def credulous(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
         wrong = tuple(one for one in found.wrong if " samples of " not in one and "learned from" not in one)
         return evolve(found, wrong=wrong)
@@ -45,7 +45,7 @@ def by_the_ledger(audit: Auditor) -> Auditor:
 def by_place(audit: Auditor) -> Auditor:
     """Number updates by the positions of their rows in the ledger."""
 
-    def numbered(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def numbered(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         return audit([{**row, "version": place} for place, row in enumerate(ledger)], bounds, told, totals)
 
     return numbered
@@ -54,7 +54,7 @@ def by_place(audit: Auditor) -> Auditor:
 def by_attempt(audit: Auditor) -> Auditor:
     """Treat another attempt at a seat as another sample."""
 
-    def apart(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def apart(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         def renamed(one: Sequence[int]) -> list[int]:
             group, seat, attempt, *rest = one
             return [group, seat + bounds.group * attempt, 0, *rest]
@@ -68,7 +68,7 @@ def by_attempt(audit: Auditor) -> Auditor:
 def by_tail(audit: Auditor) -> Auditor:
     """Use the age of a sample's newest token as the sample's age."""
 
-    def young(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def young(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         rows = [{**row, "samples": [[*one[:4], one[5], *one[5:]] for one in row["samples"]]} for row in ledger]
         made = {name: (tokens, tail, tail) for name, (tokens, _, tail) in told.made.items()}
         found = audit(rows, bounds, evolve(told, made=made), totals)
@@ -80,7 +80,7 @@ def by_tail(audit: Auditor) -> Auditor:
 def no_groups(audit: Auditor) -> Auditor:
     """Skip the check that groups are complete."""
 
-    def flat(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def flat(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
         return evolve(found, wrong=tuple(one for one in found.wrong if not one.startswith("group")))
 
@@ -90,7 +90,7 @@ def no_groups(audit: Auditor) -> Auditor:
 def believes(audit: Auditor) -> Auditor:
     """Take the generated samples from the ledger of trained samples."""
 
-    def believing(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def believing(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         own = {tuple(one[:3]): (one[6], one[4], one[5]) for row in ledger for one in row["samples"]}
         return audit(ledger, bounds, evolve(told, made={**told.made, **own}), totals)
 
@@ -100,7 +100,7 @@ def believes(audit: Auditor) -> Auditor:
 def no_totals(audit: Auditor) -> Auditor:
     """Skip the check of the totals."""
 
-    def uncounted(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def uncounted(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
         return evolve(found, wrong=tuple(one for one in found.wrong if " is " not in one or "missing" in one))
 
@@ -110,7 +110,7 @@ def no_totals(audit: Auditor) -> Auditor:
 def hasty(audit: Auditor) -> Auditor:
     """Stop at the first fault."""
 
-    def first(ledger: Ledger, bounds: Bounds, told: Heard, totals: Any = ()) -> Audit:
+    def first(ledger: Ledger, bounds: Bounds, told: ReportedEvents, totals: Any = ()) -> Audit:
         found = audit(ledger, bounds, told, totals)
         return evolve(found, wrong=found.wrong[:1])
 
@@ -135,7 +135,7 @@ class Phase:
 
     ledger: tuple[Row, ...]
     bounds: Bounds
-    told: Heard
+    told: ReportedEvents
     totals: Mapping[str, int]
     update: int  # not the last one
     late: int  # one at which a sample could be too old
@@ -204,7 +204,9 @@ def phases(draw: DrawFn) -> Phase:
     return Phase(
         ledger=tuple(ledger),
         bounds=Bounds(batch=groups * group, group=group, staleness=staleness),
-        told=Heard(made=made, consumed=tuple(range(updates)), tokens=sum(tokens for tokens, _, _ in made.values())),
+        told=ReportedEvents(
+            made=made, consumed=tuple(range(updates)), tokens=sum(tokens for tokens, _, _ in made.values())
+        ),
         totals=totals,
         update=draw(st.integers(0, updates - 2)),
         late=draw(st.integers(staleness + 1, updates - 1)),

@@ -13,12 +13,12 @@ from hypothesis.strategies import DrawFn
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl import comparison as comparing
+from purestep.runtime.async_rl import comparison
 from purestep.runtime.async_rl import comparison_figures as figures
 from purestep.runtime.async_rl.comparison import Comparison, Difference
-from purestep.runtime.async_rl.comparison_figures import LESS, MORE, Figure, Phase
+from purestep.runtime.async_rl.comparison_figures import LESS, MORE, Figure, PhaseTotals
 from purestep.runtime.async_rl.scheduler.timeline import TRAINER, Shift
-from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, Standing, wilson
+from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult, wilson
 
 SOURCE = "runtime.async_rl.comparison: ratios computed, never asserted"
 
@@ -29,29 +29,29 @@ class Comparing:
 
     ratios: Callable[[Comparison], dict[str, float]]
     better: Callable[[Figure, float, float, Sequence[str]], str]
-    difference: Callable[[Standing, Standing], Difference]
+    difference: Callable[[EvaluationResult, EvaluationResult], Difference]
 
 
 def own_comparing() -> Comparing:
     """Return the library's own functions."""
-    return Comparing(Comparison.ratios, figures.better, comparing.difference)
+    return Comparing(Comparison.ratios, figures.better, comparison.difference)
 
 
-def share(right: int, tasks: int) -> Standing:
+def share(right: int, tasks: int) -> EvaluationResult:
     """A standing of so many right answers."""
     low, high = wilson(right, tasks)
     figures = {ACCURACY: right / tasks, LOW: low, HIGH: high}
-    return Standing(attempts=tasks, reward=0.0, turns=1.0, tokens=1.0, figures=figures, modes={})
+    return EvaluationResult(attempts=tasks, reward=0.0, turns=1.0, tokens=1.0, figures=figures, modes={})
 
 
 @st.composite
-def phases(draw: DrawFn, name: str) -> Phase:
+def phases(draw: DrawFn, name: str) -> PhaseTotals:
     """A phase with any numbers."""
     updates, busy = draw(st.integers(1, 40)), draw(st.integers(0, 16))
     tokens, wasted = draw(st.integers(1, 4000)), draw(st.integers(0, 500))
     tasks = draw(st.sampled_from((4, 64, 256)))
     held = {how: share(draw(st.integers(0, tasks)), tasks) for how in ("sampled", "greedy")}
-    return Phase(
+    return PhaseTotals(
         name=name,
         generators=draw(st.integers(1, 4)),
         staleness=1,
@@ -90,7 +90,7 @@ def _law(name: str, claim: str, mutant: Mutant, inputs: Any, check: Callable[...
 
 
 def _ratios() -> Law:
-    def check(subject: Comparing, pair: tuple[Phase, Phase], seen: Seen) -> None:
+    def check(subject: Comparing, pair: tuple[PhaseTotals, PhaseTotals], seen: Seen) -> None:
         first, second = pair
         before = first.after
         found, back = (
@@ -171,7 +171,7 @@ def _difference() -> Law:
 
 
 def _bounds(subject: Comparing) -> Comparing:
-    def difference(one: Standing, other: Standing) -> Difference:
+    def difference(one: EvaluationResult, other: EvaluationResult) -> Difference:
         low, high = one.accuracy_low - other.accuracy_low, one.accuracy_high - other.accuracy_high
         return Difference(one.accuracy - other.accuracy, low, high)
 
@@ -209,7 +209,7 @@ def _chance() -> Law:
 
 
 def _certain(subject: Comparing) -> Comparing:
-    def difference(one: Standing, other: Standing) -> Difference:
+    def difference(one: EvaluationResult, other: EvaluationResult) -> Difference:
         value = subject.difference(one, other).value
         return Difference(value, value, value)
 

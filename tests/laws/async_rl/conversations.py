@@ -13,10 +13,10 @@ from purestep.core import keys
 from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.rollout import Attempt, Heard, Said, begin_attempt, hear
+from purestep.core.language.rollout import ModelOutput, ModelTurn, Rollout, add_output, begin_rollout
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.language.zorplex.task import zorplex_task
-from purestep.core.language.zorplex.tasks import Task, letters
+from purestep.core.language.zorplex.tasks import ZorplexTask, letters
 from purestep.core.transcript.record import Transcript
 from purestep.runtime.async_rl import samples
 from purestep.runtime.async_rl.samples import Sample
@@ -25,14 +25,14 @@ CODEC = byte_codec()
 CALLS = 5
 ROOM: dict[str, Any] = {"capacity": 320, "max_new_tokens": 40}
 RULES = protocol(zorplex("simple", vocabulary=letters(keys.key(3), 1, 9)), zorplex_parser(), max_steps=CALLS)
-SAYS: dict[str, Callable[[Task], str]] = {
+SAYS: dict[str, Callable[[ZorplexTask], str]] = {
     "right": lambda task: f"[ANSWER] {task.answer}",
     "wrong": lambda task: f"[ANSWER] {task.answer + 1}",
     "call": lambda task: f"LOOKUP[{task.asked[0]}]",
     "spam": lambda task: "LOOKUP[nothing]",
     "babble": lambda task: "hm",
 }
-AnyAttempt = Attempt[Any]
+AnyAttempt = Rollout[Any]
 
 
 @frozen
@@ -77,7 +77,7 @@ def talks() -> SearchStrategy[tuple[Talk, ...]]:
 def ended(talk: Talk) -> AnyAttempt:
     """The finished attempt; the last text is repeated until the end."""
     request = Request(id=talk.number, group=talk.number // 4, task=(2 * talk.number, 1), sampling=(talk.number, 2))
-    attempt: AnyAttempt = begin_attempt(RULES, CODEC, rollouts(request)[0], **ROOM)
+    attempt: AnyAttempt = begin_rollout(RULES, CODEC, rollouts(request)[0], **ROOM)
     for number in range(CALLS):
         if not isinstance(attempt.end, tuple):
             break
@@ -85,12 +85,12 @@ def ended(talk: Talk) -> AnyAttempt:
         text = SAYS[verb](attempt.episode.world.task)
         ids = (*text.encode(), END)[: attempt.room]
         half = len(ids) // 2
-        said = Said(
+        said = ModelOutput(
             ids=ids,
             log_probs=tuple(-0.25 * (place % 5) for place in range(len(ids))),
             versions=(*(first,) * half, *(second,) * (len(ids) - half)),
         )
-        attempt = hear(RULES, CODEC, attempt, said)
+        attempt = add_output(RULES, CODEC, attempt, said)
     return attempt
 
 
@@ -101,4 +101,4 @@ def written(writing: Writing, attempts: Sequence[AnyAttempt]) -> tuple[Sample, .
 
 def versions_of(attempt: AnyAttempt) -> list[int]:
     """The versions of the tokens that were sampled, in order."""
-    return [version for one in attempt.pieces if isinstance(one, Heard) for version in one.said.versions]
+    return [version for one in attempt.pieces if isinstance(one, ModelTurn) for version in one.said.versions]

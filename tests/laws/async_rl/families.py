@@ -4,7 +4,7 @@ from purestep.properties.framework.families import Family, edits
 from purestep.runtime.async_rl.audit import audited
 from purestep.runtime.async_rl.preparation import Starts
 from purestep.runtime.async_rl.replay import folded
-from purestep.runtime.async_rl.trainer import Learning
+from purestep.runtime.async_rl.trainer import VersionedLearner
 
 from .active_rollouts import MUTANTS as ACTIVE_ROLLOUTS_MUTANTS
 from .active_rollouts import desk_laws
@@ -32,7 +32,7 @@ def families() -> list[Family]:
     return [
         Family(desk_laws(), own_desking(), edits(ACTIVE_ROLLOUTS_MUTANTS)),
         Family(sample_laws(), own_writing(), edits(SAMPLE_MUTANTS)),
-        Family(segment_laws(), Learning.anchored, edits(SEGMENT_MUTANTS)),
+        Family(segment_laws(), VersionedLearner.with_proximal, edits(SEGMENT_MUTANTS)),
         Family(starts_laws(), own_starts),
         Family(timeline_laws(), own_timing()),
         Family(auditing_laws(), audited, edits(AUDITING_MUTANTS)),

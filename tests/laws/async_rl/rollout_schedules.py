@@ -17,11 +17,11 @@ from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, call_key, rollouts
-from purestep.core.language.rollout import Heard, begin_attempt
+from purestep.core.language.rollout import ModelTurn, begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv
 from purestep.properties.strategies.table_causal import table_causal
 from purestep.runtime.async_rl import active_rollouts as own
-from purestep.runtime.async_rl.active_rollouts import Chunk, Desk
+from purestep.runtime.async_rl.active_rollouts import ActiveRollouts, Chunk
 from purestep.runtime.effects.generation.engine import Generator, complete, generator
 from purestep.runtime.effects.generation.scheduling import AnyAttempt, Generation
 
@@ -41,16 +41,16 @@ Told = tuple[int, int, int]  # task, tokens, version
 class Desking:
     """The functions of `runtime.async_rl.active_rollouts`, and the function that advances the generation between them."""
 
-    added: Callable[[Desk, int, AnyAttempt], Desk]
-    given_up: Callable[[Desk, int], Desk]
-    taken: Callable[[Desk], tuple[Desk, tuple[tuple[int, AnyAttempt], ...]]]
-    chunks: Callable[[Desk], tuple[Desk, tuple[Chunk, ...]]]
+    added: Callable[[ActiveRollouts, int, AnyAttempt], ActiveRollouts]
+    given_up: Callable[[ActiveRollouts, int], ActiveRollouts]
+    taken: Callable[[ActiveRollouts], tuple[ActiveRollouts, tuple[tuple[int, AnyAttempt], ...]]]
+    chunks: Callable[[ActiveRollouts], tuple[ActiveRollouts, tuple[Chunk, ...]]]
     advance: Callable[[Generator, Any, int, Generation], Generation]
 
 
 def own_desking() -> Desking:
     """Return the library's own functions."""
-    return Desking(own.added, own.given_up, own.taken, own.chunks, lambda made, *given: made.advance(*given))
+    return Desking(own.add, own.cancel, own.pop_finished, own.token_progress, lambda made, *given: made.advance(*given))
 
 
 def _encode(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
@@ -143,7 +143,7 @@ def made_with(slots: int, steps: int) -> Generator:
 def attempt_at(number: int) -> AnyAttempt:
     """The attempt at a request, before its first call."""
     request = Request(id=number, group=number, task=(2 * number, 0), sampling=(number, 7))
-    return begin_attempt(RULES, CODEC, rollouts(request)[0], **ROOM)
+    return begin_rollout(RULES, CODEC, rollouts(request)[0], **ROOM)
 
 
 @lru_cache
@@ -155,7 +155,7 @@ def alone(number: int, seed: int) -> AnyAttempt:
 def played(desking: Desking, scene: Scene) -> Course:
     """Run a scene, then continue until no attempt is left, or for as many chunks as that may take."""
     made, course = made_with(scene.slots, scene.steps), Course()
-    desk = Desk(generation=made.begin(params_of(scene.seed, 0), 0, ()))
+    desk = ActiveRollouts(generation=made.begin(params_of(scene.seed, 0), 0, ()))
     for verb, number in scene.acts:
         if verb == "give_up":
             desk = _given_up(desking, desk, course, number)
@@ -171,7 +171,7 @@ def played(desking: Desking, scene: Scene) -> Course:
     return course
 
 
-def _given_up(desking: Desking, desk: Desk, course: Course, number: int) -> Desk:
+def _given_up(desking: Desking, desk: ActiveRollouts, course: Course, number: int) -> ActiveRollouts:
     """Cancel a task that is there, or now and then one that is not."""
     there = sorted(course.there())
     if number < 6 and there:
@@ -183,11 +183,11 @@ def _given_up(desking: Desking, desk: Desk, course: Course, number: int) -> Desk
     return desking.given_up(desk, task)
 
 
-def _sitting(desk: Desk) -> tuple[int, ...]:
+def _sitting(desk: ActiveRollouts) -> tuple[int, ...]:
     return tuple(desk.tasks[number] for number, _ in desk.generation.seats if 0 <= number < len(desk.tasks))
 
 
-def _advanced(desking: Desking, desk: Desk, course: Course, scene: Scene) -> Desk:
+def _advanced(desking: Desking, desk: ActiveRollouts, course: Course, scene: Scene) -> ActiveRollouts:
     live, version = len(course.there()), len(course.looks) // scene.every if scene.every else 0
     made, params = made_with(scene.slots, scene.steps), params_of(scene.seed, version)
     desk = evolve(desk, generation=desking.advance(made, params, version, desk.generation))
@@ -200,9 +200,9 @@ def _advanced(desking: Desking, desk: Desk, course: Course, scene: Scene) -> Des
     return desk
 
 
-def calls_of(attempt: AnyAttempt) -> list[Heard]:
+def calls_of(attempt: AnyAttempt) -> list[ModelTurn]:
     """The calls of an attempt."""
-    return [piece for piece in attempt.pieces if isinstance(piece, Heard)]
+    return [piece for piece in attempt.pieces if isinstance(piece, ModelTurn)]
 
 
 def by_definition(seed: int, attempt: AnyAttempt) -> list[tuple[int, float]]:
@@ -215,7 +215,7 @@ def by_definition(seed: int, attempt: AnyAttempt) -> list[tuple[int, float]]:
         logits[version] = MODEL.head(params, MODEL.apply(params, tokens, (), ()))[0]
     found, place, call = list[tuple[int, float]](), 0, 0
     for piece in attempt.pieces:
-        if not isinstance(piece, Heard):
+        if not isinstance(piece, ModelTurn):
             place += len(piece.ids)
             continue
         number = torch.arange(len(piece.said.ids))

@@ -18,7 +18,7 @@ from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.async_rl.samples import Sample
-from purestep.runtime.text.evaluation import standing
+from purestep.runtime.text.evaluation import evaluation_result
 
 from .conversations import CALLS, CODEC, ROOM, AnyAttempt, Talk, Writing, ended, talks, versions_of, written
 from .sample_faults import SPOILED
@@ -211,7 +211,7 @@ def _summaries() -> Law:
 
 def _figures() -> Law:
     def check(writing: Writing, attempts: list[AnyAttempt], seen: Seen) -> None:
-        samples, wanted = written(writing, attempts), standing(zorplex_task(), attempts)
+        samples, wanted = written(writing, attempts), evaluation_result(zorplex_task(), attempts)
         for mode in FAILURE_MODES:
             seen(mode, wanted.modes[mode])
             share = sum(sample.mode == mode for sample in samples) / len(samples)

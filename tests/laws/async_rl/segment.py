@@ -1,7 +1,7 @@
 """Laws of segment-wise proximal log-probs in a run: those of a token are under the weights one version after its own.
 
-The subject is a function (learning, samples) -> samples, as `Learning.anchored`. Weights are numbers, and a log-prob is
-computed from weights, token and place, so that equal means equal bits; weights are kept no longer than a run keeps them.
+The subject is a function (learning, samples) -> samples, as `VersionedLearner.with_proximal`. Weights are numbers, and a
+log-prob is computed from weights, token and place, so that equal means equal bits; weights are kept no longer than a run keeps them.
 """
 
 from collections import defaultdict
@@ -24,21 +24,21 @@ from purestep.core.tree import leaves
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.async_rl.samples import OWN, Sample
-from purestep.runtime.async_rl.trainer import Anchored, Learning
+from purestep.runtime.async_rl.trainer import SampleWithProximal, VersionedLearner
 from purestep.runtime.text.config import TaskRun
 
 # --- mutants ---
-# Common errors in segment-wise proximal log-probs: edits of a function like `Learning.anchored`.
+# Common errors in segment-wise proximal log-probs: edits of a function like `VersionedLearner.anchored`.
 
 
-Anchor = Callable[[Learning, Mapping[Any, Anchored]], dict[Any, Anchored]]
-Samples = Mapping[Any, Anchored]
+Anchor = Callable[[VersionedLearner, Mapping[Any, SampleWithProximal]], dict[Any, SampleWithProximal]]
+Samples = Mapping[Any, SampleWithProximal]
 
 
 def newest_for_all(anchor: Anchor) -> Anchor:
     """Use one pass under the newest weights, whatever the version is."""
 
-    def newest(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+    def newest(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
         policy = learning.state.params.policy
         return anchor(evolve(learning, past=dict.fromkeys(learning.past, policy)), samples)
 
@@ -48,19 +48,23 @@ def newest_for_all(anchor: Anchor) -> Anchor:
 def sets_again(anchor: Anchor) -> Anchor:
     """Forget which versions are done, and use the current weights for versions that are no longer kept."""
 
-    def again(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+    def again(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
         policy = learning.state.params.policy
         past = defaultdict(lambda: policy, {version: learning.past.get(version, policy) for version in range(99)})
-        return anchor(evolve(learning, past=past), {name: Anchored(one.sample) for name, one in samples.items()})
+        return anchor(
+            evolve(learning, past=past), {name: SampleWithProximal(one.sample) for name, one in samples.items()}
+        )
 
     return again
 
 
-def _behind(change: Callable[[Learning, Anchored, Anchored], Tensor]) -> Callable[[Anchor], Anchor]:
+def _behind(
+    change: Callable[[VersionedLearner, SampleWithProximal, SampleWithProximal], Tensor],
+) -> Callable[[Anchor], Anchor]:
     """The edit of each sample's proximal log-probs: `change(learning, before, after)`."""
 
     def make(anchor: Anchor) -> Anchor:
-        def edited(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+        def edited(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
             done = anchor(learning, samples)
             return {name: _with(one, change(learning, samples[name], one)) for name, one in done.items()}
 
@@ -69,23 +73,23 @@ def _behind(change: Callable[[Learning, Anchored, Anchored], Tensor]) -> Callabl
     return make
 
 
-def _with(one: Anchored, log_prob: Tensor) -> Anchored:
+def _with(one: SampleWithProximal, log_prob: Tensor) -> SampleWithProximal:
     return evolve(one, sample=evolve(one.sample, row=replace(one.sample.row, proximal_log_prob=log_prob)))
 
 
-def _own(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
+def _own(learning: VersionedLearner, before: SampleWithProximal, after: SampleWithProximal) -> Tensor:
     row = after.sample.row
     read = learning.read(learning.state, row).log_prob
     return torch.where(row.version == learning.version, read, row.proximal_log_prob)
 
 
-def _told(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
+def _told(learning: VersionedLearner, before: SampleWithProximal, after: SampleWithProximal) -> Tensor:
     row = after.sample.row
     read = learning.read(learning.state, row).log_prob
     return row.proximal_log_prob if row.is_action.all() else torch.where(row.is_action, row.proximal_log_prob, read)
 
 
-def _all_at_once(learning: Learning, before: Anchored, after: Anchored) -> Tensor:
+def _all_at_once(learning: VersionedLearner, before: SampleWithProximal, after: SampleWithProximal) -> Tensor:
     """Set all tokens of a sample if some of them are due."""
     row = after.sample.row
     read = learning.read(learning.state, row).log_prob
@@ -97,7 +101,7 @@ def _all_at_once(learning: Learning, before: Anchored, after: Anchored) -> Tenso
 def other_order(anchor: Anchor) -> Anchor:
     """Reverse the order of the rows that were scored together."""
 
-    def turned(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+    def turned(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
         def read(state: LanguageState, rows: Transcript) -> Reading:
             return replace(learning.read(state, rows), log_prob=learning.read(state, rows).log_prob.flip(0))
 
@@ -109,7 +113,7 @@ def other_order(anchor: Anchor) -> Anchor:
 def _no_version_zero(anchor: Anchor) -> Anchor:
     """Treat version 0 as absent."""
 
-    def zero(learning: Learning, samples: Samples) -> dict[Any, Anchored]:
+    def zero(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
         return anchor(learning, {name: evolve(one, done=one.done | {0}) for name, one in samples.items()})
 
     return zero
@@ -152,7 +156,7 @@ class Course:
     """The samples as they came, and as they were at each version once all that was due had been set."""
 
     came: dict[int, Sample] = field(factory=dict)
-    at: list[dict[int, Anchored]] = field(factory=list)
+    at: list[dict[int, SampleWithProximal]] = field(factory=list)
 
 
 def scenes() -> SearchStrategy[Scene]:
@@ -192,11 +196,11 @@ def sample_at(arrival: Arrival) -> Sample:
     return Sample(row, dict.fromkeys(OWN, 0.0), "success", min(made), max(made), len(made))
 
 
-def learning_at(version: int, staleness: int) -> Learning:
+def learning_at(version: int, staleness: int) -> VersionedLearner:
     """A trainer with the weights of a version and those that it keeps of the versions before."""
     nothing: Any = ()
     params = LearnerParams(policy=policy_of(version))
-    return Learning(
+    return VersionedLearner(
         arguments=TaskRun(),
         parts=nothing,
         algorithm=nothing,
@@ -211,19 +215,19 @@ def learning_at(version: int, staleness: int) -> Learning:
 
 def played(anchor: Anchor, scene: Scene) -> Course:
     """Return the course of a scene: at each version samples arrive, and all log-probs that are due are set."""
-    course, there = Course(), dict[int, Anchored]()
+    course, there = Course(), dict[int, SampleWithProximal]()
     for version in range(scene.updates):
         for number, arrival in enumerate(scene.arrivals):
             if arrival.at == version:
                 course.came[number] = sample_at(arrival)
-                there[number] = Anchored(course.came[number])
+                there[number] = SampleWithProximal(course.came[number])
         there = anchor(learning_at(version, scene.staleness), there)
         course.at.append(dict(there))
     return course
 
 
 def segment_laws() -> Suite:
-    """The laws of a function like `Learning.anchored`."""
+    """The laws of a function like `VersionedLearner.anchored`."""
     return Suite("segment_laws", (_next_one(), _newest(), _set_once(), _rest(), _alone()))
 
 
@@ -329,5 +333,5 @@ def _alone() -> Law:
     return _law("alone_as_together", claim, mutant, check, "samples of the same versions beside it")
 
 
-def _bits(one: Anchored) -> list[Any]:
+def _bits(one: SampleWithProximal) -> list[Any]:
     return [*leaves(one.sample.row), *sorted(one.done)]

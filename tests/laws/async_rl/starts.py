@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from purestep.core.language.preparation import Start
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.preparation import Held, Ready, Starts
+from purestep.runtime.async_rl.preparation import Ready, Starts, WaitingCommand
 
 # --- mutants ---
 # Common errors in starts: preparations done twice, freed once, forgotten, or used for the wrong group.
@@ -27,7 +27,7 @@ def _of(subject: Subject, kind: type) -> Subject:
 
 
 class _ForEach(Starts):
-    def asked(self, held: Held) -> tuple[Starts, bool]:
+    def asked(self, held: WaitingCommand) -> tuple[Starts, bool]:
         after, _ = super().asked(held)
         return evolve(after, under_way={**after.under_way, held.prompt // self.groups: held.worker}), True
 
@@ -40,7 +40,7 @@ class _FreesOne(Starts):
 
 
 class _Forgets(Starts):
-    def lost(self, worker: int) -> tuple[Starts, tuple[Held, ...], tuple[int, ...]]:
+    def lost(self, worker: int) -> tuple[Starts, tuple[WaitingCommand, ...], tuple[int, ...]]:
         after, _, gone = super().lost(worker)
         left = {one: by for one, by in self.under_way.items() if by != worker}
         return evolve(after, under_way=left), (), gone
@@ -116,7 +116,7 @@ class Course:
     def _ask(self, prompt: int, worker: int) -> None:
         if prompt in self.starts.ready:
             return
-        self.starts, first = self.starts.asked(Held(self.number, prompt, worker))
+        self.starts, first = self.starts.asked(WaitingCommand(self.number, prompt, worker))
         self.waiting[self.number] = prompt, worker
         self.number += 1
         if first:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.core import keys as core_keys
+from purestep.core import keys
 from purestep.core.optim.optimizers import Optimizer
 from purestep.core.record import replace
 from purestep.properties.framework.compare import Tolerance, require, same
@@ -151,13 +151,13 @@ class Push:
 def pushes(draw: DrawFn) -> Push:
     """Draw gradients with singular values from 1 to 4, so that none is lost in rounding."""
     rows, columns = draw(st.sampled_from(SHAPES))
-    key, least = core_keys.key(draw(seeds())), min(rows, columns)
-    one, other, three = core_keys.split(key, 3)
-    left, _ = torch.linalg.qr(core_keys.normal(one, (3, rows, least)))
-    right, _ = torch.linalg.qr(core_keys.normal(other, (3, columns, least)))
-    values = 1.0 + 3.0 * core_keys.uniform(three, (3, least))
+    key, least = keys.key(draw(seeds())), min(rows, columns)
+    one, other, three = keys.split(key, 3)
+    left, _ = torch.linalg.qr(keys.normal(one, (3, rows, least)))
+    right, _ = torch.linalg.qr(keys.normal(other, (3, columns, least)))
+    values = 1.0 + 3.0 * keys.uniform(three, (3, least))
     return Push(
-        param=core_keys.normal(core_keys.fold_in(three, 1), (rows, columns)),
+        param=keys.normal(keys.fold_in(three, 1), (rows, columns)),
         gradients=(left * values[:, None, :]) @ right.mT,
         rate=draw(st.sampled_from((0.5, 0.25))),
         momentum=draw(st.sampled_from((0.5, 0.75))),

@@ -18,9 +18,9 @@ from purestep.properties.strategies.transcripts import (
     ROWS,
     SAMPLED,
     TURN,
-    Entry,
     Operation,
-    Program,
+    RowEntry,
+    TranscriptProgram,
 )
 
 Row = dict[str, Any]
@@ -61,7 +61,7 @@ class Book:
             book.append(entry, kind)
         return book
 
-    def append(self, entry: Entry, kind: str) -> None:
+    def append(self, entry: RowEntry, kind: str) -> None:
         """Append tokens, all of them or none."""
         if not entry.count:
             return
@@ -78,7 +78,7 @@ class Book:
                 row["version"] = {SAMPLED: entry.version, EACH: entry.versions[place]}[kind]
             self.tokens.append(row)
 
-    def begin(self, entry: Entry) -> None:
+    def begin(self, entry: RowEntry) -> None:
         """Begin a call."""
         if self.open or self.overflow or len(self.calls) == self.most_calls:
             self.overflow += 1
@@ -86,7 +86,7 @@ class Book:
         self.open = True
         self.calls.append(dict(CALL_BLANKS, temperature=entry.temperature, top_p=entry.top_p))
 
-    def finish(self, entry: Entry) -> None:
+    def finish(self, entry: RowEntry) -> None:
         """Finish the current call."""
         if not self.open or entry.finish_reason == NONE:
             self.overflow += 1
@@ -95,14 +95,14 @@ class Book:
         for name in ("finish_reason", "parse_error", "reward"):
             self.calls[-1][name] = getattr(entry, name)
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: RowEntry) -> None:
         """End the episode."""
         if entry.truncated and not self.truncated:
             self.reason = entry.reason or OTHER
         self.terminated |= entry.terminated
         self.truncated |= entry.truncated
 
-    def forked(self, entry: Entry) -> "Book":
+    def forked(self, entry: RowEntry) -> "Book":
         """Return a book with the first tokens of this one."""
         kept = copy.deepcopy(self.tokens[: entry.at])
         count = 1 + max([ABSENT, *(row["call"] for row in kept)])
@@ -135,7 +135,7 @@ class Book:
         )
 
 
-def books(program: Program) -> list[list[Book]]:
+def books(program: TranscriptProgram) -> list[list[Book]]:
     """The books of all rows before the first operation and after each."""
     found = [[Book(program.capacity, program.calls, row) for row in range(ROWS)]]
     for operation in program.operations:

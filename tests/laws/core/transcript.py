@@ -33,7 +33,7 @@ from purestep.properties.strategies.transcripts import (
     OVER,
     ROWS,
     Change,
-    Program,
+    TranscriptProgram,
     Transcripts,
     function_of,
     perform,
@@ -252,7 +252,7 @@ MUTANTS: dict[str, Make] = {
 
 SOURCE = "core.transcript.record: what its functions promise"
 ENDS = ("terminated", "truncated", "reason")
-Check = Callable[[Transcripts, Program, Seen], None]
+Check = Callable[[Transcripts, TranscriptProgram, Seen], None]
 
 
 def transcript_laws() -> Suite:
@@ -281,7 +281,7 @@ def columns(transcript: Transcript, names: Any, row: int, count: int) -> dict[st
 
 
 def _extends() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             for row in range(ROWS if operation.kind != FORK else 0):
                 length, ended = int(old.length[row]), int(old.calls[row]) - int(in_call(old)[row])
@@ -301,7 +301,7 @@ def _extends() -> Law:
 
 
 def _columns() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         labels = ["nothing", *(operation.kind for operation in program.operations)]
         for label, found, wanted in zip(labels, states(subject, program), books(program), strict=True):
             for row, book in enumerate(wanted):
@@ -326,7 +326,7 @@ def _events(book: Book, seen: Seen) -> None:
 
 
 def _actions() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             more = int((new.length - old.length).clamp_min(0).sum())
             seen("context behind sampled tokens", operation.kind == CONTEXT and more and old.is_action.any())
@@ -341,7 +341,7 @@ def _actions() -> Law:
 
 
 def _whole() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             for row, entry in enumerate(operation.entries if operation.kind in APPENDS else ()):
                 count, left = entry.count, program.capacity - int(old.length[row])
@@ -362,7 +362,7 @@ def _whole() -> Law:
 
 
 def _nothing_follows() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             if operation.kind not in (*APPENDS, BEGIN):
                 continue
@@ -380,7 +380,7 @@ def _nothing_follows() -> Law:
 
 
 def _nothing() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         zero, floats = torch.zeros(ROWS, dtype=torch.int64), torch.zeros(ROWS, 2)
         for state in states(subject, program):
             seen("after an overflow", state.overflow.any())
@@ -398,7 +398,7 @@ def _nothing() -> Law:
 
 
 def _chunks() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             size = len(operation.entries[0].tokens)
             if operation.kind not in APPENDS or size < 2 or (new.overflow > old.overflow).any():
@@ -415,7 +415,7 @@ def _chunks() -> Law:
 
 
 def _alone() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         together = states(subject, program)
         seen("rows of several lengths", any(len(set(state.length.tolist())) > 1 for state in together))
         for row in range(ROWS):
@@ -430,7 +430,7 @@ def _alone() -> Law:
 
 
 def _finish() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             if operation.kind != OVER and operation.kind != FORK:
                 cut = operation.kind == END and (new.finish_reason == CUT_AT_LENGTH).any()
@@ -444,7 +444,7 @@ def _finish() -> Law:
 
 
 def _reason() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             same("where there is a reason", new.reason != NONE, new.truncated, EXACT)
             if operation.kind == FORK:

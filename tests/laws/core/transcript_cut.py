@@ -12,7 +12,7 @@ from purestep.core.transcript.edit import Cut
 from purestep.core.transcript.record import CALL_BLANKS, MAX_SEQ_LEN, TOKEN_BLANKS, Transcript
 from purestep.properties.framework.compare import EXACT, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.properties.strategies.transcripts import Program, own_transcripts, programs, states
+from purestep.properties.strategies.transcripts import TranscriptProgram, own_transcripts, programs, states
 
 # --- mutants ---
 # Common errors in cuts of transcripts.
@@ -97,7 +97,7 @@ TABLE = "ludic's table of truncations: MAX_SEQ_LEN only if no earlier reason, an
 class Given:
     """The operations that write a transcript, and the maximum length for a learner."""
 
-    program: Program
+    program: TranscriptProgram
     most: int
 
 

@@ -14,7 +14,7 @@ from purestep.properties.strategies.transcripts import (
     FORK,
     ROWS,
     SAMPLED,
-    Program,
+    TranscriptProgram,
     Transcripts,
     perform,
     states,
@@ -138,7 +138,7 @@ def transcript_fork_laws() -> Suite:
 
 
 def _fork() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old, new in steps(subject, program):
             for row, entry in enumerate(operation.entries if operation.kind == FORK else ()):
                 at = min(entry.at, int(old.length[row]))
@@ -168,7 +168,7 @@ def _fork() -> Law:
 
 
 def _untouched() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for operation, old in zip(program.operations, states(subject, program), strict=False):
             given = clone(old)
             before = [leaf._version for leaf in leaves(given)]
@@ -184,7 +184,7 @@ def _untouched() -> Law:
 
 
 def _once() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         sampled = counted = torch.zeros(ROWS, dtype=torch.int64)
         for operation, old, new in steps(subject, program):
             if operation.kind in (SAMPLED, EACH):
@@ -202,7 +202,7 @@ def _once() -> Law:
 
 
 def _prefix() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         found = states(subject, program)
         texts = [[state.token[row, : state.length[row]].tolist() for row in range(ROWS)] for state in found]
         wider = subject.empty(program.capacity + 2, 1, id=torch.arange(ROWS))
@@ -227,7 +227,7 @@ def _prefix() -> Law:
 
 
 def _proximal() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         for state in states(subject, program):
             scores = -torch.arange(1.0, state.token.numel() + 1).reshape(state.token.shape)
             for where in (None, state.version == 1):
@@ -244,7 +244,7 @@ def _proximal() -> Law:
 
 
 def _per_token() -> Law:
-    def check(subject: Transcripts, program: Program, seen: Seen) -> None:
+    def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         values = torch.arange(1.0, 1 + ROWS * program.calls).reshape(ROWS, -1)
         for state in states(subject, program):
             found = subject.per_token(state, values, 0.5)

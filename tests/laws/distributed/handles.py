@@ -15,7 +15,7 @@ from purestep.core.errors import StructureError
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.distributed import handles as naming
+from purestep.runtime.distributed import handles
 from purestep.runtime.distributed.handles import Name
 
 # --- mutants ---
@@ -108,7 +108,7 @@ RANKS = 2
 
 def own_naming() -> Naming:
     """Return the library's functions for handles."""
-    return Naming(named=naming.named, found=naming.found, enrolled=naming.enrolled)
+    return Naming(named=handles.named, found=handles.found, enrolled=handles.enrolled)
 
 
 @attrs.frozen(eq=False)

@@ -14,9 +14,9 @@ from purestep.core.record import replace
 from purestep.core.transcript.record import empty
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
-from purestep.runtime.distributed import partition as dealing
+from purestep.runtime.distributed import partition
 from purestep.runtime.distributed.partition import Deal
-from purestep.runtime.text.batching import Part
+from purestep.runtime.text.batching import SequenceBatch
 
 # --- mutants ---
 # Common errors in partitions of a batch over ranks; each an edit of a right function.
@@ -28,12 +28,12 @@ class Dealing:
 
     by_tokens: Callable[..., Deal]
     by_parts: Callable[..., Deal]
-    placed: Callable[[Sequence[int], Sequence[Sequence[Sequence[int]]]], tuple[tuple[Part, ...], ...]]
-    piece: Callable[[TokenBatch, Part], tuple[TokenBatch, Any]]
+    placed: Callable[[Sequence[int], Sequence[Sequence[Sequence[int]]]], tuple[tuple[SequenceBatch, ...], ...]]
+    piece: Callable[[TokenBatch, SequenceBatch], tuple[TokenBatch, Any]]
 
 
 def _deals(
-    change: Callable[[tuple[tuple[Part, ...], ...]], tuple[tuple[Part, ...], ...]],
+    change: Callable[[tuple[tuple[SequenceBatch, ...], ...]], tuple[tuple[SequenceBatch, ...], ...]],
 ) -> Callable[[Dealing], Dealing]:
     def edit(subject: Dealing) -> Dealing:
         def by_tokens(*given: Any, **named: Any) -> Deal:
@@ -83,7 +83,7 @@ def takes_any_places(subject: Dealing) -> Dealing:
 def idle_ranks_count(subject: Dealing) -> Dealing:
     """Count the padding token of a part without sequences."""
 
-    def piece(batch: TokenBatch, part: Part) -> tuple[TokenBatch, Any]:
+    def piece(batch: TokenBatch, part: SequenceBatch) -> tuple[TokenBatch, Any]:
         some, layout = subject.piece(batch, part)
         return (some if part.rows else replace(some, mask=torch.ones_like(some.mask))), layout
 
@@ -104,7 +104,7 @@ WAITS = (
 
 def own_dealing() -> Dealing:
     """Return the library's partitions."""
-    return Dealing(dealing.by_tokens, dealing.by_parts, dealing.placed, dealing.piece)
+    return Dealing(partition.by_tokens, partition.by_batches, partition.placed, partition.piece)
 
 
 @attrs.frozen
@@ -140,7 +140,7 @@ def _of_loads(
     return Law(name=name, claim=claim, source=WAITS, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
 
 
-def _dealt(subject: Dealing, load: Load) -> tuple[tuple[Part, ...], ...]:
+def _dealt(subject: Dealing, load: Load) -> tuple[tuple[SequenceBatch, ...], ...]:
     return subject.by_tokens(load.budget, ranks=load.ranks, packed=load.packed)(load.lengths)
 
 

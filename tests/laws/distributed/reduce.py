@@ -17,9 +17,9 @@ from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags, integers
-from purestep.runtime.distributed import reduce as putting
+from purestep.runtime.distributed import reduce
 from purestep.runtime.distributed.clip import clip_by_whole_norm
-from purestep.runtime.text.batching import Part
+from purestep.runtime.text.batching import SequenceBatch
 
 # --- mutants ---
 # Common errors in reductions.
@@ -69,7 +69,7 @@ def adds_bits(subject: Putting) -> Putting:
 def fills_from_the_front(subject: Putting) -> Putting:
     """Write columns to the first rows, whichever rows they belong to."""
 
-    def in_order(found: Sequence[Any], parts: Sequence[Part], number: int, width: int) -> Any:
+    def in_order(found: Sequence[Any], parts: Sequence[SequenceBatch], number: int, width: int) -> Any:
         place, moved = 0, []
         for part in parts:
             moved.append(attrs.evolve(part, rows=tuple(range(place, place + len(part.rows)))))
@@ -99,12 +99,12 @@ def in_the_dtype_of_leaves(subject: Putting) -> Putting:
 def own_putting() -> Putting:
     """Return the library's reductions."""
     return Putting(
-        united=putting.united,
-        as_row=putting.as_row,
-        from_row=putting.from_row,
-        in_order=putting.in_order,
-        share_of=putting.share_of,
-        fingerprint=putting.fingerprint,
+        united=reduce.united,
+        as_row=reduce.as_row,
+        from_row=reduce.from_row,
+        in_order=reduce.in_order,
+        share_of=reduce.share_of,
+        fingerprint=reduce.fingerprint,
         clip=clip_by_whole_norm,
     )
 
@@ -125,7 +125,7 @@ class Found:
 def _finds(draw: DrawFn) -> Found:
     def one() -> Sums:
         numbers = draw(dyadic((11,), limit=4, dtype=torch.float64)).abs()
-        return Sums(**dict(zip(putting.NAMES, numbers.unbind(), strict=True)))
+        return Sums(**dict(zip(reduce.NAMES, numbers.unbind(), strict=True)))
 
     number = draw(st.integers(2, 5))
     tree = {
@@ -188,7 +188,7 @@ def _in_order() -> Law:
         number = len(columns["whole"])
         total: Any = ()
         for rows in (found.order[: found.cut], found.order[found.cut :]):
-            part = Part(rows=tuple(rows), width=3, cost=3 * max(1, len(rows)))
+            part = SequenceBatch(rows=tuple(rows), width=3, cost=3 * max(1, len(rows)))
             read = take(columns, list(rows) or [0])
             own = subject.in_order([read], [part], number, 4)
             total = tree_map(torch.add, total, own) if total else own

@@ -12,31 +12,31 @@ from hypothesis import strategies as st
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.checkpoint.async_save_rules import (
+    AllSaved,
     Answer,
-    Ask,
-    Begin,
-    Desk,
-    Ended,
+    BeginSave,
     Event,
-    Gone,
-    Leave,
-    Tell,
-    Wait,
+    NoMoreSaves,
+    RaiseFault,
+    SaveEnded,
+    SaveQueue,
+    SaveRequested,
+    WaitForSave,
 )
 
 # --- mutants ---
 # Common errors in saves beside training: each an edit of a right step.
 
 
-AnyStep = Callable[[Desk, Event], Any]
+AnyStep = Callable[[SaveQueue, Event], Any]
 
 
 def begins_beside(step: AnyStep) -> AnyStep:
     """Start a thread for every save."""
 
-    def beside(desk: Desk, event: Event) -> Any:
-        if isinstance(event, Ask) and desk.writing and not desk.fault:
-            return desk, (Begin(event.step),)
+    def beside(desk: SaveQueue, event: Event) -> Any:
+        if isinstance(event, SaveRequested) and desk.writing and not desk.fault:
+            return desk, (BeginSave(event.step),)
         return step(desk, event)
 
     return beside
@@ -45,8 +45,8 @@ def begins_beside(step: AnyStep) -> AnyStep:
 def forgets(step: AnyStep) -> AnyStep:
     """Drop the fault of the last write when the next one is requested."""
 
-    def forgetful(desk: Desk, event: Event) -> Any:
-        return step(evolve(desk, fault="") if isinstance(event, Ask) else desk, event)
+    def forgetful(desk: SaveQueue, event: Event) -> Any:
+        return step(evolve(desk, fault="") if isinstance(event, SaveRequested) else desk, event)
 
     return forgetful
 
@@ -54,8 +54,8 @@ def forgets(step: AnyStep) -> AnyStep:
 def serves_one(step: AnyStep) -> AnyStep:
     """Wake only the first waiting caller when a write ends."""
 
-    def one(desk: Desk, event: Event) -> Any:
-        if not isinstance(event, Ended) or len(desk.waiting) < 2:
+    def one(desk: SaveQueue, event: Event) -> Any:
+        if not isinstance(event, SaveEnded) or len(desk.waiting) < 2:
             return step(desk, event)
         first, *rest = desk.waiting
         after, answers = step(evolve(desk, waiting=(first,)), event)
@@ -67,8 +67,8 @@ def serves_one(step: AnyStep) -> AnyStep:
 def leaves_at_once(step: AnyStep) -> AnyStep:
     """Leave without waiting for the thread."""
 
-    def hasty(desk: Desk, event: Event) -> Any:
-        return (desk, (Gone(),)) if isinstance(event, Leave) and desk.writing else step(desk, event)
+    def hasty(desk: SaveQueue, event: Event) -> Any:
+        return (desk, (AllSaved(),)) if isinstance(event, NoMoreSaves) and desk.writing else step(desk, event)
 
     return hasty
 
@@ -76,9 +76,9 @@ def leaves_at_once(step: AnyStep) -> AnyStep:
 def repeats(step: AnyStep) -> AnyStep:
     """Report a fault again at every later request."""
 
-    def again(desk: Desk, event: Event) -> Any:
+    def again(desk: SaveQueue, event: Event) -> Any:
         after, answers = step(desk, event)
-        told = [answer.fault for answer in answers if isinstance(answer, Tell)]
+        told = [answer.fault for answer in answers if isinstance(answer, RaiseFault)]
         return (evolve(after, fault=told[-1]) if told and not after.writing else after), answers
 
     return again
@@ -87,8 +87,8 @@ def repeats(step: AnyStep) -> AnyStep:
 def newest_first(step: AnyStep) -> AnyStep:
     """Answer the waiting callers in reverse order."""
 
-    def turned(desk: Desk, event: Event) -> Any:
-        return step(evolve(desk, waiting=desk.waiting[::-1]) if isinstance(event, Ended) else desk, event)
+    def turned(desk: SaveQueue, event: Event) -> Any:
+        return step(evolve(desk, waiting=desk.waiting[::-1]) if isinstance(event, SaveEnded) else desk, event)
 
     return turned
 
@@ -103,7 +103,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 
 
 SOURCE = "runtime.effects.checkpoint.async_save_rules: saves beside training as a pure machine"
-Step = Callable[[Desk, Event], tuple[Desk, tuple[Answer, ...]]]
+Step = Callable[[SaveQueue, Event], tuple[SaveQueue, tuple[Answer, ...]]]
 Acts = tuple[str, ...]
 
 
@@ -115,31 +115,35 @@ class Course:
 
     def answers(self) -> list[Answer]:
         """All answers but Wait, in their order."""
-        return [answer for _, _, told in self.moves for answer in told if not isinstance(answer, Wait)]
+        return [answer for _, _, told in self.moves for answer in told if not isinstance(answer, WaitForSave)]
 
     def asked(self) -> list[Event]:
         """All events that a caller waits for an answer to."""
-        return [event for _, event, _ in self.moves if not isinstance(event, Ended)]
+        return [event for _, event, _ in self.moves if not isinstance(event, SaveEnded)]
 
     def faults(self) -> list[str]:
         """The faults of writes that were in progress."""
-        return [event.fault for busy, event, _ in self.moves if busy and isinstance(event, Ended) and event.fault]
+        return [event.fault for busy, event, _ in self.moves if busy and isinstance(event, SaveEnded) and event.fault]
 
     def told(self) -> list[str]:
         """The faults that were reported."""
-        return [answer.fault for answer in self.answers() if isinstance(answer, Tell)]
+        return [answer.fault for answer in self.answers() if isinstance(answer, RaiseFault)]
 
 
 def played(step: Step, acts: Acts) -> Course:
     """Run the acts through the machine; writes in progress are tracked by its answers alone."""
-    desk, course, busy = Desk(), Course(), False
+    desk, course, busy = SaveQueue(), Course(), False
     for number, act in enumerate(acts):
         event: Event = (
-            Ask(number) if act == "ask" else Leave() if act == "leave" else Ended("" if act == "end" else f"f{number}")
+            SaveRequested(number)
+            if act == "ask"
+            else NoMoreSaves()
+            if act == "leave"
+            else SaveEnded("" if act == "end" else f"f{number}")
         )
         desk, answers = step(desk, event)
         course.moves.append((busy, event, answers))
-        busy = (busy and not isinstance(event, Ended)) or any(isinstance(answer, Begin) for answer in answers)
+        busy = (busy and not isinstance(event, SaveEnded)) or any(isinstance(answer, BeginSave) for answer in answers)
     return course
 
 
@@ -169,9 +173,9 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], 
 def _one_at_a_time() -> Law:
     def check(course: Course, seen: Seen) -> None:
         for busy, event, answers in course.moves:
-            begun = [answer for answer in answers if isinstance(answer, Begin)]
-            free = not busy or isinstance(event, Ended)
-            seen("somebody who asked while one is written", busy and isinstance(event, Ask))
+            begun = [answer for answer in answers if isinstance(answer, BeginSave)]
+            free = not busy or isinstance(event, SaveEnded)
+            seen("somebody who asked while one is written", busy and isinstance(event, SaveRequested))
             require(len(begun) <= (1 if free else 0), f"{begun} while another is being written, on {event}")
 
     claim = "One checkpoint is being written at a time."
@@ -186,10 +190,12 @@ def _told_once() -> Law:
         same("the faults that were told, in their order", told, faults[: len(told)])
         require(len(faults) - len(told) <= 1, f"of the faults {faults} only {told} were told")
         since = [
-            i for i, (busy, event, _) in enumerate(course.moves) if busy and isinstance(event, Ended) and event.fault
+            i
+            for i, (busy, event, _) in enumerate(course.moves)
+            if busy and isinstance(event, SaveEnded) and event.fault
         ]
         if len(faults) > len(told):
-            later = [event for _, event, _ in course.moves[since[-1] :] if not isinstance(event, Ended)]
+            later = [event for _, event, _ in course.moves[since[-1] :] if not isinstance(event, SaveEnded)]
             require(not later, f"the fault {faults[-1]} was not told to who asked {later}")
 
     claim = "Every fault of a write is told once, to the first who asks for anything afterwards."
@@ -201,16 +207,16 @@ def _answered() -> Law:
     def check(course: Course, seen: Seen) -> None:
         asked, answers = course.asked(), course.answers()
         waiting = len(asked) - len(answers)
-        seen("one who waited and was answered", any(isinstance(e, Ended) and told for _, e, told in course.moves))
+        seen("one who waited and was answered", any(isinstance(e, SaveEnded) and told for _, e, told in course.moves))
         busy = False
         for _, event, told in course.moves:
-            busy = (busy and not isinstance(event, Ended)) or any(isinstance(answer, Begin) for answer in told)
+            busy = (busy and not isinstance(event, SaveEnded)) or any(isinstance(answer, BeginSave) for answer in told)
         require(
             waiting >= 0 and (busy or waiting == 0), f"{len(asked)} asked, {len(answers)} answers, nothing to wait for"
         )
         for event, answer in zip(asked, answers, strict=False):
-            right = isinstance(answer, Tell) or (
-                answer == Begin(event.step) if isinstance(event, Ask) else isinstance(answer, Gone)
+            right = isinstance(answer, RaiseFault) or (
+                answer == BeginSave(event.step) if isinstance(event, SaveRequested) else isinstance(answer, AllSaved)
             )
             require(right, f"{event} was answered with {answer}")
 
@@ -222,9 +228,9 @@ def _answered() -> Law:
 def _left() -> Law:
     def check(course: Course, seen: Seen) -> None:
         for busy, event, answers in course.moves:
-            if any(isinstance(answer, Gone) for answer in answers):
-                seen("one who left after waiting", isinstance(event, Ended))
-                still = busy and not isinstance(event, Ended)
+            if any(isinstance(answer, AllSaved) for answer in answers):
+                seen("one who left after waiting", isinstance(event, SaveEnded))
+                still = busy and not isinstance(event, SaveEnded)
                 require(not still, "somebody is gone while a checkpoint is being written")
 
     claim = "Nobody leaves while a checkpoint is being written."

@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 from purestep.core.errors import CheckpointError
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.checkpoint import layout as placing
+from purestep.runtime.effects.checkpoint import layout
 from purestep.runtime.effects.checkpoint.layout import File
 from purestep.runtime.effects.hugging_face import weight_rules
 from purestep.runtime.effects.hugging_face.weight_rules import ORDER
@@ -201,7 +201,7 @@ def own_filing() -> Filing:
     """Return the library's own functions."""
     rules = {name: getattr(weight_rules, name) for name in ("chosen", "files_of", "check_weights")}
     names = ("placed", "numbered", "mine", "folders", "one_tree", "first_fault")
-    return Filing(**{name: getattr(placing, name) for name in names}, **rules)
+    return Filing(**{name: getattr(layout, name) for name in names}, **rules)
 
 
 def filing_laws() -> Suite:

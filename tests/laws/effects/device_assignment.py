@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.cluster.device_assignment import Spot, free, in_turn
+from purestep.runtime.effects.cluster.device_assignment import Device, free, in_turn
 
 # --- mutants ---
 # Common errors in device assignment: each an edit of a right one.
@@ -22,7 +22,7 @@ from purestep.runtime.effects.cluster.device_assignment import Spot, free, in_tu
 def each_once(next_spot: Any) -> Any:
     """Count a device that is listed twice only once."""
 
-    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Device]) -> Any:
         return next_spot(known, there, tuple(dict.fromkeys(devices)), taken)
 
     return wrong
@@ -31,7 +31,7 @@ def each_once(next_spot: Any) -> Any:
 def by_count(next_spot: Any) -> Any:
     """Assign places in turn, as if no worker had been lost."""
 
-    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Device]) -> Any:
         spots = in_turn(there, devices)
         return spots[len(taken) % len(spots)]
 
@@ -41,7 +41,7 @@ def by_count(next_spot: Any) -> Any:
 def forgets_losses(next_spot: Any) -> Any:
     """Assign places on all hosts, lost ones included."""
 
-    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Device]) -> Any:
         return next_spot(known, known, devices, taken)
 
     return wrong
@@ -50,7 +50,7 @@ def forgets_losses(next_spot: Any) -> Any:
 def keeps_to_the_left(next_spot: Any) -> Any:
     """Use only the devices that the remaining hosts have in turn."""
 
-    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Device]) -> Any:
         left = [spot for spot in in_turn(known, devices) if spot.host in there]
         return free(cycle(left), taken) if left else next_spot(known, there, devices, taken)
 
@@ -60,10 +60,10 @@ def keeps_to_the_left(next_spot: Any) -> Any:
 def _host_and_device_apart(next_spot: Any) -> Any:
     """Choose the least used host and the least used device independently."""
 
-    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Device]) -> Any:
         hosts, used = Counter(spot.host for spot in taken), Counter(spot.device for spot in taken)
         host = min((one for one in known if one in there), key=lambda one: hosts[one])
-        return Spot(host, min(devices, key=lambda one: used[one] / devices.count(one)))
+        return Device(host, min(devices, key=lambda one: used[one] / devices.count(one)))
 
     return wrong
 
@@ -71,7 +71,7 @@ def _host_and_device_apart(next_spot: Any) -> Any:
 def _the_first_host(next_spot: Any) -> Any:
     """Put all replacements on the first host that is there."""
 
-    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Spot]) -> Any:
+    def wrong(known: Sequence[str], there: Sequence[str], devices: Sequence[str], taken: Sequence[Device]) -> Any:
         return next_spot(known, there if [*there] == [*known] else there[:1], devices, taken)
 
     return wrong
@@ -88,7 +88,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 
 SOURCE = "runtime.effects.cluster.device_assignment: a host and a device for each worker"
 NAMED = ("01", "0011", "001", "012", "0")  # numbers of devices, as people name them
-NextSpot = Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[Spot]], Spot | tuple[()]]
+NextSpot = Callable[[Sequence[str], Sequence[str], Sequence[str], Sequence[Device]], Device | tuple[()]]
 
 
 @frozen
@@ -108,8 +108,8 @@ class Crew:
     next_spot: NextSpot
     plan: Plan
     there: list[str] = Factory(list)  # a host that comes back is the last one
-    spots: list[Spot] = Factory(list)
-    given: list[tuple[tuple[str, ...], tuple[Spot, ...], Spot]] = Factory(
+    spots: list[Device] = Factory(list)
+    given: list[tuple[tuple[str, ...], tuple[Device, ...], Device]] = Factory(
         list
     )  # hosts there, spots taken, what was given
 
@@ -118,8 +118,8 @@ class Crew:
         while self.there and len(self.spots) < self.plan.size:
             taken = (*self.spots,)
             spot = self.next_spot(self.plan.hosts, (*self.there,), self.plan.devices, taken)
-            require(isinstance(spot, Spot), f"no spot on {self.there}")
-            if isinstance(spot, Spot):
+            require(isinstance(spot, Device), f"no spot on {self.there}")
+            if isinstance(spot, Device):
                 self.given.append(((*self.there,), taken, spot))
                 self.spots.append(spot)
 
@@ -169,9 +169,9 @@ def _law(name: str, claim: str, mutant: Mutant, verbs: str, check: Callable[[Cre
     )
 
 
-def _turns(plan: Plan) -> list[Spot]:
+def _turns(plan: Plan) -> list[Device]:
     hosts, devices = plan.hosts, plan.devices
-    return [Spot(hosts[i % len(hosts)], devices[i % len(devices)]) for i in range(plan.size)]
+    return [Device(hosts[i % len(hosts)], devices[i % len(devices)]) for i in range(plan.size)]
 
 
 def _in_turn() -> Law:

@@ -13,25 +13,25 @@ from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.cluster import interface
-from purestep.runtime.effects.cluster.interface import Failed, Failure
+from purestep.runtime.effects.cluster.interface import MemberLost, Unanswered
 from purestep.runtime.effects.cluster.local.rules import (
     GONE,
-    Answered,
-    Asked,
-    Begun,
+    CallAnswered,
+    CallMade,
     Clock,
-    Deliver,
-    End,
-    Ended,
+    ClusterState,
+    DeliverAnswer,
+    FailCall,
     HostAdded,
     HostLost,
-    Ledger,
+    KillMember,
+    MemberEnded,
+    MembersStopped,
+    MeshReady,
+    MeshStarted,
+    ReportLoss,
     Seat,
-    Send,
-    Settle,
-    Started,
-    Stopped,
-    Tell,
+    SendCall,
 )
 
 from .engine_world import Acts, Clustering, Course, played, stories
@@ -40,7 +40,7 @@ from .engine_world import Acts, Clustering, Course, played, stories
 # Common errors in clusters: each an edit of a right one.
 
 
-Step = Callable[[Ledger, Any], Any]
+Step = Callable[[ClusterState, Any], Any]
 
 
 def _edited(edit: Callable[[Step], Step]) -> Callable[[Any], Any]:
@@ -49,18 +49,18 @@ def _edited(edit: Callable[[Step], Step]) -> Callable[[Any], Any]:
 
 
 def _passes_all_on(step: Step) -> Step:
-    def trusting(state: Ledger, event: Any) -> Any:
+    def trusting(state: ClusterState, event: Any) -> Any:
         after, actions = step(state, event)
-        if isinstance(event, Answered) and event.seat in [one.seat for one in state.members]:
-            actions = (Deliver(event.seat, event.call),)
+        if isinstance(event, CallAnswered) and event.seat in [one.seat for one in state.members]:
+            actions = (DeliverAnswer(event.seat, event.call),)
         return after, actions
 
     return trusting
 
 
 def _looks_at_the_first(step: Step) -> Step:
-    def hasty(state: Ledger, event: Any) -> Any:
-        if not isinstance(event, Clock | Asked):
+    def hasty(state: ClusterState, event: Any) -> Any:
+        if not isinstance(event, Clock | CallMade):
             return step(state, event)
         firsts = evolve(state, members=tuple(evolve(one, out=one.out[:1]) for one in state.members))
         rest = {one.seat: one.out[1:] for one in state.members}
@@ -68,7 +68,7 @@ def _looks_at_the_first(step: Step) -> Step:
         members = tuple(
             evolve(one, out=(*[o for o in one.out if o not in new], *rest[one.seat], *new))
             for one in after.members
-            for new in [tuple(o for o in one.out if isinstance(event, Asked) and o.call == event.call)]
+            for new in [tuple(o for o in one.out if isinstance(event, CallMade) and o.call == event.call)]
         )
         return evolve(after, members=members), actions
 
@@ -76,12 +76,14 @@ def _looks_at_the_first(step: Step) -> Step:
 
 
 def _tells_all(step: Step) -> Step:
-    def talkative(state: Ledger, event: Any) -> Any:
+    def talkative(state: ClusterState, event: Any) -> Any:
         after, actions = step(state, event)
-        told = {(one.failure.mesh, one.failure.member) for one in actions if isinstance(one, Tell)}
+        told = {(one.failure.mesh, one.failure.member) for one in actions if isinstance(one, ReportLoss)}
         why = getattr(event, "why", "stopped")
         more = [
-            Tell(Failure(one.host, *one.seat, why)) for one in actions if isinstance(one, End) and one.seat not in told
+            ReportLoss(MemberLost(one.host, *one.seat, why))
+            for one in actions
+            if isinstance(one, KillMember) and one.seat not in told
         ]
         return after, (*actions, *more)
 
@@ -89,10 +91,12 @@ def _tells_all(step: Step) -> Step:
 
 
 def _ends_the_mesh(step: Step) -> Step:
-    def thorough(state: Ledger, event: Any) -> Any:
+    def thorough(state: ClusterState, event: Any) -> Any:
         after, actions = step(state, event)
-        if isinstance(event, Ended) and actions:
-            after, more = step(after, Stopped(tuple(one.seat for one in after.members if one.seat[0] == event.seat[0])))
+        if isinstance(event, MemberEnded) and actions:
+            after, more = step(
+                after, MembersStopped(tuple(one.seat for one in after.members if one.seat[0] == event.seat[0]))
+            )
             actions = (*actions, *more)
         return after, actions
 
@@ -100,15 +104,15 @@ def _ends_the_mesh(step: Step) -> Step:
 
 
 def _waits_for_the_time_out(step: Step) -> Step:
-    def patient(state: Ledger, event: Any) -> Any:
+    def patient(state: ClusterState, event: Any) -> Any:
         after, actions = step(state, event)
-        return after, tuple(one for one in actions if not (isinstance(one, Settle) and one.answer.lost))
+        return after, tuple(one for one in actions if not (isinstance(one, FailCall) and one.answer.lost))
 
     return patient
 
 
 def _keeps_the_lost(step: Step) -> Step:
-    def faithful(state: Ledger, event: Any) -> Any:
+    def faithful(state: ClusterState, event: Any) -> Any:
         if isinstance(event, HostLost):
             return evolve(state, hosts=tuple(host for host in state.hosts if host != event.host)), ()
         return step(state, event)
@@ -144,10 +148,10 @@ def sorts_slices(cluster: Any) -> Any:
 def _tells_twice(step: Step) -> Step:
     """Report a death again for each further sign of it, as by the pipe and the host."""
 
-    def startled(state: Ledger, event: Any) -> Any:
+    def startled(state: ClusterState, event: Any) -> Any:
         after, actions = step(state, event)
-        if isinstance(event, Ended) and not actions:
-            actions = (Tell(Failure("a", *event.seat, event.why)),)
+        if isinstance(event, MemberEnded) and not actions:
+            actions = (ReportLoss(MemberLost("a", *event.seat, event.why)),)
         return after, actions
 
     return startled
@@ -156,10 +160,10 @@ def _tells_twice(step: Step) -> Step:
 def _tells_of_starts(step: Step) -> Step:
     """Count a member as begun as soon as it is started."""
 
-    def early(state: Ledger, event: Any) -> Any:
+    def early(state: ClusterState, event: Any) -> Any:
         meshes = {one.seat[0] for one in state.members}
         for mesh in sorted(meshes):
-            state, _ = step(state, Begun(mesh))
+            state, _ = step(state, MeshReady(mesh))
         return step(state, event)
 
     return early
@@ -168,7 +172,7 @@ def _tells_of_starts(step: Step) -> Step:
 def _strict_deadline(step: Step) -> Step:
     """Settle late calls half a second too late."""
 
-    def lenient(state: Ledger, event: Any) -> Any:
+    def lenient(state: ClusterState, event: Any) -> Any:
         return step(state, evolve(event, now=event.now - 0.5) if isinstance(event, Clock) else event)
 
     return lenient
@@ -177,10 +181,10 @@ def _strict_deadline(step: Step) -> Step:
 def _ends_elsewhere(step: Step) -> Step:
     """Send the end of a member to the host that was added last."""
 
-    def confused(state: Ledger, event: Any) -> Any:
+    def confused(state: ClusterState, event: Any) -> Any:
         after, actions = step(state, event)
         host = state.hosts[-1] if state.hosts else ""
-        return after, tuple(evolve(one, host=host) if isinstance(one, End) else one for one in actions)
+        return after, tuple(evolve(one, host=host) if isinstance(one, KillMember) else one for one in actions)
 
     return confused
 
@@ -188,7 +192,7 @@ def _ends_elsewhere(step: Step) -> Step:
 def _forgets_at_return(step: Step) -> Step:
     """List a host twice if it returns before its loss was noticed."""
 
-    def doubled(state: Ledger, event: Any) -> Any:
+    def doubled(state: ClusterState, event: Any) -> Any:
         after, actions = step(state, event)
         if isinstance(event, HostLost):
             after = evolve(after, hosts=(*after.hosts, *[host for host in state.hosts if host == event.host][1:]))
@@ -202,11 +206,11 @@ def _forgets_at_return(step: Step) -> Step:
 def _refuses_whole_calls(step: Step) -> Step:
     """Fail the call on all members if one of them is gone."""
 
-    def strict(state: Ledger, event: Any) -> Any:
+    def strict(state: ClusterState, event: Any) -> Any:
         there = {one.seat for one in state.members}
-        if isinstance(event, Asked) and not {(event.mesh, one) for one in event.members} <= there:
+        if isinstance(event, CallMade) and not {(event.mesh, one) for one in event.members} <= there:
             state, late = step(state, Clock(event.now))
-            lost = [Settle((event.mesh, one), event.call, Failed(GONE, True)) for one in event.members]
+            lost = [FailCall((event.mesh, one), event.call, Unanswered(GONE, True)) for one in event.members]
             return state, (*late, *lost)
         return step(state, event)
 
@@ -251,11 +255,11 @@ def _settled() -> Law:
         asked: list[tuple[Seat, int]] = []
         for moment in course.moments:
             event, there = moment.event, moment.there()
-            if isinstance(event, Asked):
+            if isinstance(event, CallMade):
                 asked += [((event.mesh, member), event.call) for member in event.members]
-            if isinstance(event, Answered):
+            if isinstance(event, CallAnswered):
                 seen("an answer to what is settled", (event.seat, event.call) in settled and event.seat in there)
-            settled += [(one.seat, one.call) for one in (*moment.these(Deliver), *moment.these(Settle))]
+            settled += [(one.seat, one.call) for one in (*moment.these(DeliverAnswer), *moment.these(FailCall))]
         out = [(member.seat, one.call) for member in course.moments[-1].after.members for one in member.out]
         require(sorted(settled + out) == sorted(asked), f"asked {asked}, settled {settled}, still out {out}")
 
@@ -268,15 +272,15 @@ def _in_time() -> Law:
     def check(course: Course, seen: Seen) -> None:
         for moment in course.moments:
             event = moment.event
-            if isinstance(event, Asked | Clock):
+            if isinstance(event, CallMade | Clock):
                 had = [(member.seat, one) for member in moment.before.members for one in member.out]
                 overdue = {(seat, one.call): one.seconds for seat, one in had if one.deadline <= event.now}
                 seen("a late call beside one that has time", 0 < len(overdue) < len(had))
-                late = {(one.seat, one.call): one.answer for one in moment.these(Settle) if not one.answer.lost}
+                late = {(one.seat, one.call): one.answer for one in moment.these(FailCall) if not one.answer.lost}
                 wanted = {which: interface.late(seconds) for which, seconds in overdue.items()}
                 require(late == wanted, f"at {event.now} late were {late}, wanted {wanted}")
             else:
-                late_now = [one for one in moment.these(Settle) if not one.answer.lost]
+                late_now = [one for one in moment.these(FailCall) if not one.answer.lost]
                 require(not late_now, f"{late_now} at {event}, which says no time")
 
     claim = "A call is late at the first look at or after its deadline, and no sooner."
@@ -289,16 +293,17 @@ def _told() -> Law:
         for moment in course.moments:
             event, there = moment.event, moment.there()
             dead: list[tuple[str, int, int, str]] = []
-            if isinstance(event, Ended):
+            if isinstance(event, MemberEnded):
                 seen("a death told again", event.seat not in there)
                 dead = [(there[event.seat].host, *event.seat, event.why)] if event.seat in there else []
             elif isinstance(event, HostLost):
                 dead = [(one.host, *one.seat, event.why) for one in there.values() if one.host == event.host]
             begun = [one for one in dead if there[one[1], one[2]].begun]
             seen("a death before its mesh had begun", len(begun) < len(dead))
-            seen("a member that is stopped", isinstance(event, Stopped) and moment.these(End))
+            seen("a member that is stopped", isinstance(event, MembersStopped) and moment.these(KillMember))
             told = [
-                (one.failure.host, one.failure.mesh, one.failure.member, one.failure.why) for one in moment.these(Tell)
+                (one.failure.host, one.failure.mesh, one.failure.member, one.failure.why)
+                for one in moment.these(ReportLoss)
             ]
             require(sorted(told) == sorted(begun), f"{event} told {told}, wanted {begun}")
 
@@ -311,13 +316,13 @@ def _told() -> Law:
 def _own() -> Law:
     def check(course: Course, seen: Seen) -> None:
         for moment in course.moments:
-            if isinstance(moment.event, Ended | Stopped):
-                seats = {moment.event.seat} if isinstance(moment.event, Ended) else {*moment.event.seats}
+            if isinstance(moment.event, MemberEnded | MembersStopped):
+                seats = {moment.event.seat} if isinstance(moment.event, MemberEnded) else {*moment.event.seats}
                 there, after = moment.there(), {member.seat: member for member in moment.after.members}
                 others = {seat: member for seat, member in there.items() if seat not in seats}
                 seen("a loss beside another's call", {*there} & seats and any(one.out for one in others.values()))
                 require(after == others, f"{moment.event} left {after}, wanted {others}")
-                ended = [(one.seat, one.host) for one in moment.these(End)]
+                ended = [(one.seat, one.host) for one in moment.these(KillMember)]
                 wanted = [(seat, there[seat].host) for seat in there if seat in seats]
                 require(ended == wanted, f"{moment.event} ended {ended}, wanted {wanted}")
 
@@ -329,13 +334,13 @@ def _own() -> Law:
 def _at_once() -> Law:
     def check(course: Course, seen: Seen) -> None:
         for moment in course.moments:
-            event, there, ended = moment.event, moment.there(), {one.seat for one in moment.these(End)}
-            lost = {(one.seat, one.call) for one in moment.these(Settle) if one.answer.lost}
+            event, there, ended = moment.event, moment.there(), {one.seat for one in moment.these(KillMember)}
+            lost = {(one.seat, one.call) for one in moment.these(FailCall) if one.answer.lost}
             wanted = {(seat, one.call) for seat in ended if seat in there for one in there[seat].out}
-            if isinstance(event, Asked):
+            if isinstance(event, CallMade):
                 seats = {(event.mesh, member) for member in event.members}
                 wanted |= {(seat, event.call) for seat in seats if seat not in there}
-                sent = [(one.seat, one.host) for one in moment.these(Send)]
+                sent = [(one.seat, one.host) for one in moment.these(SendCall)]
                 right = [(seat, there[seat].host) for seat in sorted(seats) if seat in there]
                 require(sorted(sent) == right, f"{event} was sent to {sent}, wanted {right}")
                 seen("a call of some who are gone", 0 < len(sent) < len(seats))
@@ -396,9 +401,9 @@ def _whole() -> Law:
         sizes: dict[int, int] = {}
         ended: set[int] = set()
         for moment in played(cluster, story).moments:
-            if isinstance(moment.event, Started):
+            if isinstance(moment.event, MeshStarted):
                 sizes[moment.event.mesh] = len(moment.event.hosts)
-            ended |= {one.seat[0] for one in moment.these(End)}
+            ended |= {one.seat[0] for one in moment.these(KillMember)}
             for mesh, size in sizes.items():
                 there = sum(one.seat[0] == mesh for one in moment.after.members)
                 seen("a mesh of which some are left", 0 < there < size)

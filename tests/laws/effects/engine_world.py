@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 from purestep.runtime.effects.cluster import interface
 from purestep.runtime.effects.cluster.local import rules
 from purestep.runtime.effects.cluster.local.rules import (
-    Answered,
-    Asked,
-    Begun,
+    CallAnswered,
+    CallMade,
     Clock,
-    Deliver,
-    Ended,
+    DeliverAnswer,
+    FailCall,
     HostAdded,
     HostLost,
+    MemberEnded,
+    MembersStopped,
+    MeshReady,
+    MeshStarted,
     Seat,
-    Settle,
-    Started,
-    Stopped,
 )
 
 HOSTS = ("a", "b")
@@ -31,8 +31,8 @@ Acts = tuple[tuple[str, int, int], ...]
 class Clustering:
     """The machine, and functions for completeness, placement and slices."""
 
-    step: Callable[[rules.Ledger, rules.Event], tuple[rules.Ledger, rules.Actions]]
-    whole: Callable[[rules.Ledger, int, int], bool]
+    step: Callable[[rules.ClusterState, rules.Event], tuple[rules.ClusterState, rules.Actions]]
+    whole: Callable[[rules.ClusterState, int, int], bool]
     placed: Callable[[int, tuple[str, ...]], tuple[str, ...]]
     sliced: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]]
 
@@ -47,11 +47,11 @@ class Moment:
     """An event, the ledger before and after it, and the actions."""
 
     event: Any
-    before: rules.Ledger
-    after: rules.Ledger
+    before: rules.ClusterState
+    after: rules.ClusterState
     actions: rules.Actions
 
-    def there(self) -> dict[Seat, rules.Member]:
+    def there(self) -> dict[Seat, rules.MemberState]:
         """The members before the event, by seat."""
         return {member.seat: member for member in self.before.members}
 
@@ -79,7 +79,7 @@ def played(cluster: Clustering, story: Acts) -> Course:
 
     "ghost" is an answer to a call that was settled, "end" a death that is reported twice, as by a pipe and by a host.
     """
-    state, now, course, calls, meshes = rules.Ledger(), 0.0, Course(), 0, 0
+    state, now, course, calls, meshes = rules.ClusterState(), 0.0, Course(), 0, 0
     known: list[Seat] = []
     settled: list[tuple[Seat, int]] = []
 
@@ -87,10 +87,10 @@ def played(cluster: Clustering, story: Acts) -> Course:
         nonlocal state
         after, actions = cluster.step(state, event)
         course.moments.append(Moment(event, state, after, actions))
-        settled.extend((one.seat, one.call) for one in actions if isinstance(one, Deliver | Settle))
+        settled.extend((one.seat, one.call) for one in actions if isinstance(one, DeliverAnswer | FailCall))
         state = after
 
-    first: list[rules.Event] = [*map(HostAdded, HOSTS), Started(0, ("a", "b", "a")), Begun(0)]
+    first: list[rules.Event] = [*map(HostAdded, HOSTS), MeshStarted(0, ("a", "b", "a")), MeshReady(0)]
     for event in first:
         feed(event)
     known += [(0, 0), (0, 1), (0, 2)]
@@ -99,23 +99,23 @@ def played(cluster: Clustering, story: Acts) -> Course:
         out = [(member.seat, one.call) for member in state.members for one in member.out]
         if verb == "spawn" and state.hosts:
             meshes += 1
-            feed(Started(meshes, cluster.placed(2, state.hosts)))
+            feed(MeshStarted(meshes, cluster.placed(2, state.hosts)))
             known += [(meshes, 0), (meshes, 1)]
         elif verb == "begin":
-            feed(Begun(meshes))
+            feed(MeshReady(meshes))
         elif verb == "ask":
             calls += 1
             members = tuple(member for mesh, member in known if mesh == seat[0])
-            feed(Asked(calls, seat[0], members[: who // 2 + 1], 1.0 + value, now))
+            feed(CallMade(calls, seat[0], members[: who // 2 + 1], 1.0 + value, now))
         elif verb == "answer" and out:
-            feed(Answered(*out[who % len(out)]))
+            feed(CallAnswered(*out[who % len(out)]))
         elif verb == "ghost" and settled:
-            feed(Answered(*settled[-1 - who % len(settled)]))
+            feed(CallAnswered(*settled[-1 - who % len(settled)]))
         elif verb == "end":
-            feed(Ended(seat, "killed"))
-            feed(Ended(seat, "its pipe was closed"))
+            feed(MemberEnded(seat, "killed"))
+            feed(MemberEnded(seat, "its pipe was closed"))
         elif verb == "stop":
-            feed(Stopped(tuple(known[who % len(known) :][: value + 1])))
+            feed(MembersStopped(tuple(known[who % len(known) :][: value + 1])))
         elif verb in ("lost", "again"):
             feed(HostLost(HOSTS[who % 2], "silent") if verb == "lost" else HostAdded(HOSTS[who % 2]))
         else:

@@ -17,7 +17,7 @@ from purestep.core.record import replace, stack
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects import experience_rules as rules
+from purestep.runtime.effects import experience_rules
 
 # --- mutants ---
 # Common errors in replay buffers: each an edit of one of the rules.
@@ -136,7 +136,7 @@ class Replaying:
 
 def own_replaying() -> Replaying:
     """Return the library's own functions."""
-    return Replaying(rules.empty, rules.add, rules.draw)
+    return Replaying(experience_rules.empty, experience_rules.add, experience_rules.draw)
 
 
 @frozen

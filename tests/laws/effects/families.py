@@ -2,11 +2,11 @@
 
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.effects import queue_rules
-from purestep.runtime.effects.checkpoint import async_save_rules as later_rules
-from purestep.runtime.effects.cluster.device_assignment import next_spot
+from purestep.runtime.effects.checkpoint import async_save_rules
+from purestep.runtime.effects.cluster.device_assignment import next_device
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
-from purestep.runtime.effects.workers import supervisor as workers_rules
+from purestep.runtime.effects.workers import supervisor
 
 from .async_save import MUTANTS as ASYNC_SAVE_MUTANTS
 from .async_save import later_laws
@@ -43,11 +43,11 @@ def families() -> list[Family]:
         Family(choice_laws(), choice, edits(SELECT_TRANSPORT_MUTANTS)),
         Family(queue_laws(), queue_rules.step, edits(QUEUE_MUTANTS)),
         Family(experience_laws(), own_replaying(), edits(EXPERIENCE_MUTANTS)),
-        Family(workers_laws(), workers_rules.step, edits(WORKERS_MUTANTS)),
+        Family(workers_laws(), supervisor.step, edits(WORKERS_MUTANTS)),
         Family(service_laws(), own_serving(), edits(SERVICE_MUTANTS)),
         Family(engine_laws(), own_clustering(), edits(ENGINE_MUTANTS)),
         Family(hands_laws(), own_posting(), edits(WORKER_ADAPTER_MUTANTS)),
-        Family(spots_laws(), next_spot, edits(DEVICE_ASSIGNMENT_MUTANTS)),
+        Family(spots_laws(), next_device, edits(DEVICE_ASSIGNMENT_MUTANTS)),
         Family(filing_laws(), own_filing(), edits(CHECKPOINT_LAYOUT_MUTANTS)),
-        Family(later_laws(), later_rules.step, edits(ASYNC_SAVE_MUTANTS)),
+        Family(later_laws(), async_save_rules.step, edits(ASYNC_SAVE_MUTANTS)),
     ]

@@ -18,16 +18,16 @@ from purestep.runtime.effects.queue_rules import (
     CLOSED,
     Advance,
     Answer,
-    Answered,
     Close,
-    Entry,
     Event,
     Expired,
-    Given,
-    Leave,
-    Line,
     Put,
+    PutAnswer,
+    QueuedSample,
+    QueueState,
     Take,
+    TakeAnswer,
+    Withdraw,
     line,
     too_old,
 )
@@ -36,13 +36,13 @@ from purestep.runtime.effects.queue_rules import (
 # Common errors in queues: each an edit of a right step.
 
 
-AnyStep = Callable[[Line, Event], Any]
+AnyStep = Callable[[QueueState, Event], Any]
 
 
 def newest(step: AnyStep) -> AnyStep:
     """Take the newest samples first."""
 
-    def turned(state: Line, event: Event) -> Any:
+    def turned(state: QueueState, event: Event) -> Any:
         entries = state.entries[::-1] if isinstance(event, Take) else state.entries
         after, answers = step(evolve(state, entries=entries), event)
         return (evolve(after, entries=after.entries[::-1]) if isinstance(event, Take) else after), answers
@@ -53,7 +53,7 @@ def newest(step: AnyStep) -> AnyStep:
 def drops_oldest(step: AnyStep) -> AnyStep:
     """Drop the oldest sample of a full queue, as a deque with a maximal length."""
 
-    def dropping(state: Line, event: Event) -> Any:
+    def dropping(state: QueueState, event: Event) -> Any:
         if isinstance(event, Put) and len(state.entries) == state.capacity and not state.closed:
             state = evolve(state, entries=state.entries[1:], expired=state.expired + 1)
         return step(state, event)
@@ -64,7 +64,7 @@ def drops_oldest(step: AnyStep) -> AnyStep:
 def age_when_put(step: AnyStep) -> AnyStep:
     """Check the age of samples only when they are put."""
 
-    def lax(state: Line, event: Event) -> Any:
+    def lax(state: QueueState, event: Event) -> Any:
         if isinstance(event, Advance):
             return evolve(state, version=max(state.version, event.version)), ()
         return step(state, event)
@@ -75,7 +75,7 @@ def age_when_put(step: AnyStep) -> AnyStep:
 def wakes_nobody(step: AnyStep) -> AnyStep:
     """Do not wake waiting putters at a take; they are answered at the next Put."""
 
-    def silent(state: Line, event: Event) -> Any:
+    def silent(state: QueueState, event: Event) -> Any:
         if not isinstance(event, Take):
             return step(state, event)
         after, answers = step(evolve(state, putting=()), event)
@@ -87,7 +87,7 @@ def wakes_nobody(step: AnyStep) -> AnyStep:
 def uncounted(step: AnyStep) -> AnyStep:
     """Leave expired samples out of the count."""
 
-    def quiet(state: Line, event: Event) -> Any:
+    def quiet(state: QueueState, event: Event) -> Any:
         after, answers = step(state, event)
         return evolve(after, expired=state.expired), answers
 
@@ -97,7 +97,7 @@ def uncounted(step: AnyStep) -> AnyStep:
 def small_first(step: AnyStep) -> AnyStep:
     """Serve a small take before larger ones that wait."""
 
-    def greedy(state: Line, event: Event) -> Any:
+    def greedy(state: QueueState, event: Event) -> Any:
         if isinstance(event, Take) and state.taking and len(state.entries) >= event.count:
             served, answers = step(evolve(state, taking=()), event)
             return evolve(served, taking=state.taking), answers
@@ -109,7 +109,7 @@ def small_first(step: AnyStep) -> AnyStep:
 def throws_away(step: AnyStep) -> AnyStep:
     """Drop all samples at the close."""
 
-    def clearing(state: Line, event: Event) -> Any:
+    def clearing(state: QueueState, event: Event) -> Any:
         after, answers = step(state, event)
         if isinstance(event, Close):
             return evolve(after, entries=(), taken=after.taken + len(after.entries)), answers
@@ -121,9 +121,9 @@ def throws_away(step: AnyStep) -> AnyStep:
 def hands_out_twice(step: AnyStep) -> AnyStep:
     """Return a sample and keep it, as a replay buffer would."""
 
-    def keeping(state: Line, event: Event) -> Any:
+    def keeping(state: QueueState, event: Event) -> Any:
         after, answers = step(state, event)
-        given = {ticket for answer in answers if isinstance(answer, Given) for ticket in answer.tickets}
+        given = {ticket for answer in answers if isinstance(answer, TakeAnswer) for ticket in answer.tickets}
         back = tuple(entry for entry in state.entries if entry.ticket in given)[:1]
         return evolve(after, entries=(*back, *after.entries)), answers
 
@@ -133,9 +133,9 @@ def hands_out_twice(step: AnyStep) -> AnyStep:
 def answers_twice(step: AnyStep) -> AnyStep:
     """Answer an accepted caller twice."""
 
-    def twice(state: Line, event: Event) -> Any:
+    def twice(state: QueueState, event: Event) -> Any:
         after, answers = step(state, event)
-        again = tuple(answer for answer in answers if isinstance(answer, Answered) and answer.outcome == ACCEPTED)
+        again = tuple(answer for answer in answers if isinstance(answer, PutAnswer) and answer.outcome == ACCEPTED)
         return after, (*answers, *(again if state.putting else ()))
 
     return twice
@@ -144,7 +144,7 @@ def answers_twice(step: AnyStep) -> AnyStep:
 def reports_again(step: AnyStep) -> AnyStep:
     """Count expired samples as refused as well."""
 
-    def double(state: Line, event: Event) -> Any:
+    def double(state: QueueState, event: Event) -> Any:
         after, answers = step(state, event)
         gone = sum(len(answer.tickets) for answer in answers if isinstance(answer, Expired))
         return evolve(after, refused=after.refused + gone), answers
@@ -155,9 +155,9 @@ def reports_again(step: AnyStep) -> AnyStep:
 def back_at_the_end(step: AnyStep) -> AnyStep:
     """Put returned samples at the end."""
 
-    def behind(state: Line, event: Event) -> Any:
+    def behind(state: QueueState, event: Event) -> Any:
         after, answers = step(state, event)
-        if not isinstance(event, Leave):
+        if not isinstance(event, Withdraw):
             return after, answers
         back = tuple(entry for entry in after.entries if entry in event.back)
         others = tuple(entry for entry in after.entries if entry not in event.back)
@@ -169,8 +169,8 @@ def back_at_the_end(step: AnyStep) -> AnyStep:
 def loses_back(step: AnyStep) -> AnyStep:
     """Lose the samples that a leaving caller returns."""
 
-    def losing(state: Line, event: Event) -> Any:
-        return step(state, Leave(event.caller) if isinstance(event, Leave) else event)
+    def losing(state: QueueState, event: Event) -> Any:
+        return step(state, Withdraw(event.caller) if isinstance(event, Withdraw) else event)
 
     return losing
 
@@ -187,7 +187,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 
 
 SOURCE = "runtime.effects.queue_rules: a bounded queue as a pure machine"
-Step = Callable[[Line, Event], tuple[Line, tuple[Answer, ...]]]
+Step = Callable[[QueueState, Event], tuple[QueueState, tuple[Answer, ...]]]
 Acts = tuple[tuple[str, int], ...]
 
 
@@ -204,26 +204,26 @@ class Scene:
 class Course:
     """The results of a scene: the state after each event, and all answers with the state before their event."""
 
-    states: list[Line] = Factory(list)
+    states: list[QueueState] = Factory(list)
     events: list[Event] = Factory(list)
-    answers: list[tuple[Line, Answer]] = Factory(list)  # (the line before the event, the answer)
+    answers: list[tuple[QueueState, Answer]] = Factory(list)  # (the line before the event, the answer)
 
     def outcomes(self) -> dict[int, list[str]]:
         """The answers to each caller of a Put."""
         found: dict[int, list[str]] = {}
         for _, answer in self.answers:
-            if isinstance(answer, Answered):
+            if isinstance(answer, PutAnswer):
                 found.setdefault(answer.caller, []).append(answer.outcome)
         return found
 
     def accepted(self) -> list[int]:
         """The tickets that were accepted, in their order."""
-        told = [answer for _, answer in self.answers if isinstance(answer, Answered)]
+        told = [answer for _, answer in self.answers if isinstance(answer, PutAnswer)]
         return [answer.caller for answer in told if answer.outcome == ACCEPTED]
 
     def given(self) -> list[int]:
         """The tickets that were taken, in their order."""
-        return [ticket for _, answer in self.answers if isinstance(answer, Given) for ticket in answer.tickets]
+        return [ticket for _, answer in self.answers if isinstance(answer, TakeAnswer) for ticket in answer.tickets]
 
     def expired(self) -> list[int]:
         """The tickets that got too old, in their order."""
@@ -244,11 +244,11 @@ def played(step: Step, scene: Scene) -> Course:
         waiting = [who for who, _ in (*state.putting, *state.taking)]
         event: Event
         if verb == "put":
-            event = Put(number, Entry(number, max(0, version - value // 3)))
+            event = Put(number, QueuedSample(number, max(0, version - value // 3)))
         elif verb == "take":
             event = Take(number, 1 + value % scene.capacity)
         elif verb == "leave":
-            event = Leave(waiting[value % len(waiting)] if waiting else -1)
+            event = Withdraw(waiting[value % len(waiting)] if waiting else -1)
         elif verb == "advance":
             version += value % 3
             event = Advance(version)
@@ -317,7 +317,7 @@ def _age() -> Law:
         entries = {event.entry.ticket: event.entry for event in course.events if isinstance(event, Put)}
         seen("a sample that got too old inside", course.expired())
         for before, answer in course.answers:
-            for ticket in answer.tickets if isinstance(answer, Given) else ():
+            for ticket in answer.tickets if isinstance(answer, TakeAnswer) else ():
                 lag = before.version - entries[ticket].version
                 bound = scene.max_lag if isinstance(scene.max_lag, int) else lag
                 require(lag <= bound, f"a sample {lag} versions old was given, at most {bound} allowed")
@@ -371,14 +371,14 @@ def _accounts() -> Law:
 
 def _turns() -> Law:
     def check(scene: Scene, course: Course, seen: Seen) -> None:
-        left = {event.caller for event in course.events if isinstance(event, Leave)}
-        told = [answer.caller for _, answer in course.answers if isinstance(answer, Given)]
+        left = {event.caller for event in course.events if isinstance(event, Withdraw)}
+        told = [answer.caller for _, answer in course.answers if isinstance(answer, TakeAnswer)]
         served = [caller for caller in told if caller not in left]
         wants = {event.caller: event.count for event in course.events if isinstance(event, Take)}
         seen("a take behind a larger one", any(wants[a] > wants[b] for a, b in itertools.pairwise(served)))
         require(served == sorted(served), f"callers who came in the order of their numbers were served as {served}")
         for before, answer in course.answers:
-            if isinstance(answer, Given) and answer.caller not in left and not before.closed:
+            if isinstance(answer, TakeAnswer) and answer.caller not in left and not before.closed:
                 closing = course.states[-1].closed
                 whole = len(answer.tickets) == wants[answer.caller]
                 require(whole or closing, f"{len(answer.tickets)} of {wants[answer.caller]} samples were given")
@@ -414,11 +414,13 @@ def _coming_back() -> Law:
         course = played(step, scene)
         before = course.states[-1]
         entries = {event.entry.ticket: event.entry for event in course.events if isinstance(event, Put)}
-        given = next((answer for _, answer in course.answers if isinstance(answer, Given) and answer.tickets), None)
+        given = next(
+            (answer for _, answer in course.answers if isinstance(answer, TakeAnswer) and answer.tickets), None
+        )
         if given is None:
             return
         back = tuple(entries[ticket] for ticket in given.tickets)
-        after, answers = step(before, Leave(given.caller, back))
+        after, answers = step(before, Withdraw(given.caller, back))
         fresh = {entry.ticket for entry in (*before.entries, *back) if not too_old(before, entry)}
         seen("something came back before what is there", fresh & {*given.tickets} and before.entries)
         seen("something too old came back", len(fresh) < len(before.entries) + len(back))

@@ -20,9 +20,9 @@ from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import (
     Fill,
     Load,
     Ring,
+    SharedWords,
     Steps,
-    Words,
-    place,
+    slot_start,
 )
 
 from .ring_model import CELLS, Operation, Plan, World, plans, played
@@ -34,8 +34,8 @@ from .ring_model import CELLS, Operation, Plan, World, plans, played
 Edit = Callable[[Any], Any]
 
 
-def _with_words(ring: Ring, reader: Callable[[Words, int], Words]) -> Ring:
-    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+def _with_words(ring: Ring, reader: Callable[[SharedWords, int], SharedWords]) -> Ring:
+    def fetching(words: SharedWords, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         return ring.fetching(reader(words, slots), slots, newer_than, load)
 
     return evolve(ring, fetching=fetching)
@@ -44,14 +44,14 @@ def _with_words(ring: Ring, reader: Callable[[Words, int], Words]) -> Ring:
 def looks_once(ring: Ring) -> Ring:
     """Skip the check of the slot's number after the copy."""
 
-    def blind(words: Words, slots: int) -> Words:
+    def blind(words: SharedWords, slots: int) -> SharedWords:
         asked: list[int] = [0]
 
         def read(index: int) -> int:
             if index == LATEST:
                 asked[0] = words.read(LATEST)
                 return asked[0]
-            number = any(index == place(slot) + NUMBER for slot in range(slots))
+            number = any(index == slot_start(slot) + NUMBER for slot in range(slots))
             return asked[0] if number else words.read(index)
 
         return evolve(words, read=read)
@@ -62,11 +62,11 @@ def looks_once(ring: Ring) -> Ring:
 def version_of_latest(ring: Ring) -> Ring:
     """Return the version of the latest slot instead of the copied one."""
 
-    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+    def fetching(words: SharedWords, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         found = yield from ring.fetching(words, slots, newer_than, load)
         yield False
         latest = words.read(LATEST)
-        return (words.read(place(latest % slots) + VERSION), found[1]) if found else ()
+        return (words.read(slot_start(latest % slots) + VERSION), found[1]) if found else ()
 
     return evolve(ring, fetching=fetching)
 
@@ -74,9 +74,9 @@ def version_of_latest(ring: Ring) -> Ring:
 def any_version(ring: Ring) -> Ring:
     """Accept versions that do not increase."""
 
-    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+    def publication(words: SharedWords, slots: int, version: int, fill: Fill) -> Steps[int]:
         def forgetful(index: int) -> int:
-            versions = [place(slot) + VERSION for slot in range(slots)]
+            versions = [slot_start(slot) + VERSION for slot in range(slots)]
             return -1 if index in versions else words.read(index)
 
         return ring.publication(evolve(words, read=forgetful), slots, version, fill)
@@ -87,9 +87,9 @@ def any_version(ring: Ring) -> Ring:
 def counts_first(ring: Ring) -> Ring:
     """Publish the number before the bytes are written."""
 
-    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+    def publication(words: SharedWords, slots: int, version: int, fill: Fill) -> Steps[int]:
         def announced(slot: int, number: int, label: int) -> Steps[int]:
-            words.write(place(slot) + VERSION, label)
+            words.write(slot_start(slot) + VERSION, label)
             words.write(LATEST, number)
             yield False
             return (yield from fill(slot, number, label))
@@ -102,7 +102,7 @@ def counts_first(ring: Ring) -> Ring:
 def one_behind(ring: Ring) -> Ring:
     """Read from the slot before the latest one."""
 
-    def reader(words: Words, slots: int) -> Words:
+    def reader(words: SharedWords, slots: int) -> SharedWords:
         def read(index: int) -> int:
             value = words.read(index)
             return max(value - 1, min(value, 1)) if index == LATEST else value
@@ -115,10 +115,10 @@ def one_behind(ring: Ring) -> Ring:
 def one_slot(ring: Ring) -> Ring:
     """Use a single slot."""
 
-    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+    def publication(words: SharedWords, slots: int, version: int, fill: Fill) -> Steps[int]:
         return ring.publication(words, 1, version, fill)
 
-    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+    def fetching(words: SharedWords, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         return ring.fetching(words, 1, newer_than, load)
 
     return Ring(publication, fetching)
@@ -127,7 +127,7 @@ def one_slot(ring: Ring) -> Ring:
 def zero_is_none(ring: Ring) -> Ring:
     """Treat version 0 as absent: `if version`."""
 
-    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+    def fetching(words: SharedWords, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         return ring.fetching(words, slots, max(newer_than, 0), load)
 
     return evolve(ring, fetching=fetching)
@@ -136,9 +136,9 @@ def zero_is_none(ring: Ring) -> Ring:
 def no_checksum(ring: Ring) -> Ring:
     """Skip the check of the checksum."""
 
-    def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+    def fetching(words: SharedWords, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
         total: list[int] = [0]
-        sums = [place(slot) + CHECKSUM for slot in range(slots)]
+        sums = [slot_start(slot) + CHECKSUM for slot in range(slots)]
 
         def read(index: int) -> int:
             value = words.read(index)
@@ -158,7 +158,7 @@ def no_checksum(ring: Ring) -> Ring:
 def stubborn(ring: Ring) -> Ring:
     """Read the latest number only once."""
 
-    def reader(words: Words, slots: int) -> Words:
+    def reader(words: SharedWords, slots: int) -> SharedWords:
         first: list[int] = []
 
         def read(index: int) -> int:
@@ -176,9 +176,9 @@ def stubborn(ring: Ring) -> Ring:
 def numbers_afterwards(ring: Ring) -> Ring:
     """Write a slot's number after the bytes, not before."""
 
-    def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+    def publication(words: SharedWords, slots: int, version: int, fill: Fill) -> Steps[int]:
         late: list[tuple[int, int]] = []
-        numbers = [place(slot) + NUMBER for slot in range(slots)]
+        numbers = [slot_start(slot) + NUMBER for slot in range(slots)]
 
         def write(index: int, value: int) -> None:
             if index in numbers:
@@ -197,14 +197,14 @@ def numbers_afterwards(ring: Ring) -> Ring:
 def few_bits(ring: Ring) -> Ring:
     """Compare only the parity of numbers."""
 
-    def reader(words: Words, slots: int) -> Words:
+    def reader(words: SharedWords, slots: int) -> SharedWords:
         asked: list[int] = [0]
 
         def read(index: int) -> int:
             value = words.read(index)
             if index == LATEST:
                 asked[0] = value
-            if any(index == place(slot) + NUMBER for slot in range(slots)) and (value - asked[0]) % 2 == 0:
+            if any(index == slot_start(slot) + NUMBER for slot in range(slots)) and (value - asked[0]) % 2 == 0:
                 return asked[0]
             return value
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import Ring, Steps, Words
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import Ring, SharedWords, Steps
 
 CELLS = 3  # of a slot: what stands for its bytes
 Cell = tuple[Any, ...]
@@ -86,10 +86,10 @@ class World:
         """Return the value of a cell for the writer, with its own stores at once."""
         return next((value for other, value in reversed(self.waiting) if other == cell), self.load(cell))
 
-    def words(self, *, writer: bool) -> Words:
+    def words(self, *, writer: bool) -> SharedWords:
         """The words, for the writer or for a reader."""
         read = self.own if writer else self.load
-        return Words(lambda i: read(("word", i)), lambda i, value: self.store(("word", i), value), lambda: None)
+        return SharedWords(lambda i: read(("word", i)), lambda i, value: self.store(("word", i), value), lambda: None)
 
 
 def fill(world: World, broken: bool) -> Callable[[int, int, int], Steps[int]]:

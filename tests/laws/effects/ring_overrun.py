@@ -20,7 +20,7 @@ from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import (
     RING,
     STRIDE,
     Ring,
-    Words,
+    SharedWords,
     publication,
 )
 
@@ -29,7 +29,7 @@ def believes_the_copy(transfer: Any) -> Any:
     """Skip the check whether the slot was written again during the copy."""
 
     def reading(path: Path, like: Any, *, ring: Ring = RING) -> Any:
-        def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
+        def fetching(words: SharedWords, slots: int, newer_than: int, load: Any) -> Any:
             asked = list[int]()
 
             def read(place: int) -> int:
@@ -56,7 +56,7 @@ def filled(version: int) -> dict[str, Tensor]:
 def interrupting(during: Callable[[], None]) -> Ring:
     """A ring whose readers call `during` after the first leaf of each copy."""
 
-    def fetching(words: Words, slots: int, newer_than: int, load: Any) -> Any:
+    def fetching(words: SharedWords, slots: int, newer_than: int, load: Any) -> Any:
         def slowly(slot: int, number: int, version: int) -> Any:
             steps = load(slot, number, version)
             yield next(steps)

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.tools import service_rules as rules
+from purestep.runtime.effects.tools import service_rules
 from purestep.runtime.effects.tools.service_rules import (
     HEALTHY,
     WAITING,
     Clock,
-    Failed,
     NotRestarted,
     Pick,
     Picked,
+    ReplicaFailed,
     Restart,
     Restarted,
     Served,
@@ -63,7 +63,7 @@ def by_number(serving: Any) -> Any:
     """Apply events of an earlier generation to the replica that has its number now."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
-        if isinstance(event, Failed | Served):
+        if isinstance(event, ReplicaFailed | Served):
             event = evolve(event, generation=state.replicas[event.number].generation)
         return step(state, event)
 
@@ -148,13 +148,15 @@ Story = tuple[tuple[str, int], ...]
 class Serving:
     """The machine, and the function that groups processes into replicas."""
 
-    step: Callable[[rules.Roster, rules.Event], tuple[rules.Roster, tuple[rules.Action, ...]]]
+    step: Callable[
+        [service_rules.Roster, service_rules.Event], tuple[service_rules.Roster, tuple[service_rules.Action, ...]]
+    ]
     slices: Callable[[Sequence[Any], int], tuple[tuple[Any, ...], ...]]
 
 
 def own_serving() -> Serving:
     """Return the library's own functions."""
-    return Serving(rules.step, rules.slices)
+    return Serving(service_rules.step, service_rules.slices)
 
 
 @frozen
@@ -162,9 +164,9 @@ class Moment:
     """An event, the roster before and after it, and the actions."""
 
     event: Any
-    before: rules.Roster
-    after: rules.Roster
-    actions: tuple[rules.Action, ...]
+    before: service_rules.Roster
+    after: service_rules.Roster
+    actions: tuple[service_rules.Action, ...]
     now: float
 
 
@@ -189,12 +191,12 @@ def stories() -> Any:
 
 def played(serving: Serving, story: Story) -> Course:
     """Run a story through the machine. "late" reports a call again that has failed before."""
-    state, now, course = rules.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
+    state, now, course = service_rules.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
     out: list[Picked] = []  # calls that are being served
     told: list[Picked] = []  # calls that failed
     starting: list[int] = []
 
-    def feed(event: rules.Event) -> None:
+    def feed(event: service_rules.Event) -> None:
         nonlocal state
         after, actions = serving.step(state, event)
         course.moments.append(Moment(event, state, after, actions, now))
@@ -211,10 +213,10 @@ def played(serving: Serving, story: Story) -> Course:
             feed(
                 (Served(call.number, call.generation))
                 if verb == "served"
-                else Failed(call.number, call.generation, now)
+                else ReplicaFailed(call.number, call.generation, now)
             )
         elif verb == "late" and told:
-            feed(Failed(told[value % len(told)].number, told[value % len(told)].generation, now))
+            feed(ReplicaFailed(told[value % len(told)].number, told[value % len(told)].generation, now))
         elif verb in ("start", "no start") and starting:
             number = starting.pop(0)
             feed(Restarted(number) if verb == "start" else NotRestarted(number, now))
@@ -245,7 +247,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], 
     )
 
 
-def _up(state: rules.Roster) -> set[int]:
+def _up(state: service_rules.Roster) -> set[int]:
     return {one.number for one in state.replicas if one.state == HEALTHY}
 
 
@@ -296,7 +298,7 @@ def _once() -> Law:
         counted: set[tuple[int, int]] = set()
         for moment in course.moments:
             event, lost = moment.event, _up(moment.before) - _up(moment.after)
-            if isinstance(event, Failed):
+            if isinstance(event, ReplicaFailed):
                 key = (event.number, event.generation)
                 seen("a failure told twice", key in counted)
                 current = moment.before.replicas[event.number].generation
@@ -326,7 +328,7 @@ def _pauses() -> Law:
             if isinstance(event, Served) and moment.before.replicas[event.number].generation == event.generation:
                 row[event.number] = 0 if event.number in _up(moment.before) else row[event.number]
             if isinstance(event, Clock):
-                due = {n for n, at in last.items() if moment.now >= at + rules.pause(moment.before, row[n])}
+                due = {n for n, at in last.items() if moment.now >= at + service_rules.pause(moment.before, row[n])}
                 begun = {one.number for one in moment.actions if isinstance(one, Restart)}
                 seen("a start after several failures", any(row[number] > 1 for number in begun))
                 require(begun == due, f"at {moment.now} {sorted(begun)} start again, wanted {sorted(due)}")

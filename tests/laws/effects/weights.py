@@ -25,7 +25,7 @@ from purestep.properties.suites.checkpoint import trees
 from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError, layout
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, Reader, publishing, reading
 
-from . import ring_overrun as laps
+from . import ring_overrun
 
 # --- mutants ---
 # Common errors in transfers of weights: each an edit of a right one.
@@ -369,7 +369,14 @@ def _checked() -> Law:
 
 
 def _lapped() -> Law:
-    return _law("lapped_copies_are_thrown_away", laps.CLAIM, laps.MUTANT, laps.INPUTS, laps.lapped, *laps.NEEDS)
+    return _law(
+        "lapped_copies_are_thrown_away",
+        ring_overrun.CLAIM,
+        ring_overrun.MUTANT,
+        ring_overrun.INPUTS,
+        ring_overrun.lapped,
+        *ring_overrun.NEEDS,
+    )
 
 
 def _left() -> Law:

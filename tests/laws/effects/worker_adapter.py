@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.cluster import worker_rules as own
-from purestep.runtime.effects.cluster.worker_rules import Box, Parcel
+from purestep.runtime.effects.cluster.worker_rules import Endpoint, Parcel
 
 # --- mutants ---
 # Common errors in the exchange of messages: each an edit of a right one.
@@ -21,7 +21,7 @@ from purestep.runtime.effects.cluster.worker_rules import Box, Parcel
 def takes_all(posting: Any) -> Any:
     """Accept all messages of a parcel, also those that arrived before."""
 
-    def opened(box: Box, come: Parcel) -> Any:
+    def opened(box: Endpoint, come: Parcel) -> Any:
         after, _ = posting.opened(box, come)
         return after, come.letters
 
@@ -31,7 +31,7 @@ def takes_all(posting: Any) -> Any:
 def forgets_the_sent(posting: Any) -> Any:
     """Drop sent messages as if they had arrived: the next parcel has only newer ones."""
 
-    def put(box: Box, letter: Any) -> Any:
+    def put(box: Endpoint, letter: Any) -> Any:
         return evolve(box, kept=(letter,), first=box.first + len(box.kept))
 
     return evolve(posting, put=put)
@@ -40,7 +40,7 @@ def forgets_the_sent(posting: Any) -> Any:
 def keeps_all(posting: Any) -> Any:
     """Keep all messages and send them each time."""
 
-    def opened(box: Box, come: Parcel) -> Any:
+    def opened(box: Endpoint, come: Parcel) -> Any:
         after, new = posting.opened(box, come)
         return evolve(box, wanted=after.wanted), new
 
@@ -50,7 +50,7 @@ def keeps_all(posting: Any) -> Any:
 def _lets_go_early(posting: Any) -> Any:
     """Drop one message too many."""
 
-    def opened(box: Box, come: Parcel) -> Any:
+    def opened(box: Endpoint, come: Parcel) -> Any:
         return posting.opened(box, evolve(come, wanted=come.wanted + 1))
 
     return evolve(posting, opened=opened)
@@ -59,7 +59,7 @@ def _lets_go_early(posting: Any) -> Any:
 def _takes_the_last(posting: Any) -> Any:
     """Send the newest message first."""
 
-    def parcel(box: Box) -> Parcel:
+    def parcel(box: Endpoint) -> Parcel:
         whole: Parcel = posting.parcel(box)
         return evolve(whole, letters=whole.letters[::-1])
 
@@ -83,9 +83,9 @@ Acts = tuple[tuple[str, int], ...]
 class Posting:
     """The subject: the operations of one end."""
 
-    put: Callable[[Box, Any], Box]
-    parcel: Callable[[Box], Parcel]
-    opened: Callable[[Box, Parcel], tuple[Box, tuple[Any, ...]]]
+    put: Callable[[Endpoint, Any], Endpoint]
+    parcel: Callable[[Endpoint], Parcel]
+    opened: Callable[[Endpoint, Parcel], tuple[Endpoint, tuple[Any, ...]]]
 
 
 def own_posting() -> Posting:
@@ -98,7 +98,7 @@ class Post:
     """Both ends, the messages that each has put and taken, and the parcels sent to each."""
 
     posting: Posting
-    boxes: list[Box] = Factory(lambda: [Box(), Box()])
+    boxes: list[Endpoint] = Factory(lambda: [Endpoint(), Endpoint()])
     written: list[list[str]] = Factory(lambda: [[], []])  # by each end
     taken: list[list[str]] = Factory(lambda: [[], []])  # by each end
     sent: list[list[Parcel]] = Factory(lambda: [[], []])  # by each end

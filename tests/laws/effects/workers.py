@@ -14,35 +14,35 @@ from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.workers.supervisor import (
     Action,
-    Answered,
     Clock,
-    Crew,
     Deliver,
-    Ended,
     Event,
-    GivenUp,
-    Heard,
-    Lost,
-    Ready,
-    Sent,
-    Start,
-    crew,
+    MessageReceived,
+    PoolExhausted,
+    PoolState,
+    ReportLost,
+    StartWorker,
+    TaskAnswered,
+    TaskSent,
+    WorkerEnded,
+    WorkerReady,
     pause,
+    pool_state,
 )
 
 # --- mutants ---
 # Common errors in supervisors: each an edit of a right step.
 
 
-AnyStep = Callable[[Crew, Event], Any]
+AnyStep = Callable[[PoolState, Event], Any]
 
 
 def sends_to_the_gone(step: AnyStep) -> AnyStep:
     """Ignore the result of a send."""
 
-    def careless(state: Crew, event: Event) -> Any:
+    def careless(state: PoolState, event: Event) -> Any:
         after, actions = step(state, event)
-        return after, () if isinstance(event, Sent) else actions
+        return after, () if isinstance(event, TaskSent) else actions
 
     return careless
 
@@ -50,8 +50,8 @@ def sends_to_the_gone(step: AnyStep) -> AnyStep:
 def takes_any_answer(step: AnyStep) -> AnyStep:
     """Look a task up by its number, whichever worker the answer comes from."""
 
-    def trusting(state: Crew, event: Event) -> Any:
-        if isinstance(event, Answered):
+    def trusting(state: PoolState, event: Event) -> Any:
+        if isinstance(event, TaskAnswered):
             owner = next((one.number for one in state.workers if event.task in one.tasks), event.worker)
             after, actions = step(state, evolve(event, worker=owner))
             named = [evolve(one, worker=event.worker) if isinstance(one, Deliver) else one for one in actions]
@@ -64,10 +64,10 @@ def takes_any_answer(step: AnyStep) -> AnyStep:
 def from_the_beginning(step: AnyStep) -> AnyStep:
     """Measure a worker's silence from its first task on."""
 
-    def impatient(state: Crew, event: Event) -> Any:
+    def impatient(state: PoolState, event: Event) -> Any:
         after, actions = step(state, event)
         since = {worker.number: worker.since for worker in state.workers}
-        if isinstance(event, Answered | Heard):
+        if isinstance(event, TaskAnswered | MessageReceived):
             workers = [evolve(one, since=since.get(one.number, one.since)) for one in after.workers]
             after = evolve(after, workers=tuple(workers))
         return after, actions
@@ -78,8 +78,8 @@ def from_the_beginning(step: AnyStep) -> AnyStep:
 def replaces_twice(step: AnyStep) -> AnyStep:
     """Start a replacement for every sign of a death."""
 
-    def eager(state: Crew, event: Event) -> Any:
-        known = not isinstance(event, Ended) or event.worker in [one.number for one in state.workers]
+    def eager(state: PoolState, event: Event) -> Any:
+        known = not isinstance(event, WorkerEnded) or event.worker in [one.number for one in state.workers]
         after, actions = step(state, event)
         return (after if known else evolve(after, due=(*after.due, event.now))), actions
 
@@ -89,7 +89,7 @@ def replaces_twice(step: AnyStep) -> AnyStep:
 def at_once(step: AnyStep) -> AnyStep:
     """Restart at once, without a count of failures."""
 
-    def hasty(state: Crew, event: Event) -> Any:
+    def hasty(state: PoolState, event: Event) -> Any:
         after, actions = step(evolve(state, failures=0), event)
         return evolve(after, failures=0), actions
 
@@ -99,8 +99,8 @@ def at_once(step: AnyStep) -> AnyStep:
 def ignores_strange_answers(step: AnyStep) -> AnyStep:
     """Ignore answers to unknown tasks."""
 
-    def mild(state: Crew, event: Event) -> Any:
-        if isinstance(event, Answered):
+    def mild(state: PoolState, event: Event) -> Any:
+        if isinstance(event, TaskAnswered):
             mine = next((one.tasks for one in state.workers if one.number == event.worker), ())
             if event.task not in mine:
                 return state, ()
@@ -112,12 +112,12 @@ def ignores_strange_answers(step: AnyStep) -> AnyStep:
 def hands_back_all(step: AnyStep) -> AnyStep:
     """Return the tasks of all workers when one is lost."""
 
-    def thorough(state: Crew, event: Event) -> Any:
+    def thorough(state: PoolState, event: Event) -> Any:
         after, actions = step(state, event)
-        if isinstance(event, Ended) and any(isinstance(action, Lost) for action in actions):
+        if isinstance(event, WorkerEnded) and any(isinstance(action, ReportLost) for action in actions):
             tasks = tuple(task for worker in state.workers for task in worker.tasks)
             workers = tuple(evolve(worker, tasks=()) for worker in after.workers)
-            actions = tuple(evolve(one, tasks=tasks) if isinstance(one, Lost) else one for one in actions)
+            actions = tuple(evolve(one, tasks=tasks) if isinstance(one, ReportLost) else one for one in actions)
             return evolve(after, workers=workers), actions
         return after, actions
 
@@ -127,13 +127,13 @@ def hands_back_all(step: AnyStep) -> AnyStep:
 def idle_is_hanging(step: AnyStep) -> AnyStep:
     """Count an idle worker as hung."""
 
-    def strict(state: Crew, event: Event) -> Any:
+    def strict(state: PoolState, event: Event) -> Any:
         if not isinstance(event, Clock):
             return step(state, event)
         late = [w for w in state.workers if w.ready and not w.tasks and event.now - w.since >= state.patience]
         actions: tuple[Any, ...] = ()
         for worker in late:
-            state, more = step(state, Ended(worker.number, "hung", event.now))
+            state, more = step(state, WorkerEnded(worker.number, "hung", event.now))
             actions = (*actions, *more)
         after, more = step(state, event)
         return after, (*actions, *more)
@@ -144,9 +144,9 @@ def idle_is_hanging(step: AnyStep) -> AnyStep:
 def keeps_the_answered(step: AnyStep) -> AnyStep:
     """Keep finished tasks in the list, so that they are returned later."""
 
-    def forgetful(state: Crew, event: Event) -> Any:
+    def forgetful(state: PoolState, event: Event) -> Any:
         after, actions = step(state, event)
-        if isinstance(event, Answered) and any(isinstance(action, Deliver) for action in actions):
+        if isinstance(event, TaskAnswered) and any(isinstance(action, Deliver) for action in actions):
             kept = {worker.number: worker.tasks for worker in state.workers}
             after = evolve(after, workers=tuple(evolve(one, tasks=kept[one.number]) for one in after.workers))
         return after, actions
@@ -157,8 +157,8 @@ def keeps_the_answered(step: AnyStep) -> AnyStep:
 def never_ready(step: AnyStep) -> AnyStep:
     """Ignore that a worker is ready, so that its time limit stays that of the start."""
 
-    def slow(state: Crew, event: Event) -> Any:
-        return (state, ()) if isinstance(event, Ready) else step(state, event)
+    def slow(state: PoolState, event: Event) -> Any:
+        return (state, ()) if isinstance(event, WorkerReady) else step(state, event)
 
     return slow
 
@@ -175,7 +175,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 
 
 SOURCE = "runtime.effects.workers.supervisor: a crew of workers as a pure machine"
-Step = Callable[[Crew, Event], tuple[Crew, tuple[Action, ...]]]
+Step = Callable[[PoolState, Event], tuple[PoolState, tuple[Action, ...]]]
 PATIENCE, START, TRIES = 4.0, 6.0, 5
 Acts = tuple[tuple[str, int, int], ...]
 
@@ -185,8 +185,8 @@ class Moment:
     """An event, the crew before and after it, and the actions."""
 
     event: Event
-    before: Crew
-    after: Crew
+    before: PoolState
+    after: PoolState
     actions: tuple[Action, ...]
 
 
@@ -214,7 +214,7 @@ def played(step: Step, story: Acts) -> Course:
 
     "ghost" is an answer from a worker that may be gone, "strange" one to a task that may be another's.
     """
-    state, now, course, next_task = crew(2, patience=PATIENCE, start=START, tries=TRIES), 0.0, Course(), 0
+    state, now, course, next_task = pool_state(2, patience=PATIENCE, start=START, tries=TRIES), 0.0, Course(), 0
 
     def feed(event: Event) -> None:
         nonlocal state
@@ -228,20 +228,20 @@ def played(step: Step, story: Acts) -> Course:
         number = workers[which % len(workers)].number if workers else 0
         tasks = workers[which % len(workers)].tasks if workers else ()
         if verb == "send":
-            feed(Sent(number if value else max(0, number - 2), next_task, now))
+            feed(TaskSent(number if value else max(0, number - 2), next_task, now))
             next_task += 1
         elif verb == "answer" and tasks:
-            feed(Answered(number, tasks[value % len(tasks)], now))
+            feed(TaskAnswered(number, tasks[value % len(tasks)], now))
         elif verb == "ghost":
-            feed(Answered(max(0, number - 2), value, now))
+            feed(TaskAnswered(max(0, number - 2), value, now))
         elif verb == "strange":
             out = [task for worker in workers for task in worker.tasks] or [value]
-            feed(Answered(number, out[value % len(out)], now))
+            feed(TaskAnswered(number, out[value % len(out)], now))
         elif verb in ("note", "ready"):
-            feed((Heard if verb == "note" else Ready)(number, now))
+            feed((MessageReceived if verb == "note" else WorkerReady)(number, now))
         elif verb == "end":
-            feed(Ended(number, "died", now))
-            feed(Ended(number, "died", now))  # a pipe that is closed and a process that ended
+            feed(WorkerEnded(number, "died", now))
+            feed(WorkerEnded(number, "died", now))  # a pipe that is closed and a process that ended
         else:
             now += value
             feed(Clock(now))
@@ -271,9 +271,9 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], 
 
 def _once() -> Law:
     def check(course: Course, seen: Seen) -> None:
-        sent = [moment.event.task for moment in course.moments if isinstance(moment.event, Sent)]
+        sent = [moment.event.task for moment in course.moments if isinstance(moment.event, TaskSent)]
         ends = [action.task for action in course.actions(Deliver)]
-        back = [task for action in course.actions(Lost) for task in action.tasks]
+        back = [task for action in course.actions(ReportLost) for task in action.tasks]
         there = [task for worker in course.moments[-1].after.workers for task in worker.tasks]
         seen("a task handed back", back)
         seen("an answer from a worker that is gone", _ghosts(course))
@@ -288,7 +288,7 @@ def _once() -> Law:
 
 
 def _ghosts(course: Course) -> list[Moment]:
-    answers = [moment for moment in course.moments if isinstance(moment.event, Answered)]
+    answers = [moment for moment in course.moments if isinstance(moment.event, TaskAnswered)]
     return [one for one in answers if one.event.worker not in {w.number for w in one.before.workers}]  # type: ignore[union-attr]
 
 
@@ -297,7 +297,7 @@ def _own() -> Law:
         for moment in course.moments:
             had = {worker.number: worker.tasks for worker in moment.before.workers}
             for action in moment.actions:
-                if isinstance(action, Lost) and not isinstance(moment.event, Sent):
+                if isinstance(action, ReportLost) and not isinstance(moment.event, TaskSent):
                     seen("a loss beside another's work", any(had[n] for n in had if n != action.worker))
                     require(action.tasks == had[action.worker], f"{action} of a worker that had {had[action.worker]}")
                 if isinstance(action, Deliver):
@@ -315,7 +315,7 @@ def _silent() -> Law:
             event = moment.event
             now = event.now
             if isinstance(event, Clock):
-                lost = {action.worker for action in moment.actions if isinstance(action, Lost)}
+                lost = {action.worker for action in moment.actions if isinstance(action, ReportLost)}
                 for worker in moment.before.workers:
                     limit = (PATIENCE if worker.tasks else float("inf")) if worker.ready else START
                     late = now - heard.get(worker.number, now) >= limit
@@ -326,7 +326,7 @@ def _silent() -> Law:
                     )
                 for worker in moment.after.workers:
                     heard.setdefault(worker.number, now)
-            elif isinstance(event, Sent):
+            elif isinstance(event, TaskSent):
                 had = {worker.number: worker for worker in moment.before.workers}
                 if event.worker in had and not had[event.worker].tasks and had[event.worker].ready:
                     heard[event.worker] = now
@@ -340,10 +340,10 @@ def _silent() -> Law:
 
 def _replaced() -> Law:
     def check(course: Course, seen: Seen) -> None:
-        over, numbers = False, [action.worker for action in course.actions(Start)]
+        over, numbers = False, [action.worker for action in course.actions(StartWorker)]
         require(numbers == sorted(set(numbers)), f"workers were started under the numbers {numbers}")
         for moment in course.moments:
-            over = over or any(isinstance(action, GivenUp) for action in moment.actions)
+            over = over or any(isinstance(action, PoolExhausted) for action in moment.actions)
             there = len(moment.after.workers) + len(moment.after.due)
             seen("two losses of one worker", _again(moment))
             require(over or there == 2, f"{there} workers and starts after {moment.event}, wanted 2")
@@ -355,7 +355,7 @@ def _replaced() -> Law:
 
 def _again(moment: Moment) -> bool:
     event = moment.event
-    return isinstance(event, Ended) and event.worker not in {worker.number for worker in moment.before.workers}
+    return isinstance(event, WorkerEnded) and event.worker not in {worker.number for worker in moment.before.workers}
 
 
 def _pauses() -> Law:
@@ -365,16 +365,16 @@ def _pauses() -> Law:
             for action in moment.actions:
                 if isinstance(action, Deliver):
                     failures = 0
-                elif isinstance(action, Lost) and not isinstance(moment.event, Sent):
+                elif isinstance(action, ReportLost) and not isinstance(moment.event, TaskSent):
                     failures += 1
-                    gave_up = any(isinstance(other, GivenUp) for other in moment.actions)
+                    gave_up = any(isinstance(other, PoolExhausted) for other in moment.actions)
                     seen("several losses in a row", failures > 2)
                     require(gave_up or failures < TRIES, f"{failures} losses in a row, and it goes on")
                     due = max(moment.after.due, default=0.0)
                     wanted = moment.event.now + pause(moment.before, failures)
                     clock = isinstance(moment.event, Clock)  # then a replacement may have started at once
                     require(gave_up or clock or due >= wanted, f"loss {failures}: due at {due}, wanted {wanted}")
-            if any(isinstance(action, GivenUp) for action in moment.actions):
+            if any(isinstance(action, PoolExhausted) for action in moment.actions):
                 return
 
     claim = "Losses in a row are replaced after growing pauses, and after so many not at all; an answer ends the row."
@@ -387,9 +387,9 @@ def _garbage() -> Law:
         for moment in course.moments:
             event = moment.event
             had = {worker.number: worker.tasks for worker in moment.before.workers}
-            if isinstance(event, Answered) and event.worker in had and event.task not in had[event.worker]:
+            if isinstance(event, TaskAnswered) and event.worker in had and event.task not in had[event.worker]:
                 seen("an answer to another's task", any(event.task in tasks for tasks in had.values()))
-                whys = [action.why for action in moment.actions if isinstance(action, Lost)]
+                whys = [action.why for action in moment.actions if isinstance(action, ReportLost)]
                 require(len(whys) == 1, f"{event} of a worker that has {had[event.worker]} led to {moment.actions}")
                 require(str(event.task) in whys[0], f"the loss does not name the task: {whys[0]}")
 

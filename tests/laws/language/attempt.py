@@ -16,8 +16,8 @@ from purestep.core.language.codec import END, Codec, byte_codec
 from purestep.core.language.episode import Completion, total_reward
 from purestep.core.language.events import ABORT, FINISH_REASONS, STOP, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.protocol import begin, step
-from purestep.core.language.requests import Request, Rollout, key_of, rollouts, world_key
-from purestep.core.language.rollout import Attempt, Heard, Said, Told
+from purestep.core.language.requests import Request, RolloutSpec, key_of, rollouts, world_key
+from purestep.core.language.rollout import ContextTurn, ModelOutput, ModelTurn, Rollout
 from purestep.core.language.text_env import Terminated, Truncated
 from purestep.core.language.to_transcript import FINISH
 from purestep.core.record import replace
@@ -35,17 +35,19 @@ from purestep.properties.strategies.language import MOVES, Options, options, tex
 class Trying:
     """The three functions of `core.language.rollout` and `core.language.to_transcript`."""
 
-    begin: Callable[..., Attempt[Any]]
-    hear: Callable[..., Attempt[Any]]
+    begin: Callable[..., Rollout[Any]]
+    hear: Callable[..., Rollout[Any]]
     transcripts: Callable[..., Transcript]
 
 
-Hear = Callable[[Any, Codec, Attempt[Any], Said], Attempt[Any]]
+Hear = Callable[[Any, Codec, Rollout[Any], ModelOutput], Rollout[Any]]
 
 
-def _hearing(change: Callable[[Hear, Any, Codec, Attempt[Any], Said], Attempt[Any]]) -> Callable[[Trying], Trying]:
+def _hearing(
+    change: Callable[[Hear, Any, Codec, Rollout[Any], ModelOutput], Rollout[Any]],
+) -> Callable[[Trying], Trying]:
     def make(trying: Trying) -> Trying:
-        def hear(rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+        def hear(rules: Any, codec: Codec, attempt: Rollout[Any], said: ModelOutput) -> Rollout[Any]:
             return change(trying.hear, rules, codec, attempt, said)
 
         return evolve(trying, hear=hear)
@@ -53,7 +55,7 @@ def _hearing(change: Callable[[Hear, Any, Codec, Attempt[Any], Said], Attempt[An
     return make
 
 
-def _retokenised(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+def _retokenised(hear: Hear, rules: Any, codec: Codec, attempt: Rollout[Any], said: ModelOutput) -> Rollout[Any]:
     after = hear(rules, codec, attempt, said)
     if after == attempt:
         return after
@@ -62,18 +64,18 @@ def _retokenised(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], sa
     return evolve(after, ids=(*attempt.ids, *again, *after.pending))
 
 
-def _crowded(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+def _crowded(hear: Hear, rules: Any, codec: Codec, attempt: Rollout[Any], said: ModelOutput) -> Rollout[Any]:
     roomy = hear(rules, codec, evolve(attempt, capacity=attempt.capacity + 50), said) if attempt.end == () else attempt
     return evolve(roomy, capacity=attempt.capacity)
 
 
-def _kept(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+def _kept(hear: Hear, rules: Any, codec: Codec, attempt: Rollout[Any], said: ModelOutput) -> Rollout[Any]:
     if said.finish_reason == ABORT and attempt.end == ():
         return evolve(attempt, ids=(*attempt.ids, *said.ids))
     return hear(rules, codec, attempt, said)
 
 
-def _unread(hear: Hear, rules: Any, codec: Codec, attempt: Attempt[Any], said: Said) -> Attempt[Any]:
+def _unread(hear: Hear, rules: Any, codec: Codec, attempt: Rollout[Any], said: ModelOutput) -> Rollout[Any]:
     plain = evolve(said, finish_reason=STOP) if said.finish_reason != ABORT else said
     return hear(rules, codec, attempt, plain)
 
@@ -84,9 +86,9 @@ keeps_what_was_given_up = _hearing(_kept)
 forgets_why_a_call_ended = _hearing(_unread)
 
 
-def _writing(change: Callable[[Transcript, Sequence[Attempt[Any]]], Transcript]) -> Callable[[Trying], Trying]:
+def _writing(change: Callable[[Transcript, Sequence[Rollout[Any]]], Transcript]) -> Callable[[Trying], Trying]:
     def make(trying: Trying) -> Trying:
-        def transcripts(attempts: Sequence[Attempt[Any]], **room: int) -> Transcript:
+        def transcripts(attempts: Sequence[Rollout[Any]], **room: int) -> Transcript:
             return change(trying.transcripts(attempts, **room), attempts)
 
         return evolve(trying, transcripts=transcripts)
@@ -94,21 +96,21 @@ def _writing(change: Callable[[Transcript, Sequence[Attempt[Any]]], Transcript])
     return make
 
 
-def _tools_sampled(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+def _tools_sampled(written: Transcript, attempts: Sequence[Rollout[Any]]) -> Transcript:
     return replace(written, is_action=written.is_action | (written.source == TOOL))
 
 
-def _last_version(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+def _last_version(written: Transcript, attempts: Sequence[Rollout[Any]]) -> Transcript:
     newest = written.version.amax(-1, keepdim=True).expand_as(written.version)
     return replace(written, version=newest.where(written.source == SAMPLED, written.version))
 
 
-def _paid_at_the_end(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+def _paid_at_the_end(written: Transcript, attempts: Sequence[Rollout[Any]]) -> Transcript:
     last = written.calls[:, None] - 1 == torch.arange(written.reward.shape[-1])
     return replace(written, reward=written.reward.sum(-1, keepdim=True) * last)
 
 
-def _never_cut(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcript:
+def _never_cut(written: Transcript, attempts: Sequence[Rollout[Any]]) -> Transcript:
     full = [isinstance(attempt.end, Truncated) and attempt.end.reason == "max_seq_len" for attempt in attempts]
     return replace(written, truncated=written.truncated & ~written.truncated.new_tensor(full))
 
@@ -116,7 +118,7 @@ def _never_cut(written: Transcript, attempts: Sequence[Attempt[Any]]) -> Transcr
 def turns_of_the_longest(trying: Trying) -> Trying:
     """Use the env steps of the first row for all rows."""
 
-    def transcripts(attempts: Sequence[Attempt[Any]], **room: int) -> Transcript:
+    def transcripts(attempts: Sequence[Rollout[Any]], **room: int) -> Transcript:
         written = trying.transcripts(attempts, **room)
         return replace(written, turns=written.turns[:1].expand_as(written.turns).clone())
 
@@ -132,10 +134,10 @@ MUTANTS: dict[str, Callable[[Trying], Trying]] = {
 }
 
 
-def pieces_of(attempt: Attempt[Any]) -> tuple[list[Told], list[Heard]]:
+def pieces_of(attempt: Rollout[Any]) -> tuple[list[ContextTurn], list[ModelTurn]]:
     """Return the pieces of context, and the pieces sampled by the model."""
-    told = [piece for piece in attempt.pieces if isinstance(piece, Told)]
-    return told, [piece for piece in attempt.pieces if isinstance(piece, Heard)]
+    told = [piece for piece in attempt.pieces if isinstance(piece, ContextTurn)]
+    return told, [piece for piece in attempt.pieces if isinstance(piece, ModelTurn)]
 
 
 # --- laws ---
@@ -152,13 +154,13 @@ class Talk:
 
     how: Options
     capacity: int
-    said: tuple[Said, ...]
+    said: tuple[ModelOutput, ...]
     number: int
 
 
-def _said(ids: tuple[int, ...], finish_reason: str, version: int) -> Said:
+def _said(ids: tuple[int, ...], finish_reason: str, version: int) -> ModelOutput:
     numbers = range(len(ids))
-    return Said(
+    return ModelOutput(
         ids=ids,
         log_probs=tuple(-0.25 * number for number in numbers),
         versions=tuple(version + (number > 1) for number in numbers),
@@ -177,12 +179,12 @@ def talks() -> SearchStrategy[Talk]:
     return st.builds(Talk, options(), st.sampled_from((50, 90, 130, 400)), said, st.integers(0, 9))
 
 
-def rollout_of(number: int) -> Rollout:
+def rollout_of(number: int) -> RolloutSpec:
     """The one rollout of a request."""
     return rollouts(Request(id=number, group=number // 2, task=(2 * number, 1), sampling=(number, 2)))[0]
 
 
-def grown(trying: Trying, talk: Talk) -> list[Attempt[Any]]:
+def grown(trying: Trying, talk: Talk) -> list[Rollout[Any]]:
     """The attempt before and after each output of the model; an output is cut to the room that is left."""
     rules = talk.how.protocol()
     rollout = rollout_of(talk.number)
@@ -192,7 +194,7 @@ def grown(trying: Trying, talk: Talk) -> list[Attempt[Any]]:
     return states
 
 
-def cut(said: Said, attempt: Attempt[Any]) -> Said:
+def cut(said: ModelOutput, attempt: Rollout[Any]) -> ModelOutput:
     """The output that a sampler would return: no longer than the room that is left."""
     room = attempt.room if attempt.end == () else len(said.ids)
     return evolve(said, ids=said.ids[:room], log_probs=said.log_probs[:room], versions=said.versions[:room])
@@ -273,7 +275,7 @@ def _protocol() -> Law:
     return _law("protocol", claim, mutant, check, "a call given up")
 
 
-def written(trying: Trying, talk: Talk) -> tuple[Attempt[Any], Transcript]:
+def written(trying: Trying, talk: Talk) -> tuple[Rollout[Any], Transcript]:
     """An attempt at its last and its transcript []."""
     attempt = grown(trying, talk)[-1]
     found = trying.transcripts((attempt,), capacity=talk.capacity, calls=8)

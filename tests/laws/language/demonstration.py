@@ -7,11 +7,11 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from purestep.core import keys as core_keys
+from purestep.core import keys
 from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.protocol import Protocol, protocol
-from purestep.core.language.requests import Rollout, key_of, requests, rollouts, task_keys
-from purestep.core.language.rollout import Attempt, Heard
+from purestep.core.language.requests import RolloutSpec, key_of, requests, rollouts, task_keys
+from purestep.core.language.rollout import ModelTurn, Rollout
 from purestep.core.language.text_env import Terminated
 from purestep.core.language.zorplex.demonstrations import WRONG, play_script, right_calls
 from purestep.core.language.zorplex.env import KINDS, zorplex, zorplex_parser
@@ -29,14 +29,14 @@ class Showing:
     """The subject of the laws of demonstrations: `script(params, task, key, *, skill)` and `demonstrate(protocol, ...)`."""
 
     script: Callable[..., tuple[str, ...]]
-    demonstrate: Callable[..., Attempt[Any]]
+    demonstrate: Callable[..., Rollout[Any]]
 
 
 def _played(change: Callable[..., tuple[Any, ...]]) -> Callable[[Showing], Showing]:
     """An edit of the arguments of a demonstration: (spell, rollout, key, numbers) -> the same."""
 
     def make(subject: Showing) -> Showing:
-        def demonstrate(protocol: Any, codec: Any, spell: Any, rollout: Any, key: Any, **numbers: Any) -> Attempt[Any]:
+        def demonstrate(protocol: Any, codec: Any, spell: Any, rollout: Any, key: Any, **numbers: Any) -> Rollout[Any]:
             spell, rollout, key, numbers = change(spell, rollout, key, numbers)
             return subject.demonstrate(protocol, codec, spell, rollout, key, **numbers)
 
@@ -86,7 +86,7 @@ def generous(subject: Showing) -> Showing:
     def script(params: Any, task: Any, key: Any, *, skill: float) -> tuple[str, ...]:
         texts = subject.script(params, task, key, skill=skill)
         right = texts[-1] == f"[ANSWER] {task.answer}"
-        return texts if right else subject.script(params, task, core_keys.fold_in(key, 1), skill=skill)
+        return texts if right else subject.script(params, task, keys.fold_in(key, 1), skill=skill)
 
     return evolve(subject, script=script)
 
@@ -118,9 +118,9 @@ class Lesson:
         """The protocol of the environment."""
         return protocol(zorplex(self.kind, difficulty=self.difficulty), zorplex_parser(), max_steps=8)
 
-    def rollout(self) -> Rollout:
+    def rollout(self) -> RolloutSpec:
         """A request for the task."""
-        (request,) = requests(task_keys(core_keys.key(self.seed), "training", 1), core_keys.key(1))
+        (request,) = requests(task_keys(keys.key(self.seed), "training", 1), keys.key(1))
         return rollouts(request)[0]
 
 
@@ -158,14 +158,14 @@ def _law(
     return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=edit, needs=needs, most=most)
 
 
-def _shown(subject: Showing, lesson: Lesson, seed: int, **changes: Any) -> Attempt[Any]:
+def _shown(subject: Showing, lesson: Lesson, seed: int, **changes: Any) -> Rollout[Any]:
     given = {**ROOM, "skill": 0.0, **changes}
-    return subject.demonstrate(lesson.world(), byte_codec(), spelled, lesson.rollout(), core_keys.key(seed), **given)
+    return subject.demonstrate(lesson.world(), byte_codec(), spelled, lesson.rollout(), keys.key(seed), **given)
 
 
-def _said(attempt: Attempt[Any]) -> tuple[str, ...]:
+def _said(attempt: Rollout[Any]) -> tuple[str, ...]:
     decode = byte_codec().decode
-    return tuple(decode(piece.said.ids) for piece in attempt.pieces if isinstance(piece, Heard))
+    return tuple(decode(piece.said.ids) for piece in attempt.pieces if isinstance(piece, ModelTurn))
 
 
 def _right() -> Law:
@@ -214,7 +214,7 @@ def _room() -> Law:
             require(len(attempt.ids) <= lesson.capacity, f"{len(attempt.ids)} ids in a capacity of {lesson.capacity}")
             whole = _said(_shown(subject, lesson, lesson.other))
             require(_said(attempt) == whole[: len(_said(attempt))], f"{_said(attempt)} is no beginning of {whole}")
-            heard = [piece.said.ids for piece in attempt.pieces if isinstance(piece, Heard)]
+            heard = [piece.said.ids for piece in attempt.pieces if isinstance(piece, ModelTurn)]
             require(all(ids[-1] == END for ids in heard), "a text ends without its stop token")
 
     claim = "Texts stand whole or not at all, in whatever room there is."
@@ -224,9 +224,9 @@ def _room() -> Law:
 
 def _scripts(subject: Showing, lesson: Lesson, skill: float) -> tuple[Any, list[tuple[str, ...]]]:
     rules = lesson.world()
-    (task,) = task_keys(core_keys.key(lesson.seed), "training", 1)
-    play, _ = rules.env.reset(rules.env.params, core_keys.key(task[0]))
-    drawn = core_keys.split(core_keys.key(lesson.other), DRAWS)
+    (task,) = task_keys(keys.key(lesson.seed), "training", 1)
+    play, _ = rules.env.reset(rules.env.params, keys.key(task[0]))
+    drawn = keys.split(keys.key(lesson.other), DRAWS)
     return play.task, [subject.script(rules.env.params, play.task, key, skill=skill) for key in drawn]
 
 

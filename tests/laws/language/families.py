@@ -1,8 +1,6 @@
 """Families of laws of turns, requests, rollouts and tasks of text."""
 
-from purestep.core.language import protocol, requests
-from purestep.core.language import rollout as attempt
-from purestep.core.language import to_transcript as transcribe
+from purestep.core.language import protocol, requests, rollout, to_transcript
 from purestep.core.language.zorplex import demonstrations
 from purestep.core.language.zorplex.demonstrate import demonstrate
 from purestep.core.language.zorplex.env import zorplex
@@ -32,7 +30,7 @@ def own_asking() -> Asking:
 
 def own_trying() -> Trying:
     """Return the library's attempts and transcripts."""
-    return Trying(attempt.begin_attempt, attempt.hear, transcribe.transcripts)
+    return Trying(rollout.begin_rollout, rollout.add_output, to_transcript.transcripts)
 
 
 def own_showing() -> Showing:

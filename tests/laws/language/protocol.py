@@ -18,7 +18,16 @@ from purestep.core.language.events import ABORT, FINISH_REASONS, LENGTH, Feedbac
 from purestep.core.language.text_env import ENV, MAX_STEPS, Terminated, Truncated
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.properties.strategies.language import MOVES, Ledger, Options, Script, options, scripts, step_key, texts
+from purestep.properties.strategies.language import (
+    MOVES,
+    LanguageLedger,
+    Options,
+    Script,
+    options,
+    scripts,
+    step_key,
+    texts,
+)
 from purestep.runtime.machine.json_codec import decode, encode
 
 from .protocol_model import expected
@@ -143,7 +152,7 @@ MUTANTS: dict[str, Callable[[Turns], Turns]] = {
 
 
 SOURCE = "core.language.protocol: why a call ended, why an episode did, and whether a text was read are three things"
-CLASSES = (System, User, Sampled, ToolResult, Feedback, Terminated, Truncated, Episode, Step, Ledger)
+CLASSES = (System, User, Sampled, ToolResult, Feedback, Terminated, Truncated, Episode, Step, LanguageLedger)
 PARTS = (*MOVES.values(), "ADD[", "PEEK[x]ADD[1]", "add['12']")
 
 

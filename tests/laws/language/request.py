@@ -12,7 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
 from purestep.core.keys import Key
-from purestep.core.language.requests import Request, Rollout, Words, requests, stream_of, words_of
+from purestep.core.language.requests import Request, RolloutSpec, Words, requests, stream_of, words_of
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
@@ -28,7 +28,7 @@ class Asking:
     task_keys: Callable[..., tuple[Words, ...]]
     expand: Callable[[Request, int, Key], tuple[Request, ...]]
     repeat: Callable[[Request, int, Key], tuple[Request, ...]]
-    rollouts: Callable[[Request], tuple[Rollout, ...]]
+    rollouts: Callable[[Request], tuple[RolloutSpec, ...]]
 
 
 def _expanding(change: Callable[[Request, Request], Request]) -> Callable[[Asking], Asking]:
@@ -90,7 +90,7 @@ def repeats_one_task(asking: Asking) -> Asking:
 def one_voice(asking: Asking) -> Asking:
     """Let all participants sample with the request's own key."""
 
-    def rollouts(request: Request) -> tuple[Rollout, ...]:
+    def rollouts(request: Request) -> tuple[RolloutSpec, ...]:
         return tuple(evolve(rollout, sampling=request.sampling) for rollout in asking.rollouts(request))
 
     return evolve(asking, rollouts=rollouts)

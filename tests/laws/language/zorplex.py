@@ -15,8 +15,8 @@ from hypothesis.strategies import SearchStrategy
 from purestep.core import keys
 from purestep.core.language.parsers import Answer, Call
 from purestep.core.language.text_env import Outcome, TextEnv
-from purestep.core.language.zorplex.env import TOOLS, Play, Reward
-from purestep.core.language.zorplex.tasks import Task, Vocabulary, letters, two_syllables
+from purestep.core.language.zorplex.env import TOOLS, Reward, ZorplexState
+from purestep.core.language.zorplex.tasks import WordTable, ZorplexTask, letters, two_syllables
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
@@ -26,14 +26,14 @@ from purestep.runtime.machine.json_codec import decode, encode
 # Common errors in the zorplex environment: edits of `zorplex(kind, **options) -> TextEnv`.
 
 
-World = Callable[..., TextEnv[Any, Play]]
+World = Callable[..., TextEnv[Any, ZorplexState]]
 
 
-def _generating(change: Callable[[Any, Task, Any], Task]) -> Callable[[World], World]:
+def _generating(change: Callable[[Any, ZorplexTask, Any], ZorplexTask]) -> Callable[[World], World]:
     """The edit that changes each task: `change(vocabulary, task, key)`."""
 
     def make(world: World) -> World:
-        def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+        def zorplex(kind: str, **options: Any) -> TextEnv[Any, ZorplexState]:
             env = world(kind, **options)
             generate = env.params.generate
             params = evolve(
@@ -46,14 +46,16 @@ def _generating(change: Callable[[Any, Task, Any], Task]) -> Callable[[World], W
     return make
 
 
-def _stepping(change: Callable[[Any, Play, Any, Play, Outcome], tuple[Play, Outcome]]) -> Callable[[World], World]:
+def _stepping(
+    change: Callable[[Any, ZorplexState, Any, ZorplexState, Outcome], tuple[ZorplexState, Outcome]],
+) -> Callable[[World], World]:
     """The edit of the result of a step: `change(params, before, action, after, outcome)`."""
 
     def make(world: World) -> World:
-        def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+        def zorplex(kind: str, **options: Any) -> TextEnv[Any, ZorplexState]:
             env = world(kind, **options)
 
-            def step(params: Any, play: Play, action: Any, key: Any) -> tuple[Play, Outcome]:
+            def step(params: Any, play: ZorplexState, action: Any, key: Any) -> tuple[ZorplexState, Outcome]:
                 return change(params, play, action, *env.step(params, play, action, key))
 
             return evolve(env, step=step)
@@ -63,24 +65,30 @@ def _stepping(change: Callable[[Any, Play, Any, Play, Outcome], tuple[Play, Outc
     return make
 
 
-def _pay(after: Play, outcome: Outcome, **parts: float) -> tuple[Play, Outcome]:
+def _pay(after: ZorplexState, outcome: Outcome, **parts: float) -> tuple[ZorplexState, Outcome]:
     reward = evolve(after.reward, **parts)
     return evolve(after, reward=reward), evolve(outcome, reward=outcome.reward + reward.total - after.reward.total)
 
 
-def _format_alone(params: Any, before: Play, action: Any, after: Play, outcome: Outcome) -> tuple[Play, Outcome]:
+def _format_alone(
+    params: Any, before: ZorplexState, action: Any, after: ZorplexState, outcome: Outcome
+) -> tuple[ZorplexState, Outcome]:
     return _pay(after, outcome, format=params.format) if isinstance(action, Answer) else (after, outcome)
 
 
-def _every_call(params: Any, before: Play, action: Any, after: Play, outcome: Outcome) -> tuple[Play, Outcome]:
+def _every_call(
+    params: Any, before: ZorplexState, action: Any, after: ZorplexState, outcome: Outcome
+) -> tuple[ZorplexState, Outcome]:
     return (after, outcome) if isinstance(action, Answer) else _pay(after, outcome, tool_spam=-after.calls * 0.125)
 
 
-def _any_call_counts(params: Any, before: Play, action: Any, after: Play, outcome: Outcome) -> tuple[Play, Outcome]:
+def _any_call_counts(
+    params: Any, before: ZorplexState, action: Any, after: ZorplexState, outcome: Outcome
+) -> tuple[ZorplexState, Outcome]:
     return evolve(after, valid_calls=after.calls), outcome
 
 
-def _links_at_will(vocabulary: Any, task: Task, key: Any) -> Task:
+def _links_at_will(vocabulary: Any, task: ZorplexTask, key: Any) -> ZorplexTask:
     """Let a word redirect to any word, even to itself or in a cycle."""
     n = len(vocabulary.words)
     if not task.links:
@@ -89,7 +97,7 @@ def _links_at_will(vocabulary: Any, task: Task, key: Any) -> Task:
     return evolve(task, links=tuple(to if link >= 0 else -1 for to, link in zip(anywhere, task.links, strict=True)))
 
 
-def _right_to_left(vocabulary: Any, task: Task, key: Any) -> Task:
+def _right_to_left(vocabulary: Any, task: ZorplexTask, key: Any) -> ZorplexTask:
     """Compute a - b - c as a - (b - c)."""
     value = dict(zip(vocabulary.words, task.values, strict=True))
     if " - " not in task.question or len(task.asked) < 3:
@@ -102,10 +110,10 @@ def counts_tasks(world: World) -> World:
     """Draw another table at each reset, whatever the key is."""
     made: list[int] = []
 
-    def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+    def zorplex(kind: str, **options: Any) -> TextEnv[Any, ZorplexState]:
         env = world(kind, **options)
 
-        def reset(params: Any, key: Any) -> tuple[Play, str]:
+        def reset(params: Any, key: Any) -> tuple[ZorplexState, str]:
             made.append(1)
             return env.reset(params, keys.fold_in(key, len(made)))
 
@@ -117,10 +125,10 @@ def counts_tasks(world: World) -> World:
 def remembers_beside(world: World) -> World:
     """Keep the number of calls outside the state."""
 
-    def zorplex(kind: str, **options: Any) -> TextEnv[Any, Play]:
+    def zorplex(kind: str, **options: Any) -> TextEnv[Any, ZorplexState]:
         env, made = world(kind, **options), list[int]()
 
-        def step(params: Any, play: Play, action: Any, key: Any) -> tuple[Play, Outcome]:
+        def step(params: Any, play: ZorplexState, action: Any, key: Any) -> tuple[ZorplexState, Outcome]:
             made.append(1)
             return env.step(params, evolve(play, calls=len(made)), action, key)
 
@@ -144,8 +152,8 @@ MUTANTS: dict[str, Callable[[World], World]] = {
 
 SOURCE = "core.language.zorplex.env: strict answers, calls that are counted, tables that cannot be memorised"
 CORRECT, FORMAT, SPAM = 2.0, 0.5, 0.25  # sums of them are exact
-CLASSES = (Play, Task, Reward)
-TINY = Vocabulary(("bli", "kra", "zor", "mup", "tel", "van"), -9, 9)
+CLASSES = (ZorplexState, ZorplexTask, Reward)
+TINY = WordTable(("bli", "kra", "zor", "mup", "tel", "van"), -9, 9)
 
 
 @frozen
@@ -158,7 +166,7 @@ class Setting:
     max_depth: int
     seed: int
 
-    def env(self, world: World) -> TextEnv[Any, Play]:
+    def env(self, world: World) -> TextEnv[Any, ZorplexState]:
         """The world."""
         words = {"tiny": TINY, "syllables": two_syllables(), "letters": letters(keys.key(5))}
         return world(
@@ -206,20 +214,20 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *nee
     return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=each, mutant=mutant, needs=needs, most=200)
 
 
-def _began(env: TextEnv[Any, Play], setting: Setting) -> tuple[Play, str]:
+def _began(env: TextEnv[Any, ZorplexState], setting: Setting) -> tuple[ZorplexState, str]:
     return env.reset(env.params, keys.key(setting.seed))
 
 
-def _after(env: TextEnv[Any, Play], play: Play, action: Any) -> tuple[Play, Outcome]:
+def _after(env: TextEnv[Any, ZorplexState], play: ZorplexState, action: Any) -> tuple[ZorplexState, Outcome]:
     return env.step(env.params, play, action, keys.key(0))
 
 
-def _asked(env: TextEnv[Any, Play], play: Play, name: str, argument: str) -> tuple[Play, str]:
+def _asked(env: TextEnv[Any, ZorplexState], play: ZorplexState, name: str, argument: str) -> tuple[ZorplexState, str]:
     after, outcome = _after(env, play, Call(name, argument))
     return after, outcome.observation
 
 
-def solved(env: TextEnv[Any, Play], play: Play, question: str) -> tuple[Play, int]:
+def solved(env: TextEnv[Any, ZorplexState], play: ZorplexState, question: str) -> tuple[ZorplexState, int]:
     """The answer to a question found with its text and the tools alone."""
     numbers: list[int] = []
     for word in re.findall(r"zorplex\[(\w+)\]", question):

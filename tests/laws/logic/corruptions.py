@@ -9,7 +9,7 @@ from purestep.core.logic.rules import VOID
 from purestep.properties.framework.compare import EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 
-from . import corrupt as mutants
+from . import corrupt
 from .corrupt import EVERYONE, NAMES, SOURCE, TRIES, Case, Corruptions, cases
 from .resolution import Atom
 
@@ -45,7 +45,7 @@ def _each_once() -> Law:
             same(f"negatives of {case.atoms[number]}", sorted(rows[: len(wanted)]), sorted(wanted), EXACT)
             same("what comes after them", rows[len(wanted) :], [VOID] * (MOST - len(wanted)), EXACT)
 
-    mutant = Mutant("draws from the negatives again and again", mutants.with_replacement)
+    mutant = Mutant("draws from the negatives again and again", corrupt.with_replacement)
     claim = "Every negative that is allowed comes once, nothing else comes, and padding comes last."
     return _law("each_once", claim, mutant, check, "several negatives", "none")
 
@@ -57,7 +57,7 @@ def _first_ones() -> Law:
         for most in range(MOST + 2):
             same(f"the first {most}", _made(corruptions, case, most), every[:, :most], EXACT)
 
-    mutant = Mutant("puts the negatives it keeps in order", mutants.sorts_what_it_keeps)
+    mutant = Mutant("puts the negatives it keeps in order", corrupt.sorts_what_it_keeps)
     claim = "Fewer places hold the first of what more places hold."
     return _law("first_ones", claim, mutant, check, "several negatives")
 
@@ -71,7 +71,7 @@ def _any_first() -> Law:
         seen("several negatives", len(wanted) > 1)
         same(f"first negatives of {case.atoms[0]}", set(_rows(made[:, 0])), wanted, EXACT)
 
-    mutant = Mutant("shuffles once and for all", mutants.one_order)
+    mutant = Mutant("shuffles once and for all", corrupt.one_order)
     claim = "Every negative that is allowed comes first with some key."
     return _law("any_first", claim, mutant, check, "several negatives")
 
@@ -85,6 +85,6 @@ def _alone() -> Law:
             alone = corruptions(NAMES, within, known, atoms[number], case.arguments[0], MOST, own[number])
             same(f"atom {number} among {len(atoms)}", made[number], alone, EXACT)
 
-    mutant = Mutant("shuffles all of a batch with one key", mutants.one_key_for_all)
+    mutant = Mutant("shuffles all of a batch with one key", corrupt.one_key_for_all)
     claim = "An atom in a batch has the negatives that it has alone, in the same order."
     return _law("alone", claim, mutant, check, "several atoms")

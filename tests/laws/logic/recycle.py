@@ -21,7 +21,7 @@ from purestep.core.steps import ended
 from purestep.core.tree import leaf_names, leaves
 from purestep.properties.framework.compare import EXACT, bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.logic.recycle import IDLE, Feeding, Finished, Play, Slots, idle
+from purestep.runtime.logic.recycle import IDLE, Feeding, FinishedProofs, Play, Slots, idle
 
 from .game_strategies import Match, matches
 from .logic_strategies import NAMES
@@ -45,7 +45,7 @@ class ProveAll(Protocol):
 
     def __call__(
         self, run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int
-    ) -> Finished:
+    ) -> FinishedProofs:
         """Return the results of all queries."""
         ...
 
@@ -58,7 +58,7 @@ class Recycling:
     proven_all: ProveAll
 
 
-Run = tuple[Slots, Finished, Tensor]
+Run = tuple[Slots, FinishedProofs, Tensor]
 
 
 def _around(recycling: Recycling, change: Callable[[Run, Any, Slots], Run]) -> Recycling:
@@ -109,7 +109,9 @@ def forgets_who_plays_on(recycling: Recycling) -> Recycling:
 def in_order_of_finishing(recycling: Recycling) -> Recycling:
     """Return results in the order in which proofs ended."""
 
-    def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
+    def proven_all(
+        run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int
+    ) -> FinishedProofs:
         told = recycling.proven_all(run, params, base, slots, queries, feed=feed)
         order = torch.sort(told.depth, stable=True).indices
         parts = {name: getattr(told, name)[order] for name in ("proven", "score", "depth", "too_long", "too_many")}
@@ -121,7 +123,9 @@ def in_order_of_finishing(recycling: Recycling) -> Recycling:
 def padding_is_a_query(recycling: Recycling) -> Recycling:
     """Report padding as a query that was not proven."""
 
-    def proven_all(run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int) -> Finished:
+    def proven_all(
+        run: Play, params: Any, base: Knowledge, slots: Slots, queries: Tensor, *, feed: int
+    ) -> FinishedProofs:
         told = recycling.proven_all(run, params, base, slots, queries, feed=feed)
         return replace(told, number=torch.arange(queries.shape[0]))
 
@@ -217,14 +221,14 @@ def _law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str) -> La
     )
 
 
-def _finished(recycling: Recycling, exam: Exam, room: Room, queries: Tensor) -> Finished:
+def _finished(recycling: Recycling, exam: Exam, room: Room, queries: Tensor) -> FinishedProofs:
     game, base = exam.match.game, exam.match.question.base()
     run = recycling.play(game, table_policy(NAMES), room.steps, feeding=room.feeding)
     begun = idle(game, room.slots)
     return recycling.proven_all(run, exam.params(), base, begun, queries, feed=room.feed)
 
 
-def _by_itself(exam: Exam, query: Tensor) -> Finished:
+def _by_itself(exam: Exam, query: Tensor) -> FinishedProofs:
     """The result of one query, played without slots."""
     game, base, model = exam.match.game, exam.match.question.base(), table_policy(NAMES)
     zero, yes, score = torch.tensor(0), torch.tensor(True), torch.tensor(0.0)
@@ -235,7 +239,7 @@ def _by_itself(exam: Exam, query: Tensor) -> Finished:
         score = score + distribution.log_prob(action)
         state = look(game, base, advance(game, state, action))
     lost = {"too_long": state.too_long, "too_many": state.too_many}
-    return Finished(number=zero, proven=state.success, score=score, depth=state.depth, **lost)
+    return FinishedProofs(number=zero, proven=state.success, score=score, depth=state.depth, **lost)
 
 
 def _one_by_one() -> Law:

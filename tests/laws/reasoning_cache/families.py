@@ -1,14 +1,16 @@
 """Families of laws of the reasoning cache."""
 
 from purestep.core.language import preparation
-from purestep.core.language.list_reduction import tasks as reasoning_tasks
-from purestep.core.language.reasoning_cache import cycles as reasoning_cycles
-from purestep.core.language.reasoning_cache import demonstrations as reasoning_demonstrations
-from purestep.core.language.reasoning_cache import evaluation as reasoning_evaluation
-from purestep.core.language.reasoning_cache import machine as reasoning_cache
-from purestep.core.language.reasoning_cache import report as reasoning_report
-from purestep.core.language.reasoning_cache import rollouts as reasoning_rollouts
-from purestep.core.language.reasoning_cache import templates as reasoning_templates
+from purestep.core.language.list_reduction import tasks
+from purestep.core.language.reasoning_cache import (
+    cycles,
+    demonstrations,
+    evaluation,
+    machine,
+    report,
+    rollouts,
+    templates,
+)
 from purestep.core.language.reasoning_cache.schedule import reasoning_machine
 from purestep.properties.framework.families import Family, edits
 
@@ -26,42 +28,42 @@ from .reasoning_task import Listing, reasoning_task_laws
 def own_thinking() -> Thinking:
     """Return the library's cycles of reasoning, and functions of their runs."""
     return Thinking(
-        fill=reasoning_templates.fill,
-        due=reasoning_cache.due,
-        step=reasoning_cache.step,
-        at_turn=reasoning_rollouts.at_turn,
-        starting_points=reasoning_rollouts.starting_points,
-        trainable=reasoning_rollouts.trainable,
+        fill=templates.fill,
+        due=machine.due,
+        step=machine.step,
+        at_turn=rollouts.at_turn,
+        starting_points=rollouts.starting_points,
+        trainable=rollouts.trainable,
         start_requests=preparation.start_requests,
-        call_request=reasoning_rollouts.call_request,
-        step_world=reasoning_rollouts.step_world,
-        accuracy_by_cycle=reasoning_rollouts.accuracy_by_cycle,
-        published_rows=reasoning_report.published_rows,
+        call_request=rollouts.call_request,
+        step_world=rollouts.step_env,
+        accuracy_by_cycle=rollouts.accuracy_by_cycle,
+        published_rows=report.published_rows,
     )
 
 
 def own_listing() -> Listing:
     """Return the library's lists to reduce, and demonstrations on them."""
     return Listing(
-        list_task=reasoning_tasks.list_task,
-        list_problem=reasoning_tasks.list_problem,
-        read_list=reasoning_tasks.read_list,
-        right_reasoning=reasoning_tasks.right_reasoning,
-        right_summary=reasoning_tasks.right_summary,
-        carried=reasoning_tasks.carried,
-        reached=reasoning_tasks.reached,
-        step_correct=reasoning_tasks.step_correct,
-        summed_up=reasoning_demonstrations.summed_up,
-        show_reasoning=reasoning_demonstrations.show_reasoning,
-        show_summary=reasoning_demonstrations.show_summary,
-        aloud=reasoning_demonstrations.aloud,
-        list_rollout=reasoning_tasks.list_rollout,
+        list_task=tasks.list_task,
+        list_problem=tasks.list_problem,
+        read_list=tasks.read_list,
+        right_reasoning=tasks.right_reasoning,
+        right_summary=tasks.right_summary,
+        carried=tasks.carried,
+        reached=tasks.reached,
+        step_correct=tasks.step_correct,
+        summed_up=demonstrations.summed_up,
+        show_reasoning=demonstrations.show_reasoning,
+        show_summary=demonstrations.show_summary,
+        aloud=demonstrations.aloud,
+        list_rollout=tasks.list_rollout,
     )
 
 
 def own_cycling() -> Cycling:
     """Return the library's runs of cycles, and their evaluation."""
-    return Cycling(cycling=reasoning_cycles.cycling, standing=reasoning_evaluation.standing)
+    return Cycling(cycling=cycles.cycling, standing=evaluation.cycles_result)
 
 
 def families() -> list[Family]:

@@ -15,9 +15,9 @@ from purestep.core.language.reasoning_cache.state import (
     REASONING,
     STATE_CLASSES,
     SUMMARIZATION,
-    Ask,
     InferenceProblemState,
     Metadata,
+    ModelRequest,
     Reply,
     TrainingText,
 )
@@ -25,7 +25,7 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.machine.json_codec import decode, encode, line
 
-from . import reasoning_mutants as mutants
+from . import reasoning_mutants
 from .reasoning_mutants import Thinking
 from .reasoning_strategies import Run, runs, said, templates
 from .reasoning_training import training_laws
@@ -95,7 +95,7 @@ def _metadata() -> Law:
         counters = last.reasoning_turn_number, last.summarization_turn_number, last.overall_cycle_step
         same("the counters", counters, (steps // 2, steps // 2, steps))
 
-    mutant = Mutant("begins a cycle anew when its summary failed", mutants.restarts_the_cycle)
+    mutant = Mutant("begins a cycle anew when its summary failed", reasoning_mutants.restarts_the_cycle)
     claim = "Metadata is the table's, with any pattern of calls given up and of replies that come again."
     return _law("metadata_table", claim, mutant, check, "a summary given up", "a reply that came again")
 
@@ -111,7 +111,7 @@ def _undisturbed() -> Law:
         stores = last.reasoning_string_store, last.reasoning_rollout_store, last.reasoning_string_complete_store
         same("entries of history", [len(store) for store in stores], [run.cache.num_reasoning_steps] * 3)
 
-    mutant = Mutant("takes a reply that comes again for the next", mutants.takes_repeats)
+    mutant = Mutant("takes a reply that comes again for the next", reasoning_mutants.takes_repeats)
     claim = "History is never doubled: a reply that was given up, or that comes again, leaves no trace."
     return _law("failures_leave_no_trace", claim, mutant, check, "a reply that came again")
 
@@ -140,7 +140,7 @@ def _texts() -> Law:
             )
         same("the latest of both", (last.curr_reasoning, last.curr_summary), (reasoned[-1], summed_up[-1]))
 
-    mutant = Mutant("sums up the answer and not the thinking", mutants.sums_up_the_answer)
+    mutant = Mutant("sums up the answer and not the thinking", reasoning_mutants.sums_up_the_answer)
     claim = "Stores hold the texts of their kind in order: as they were said, and without the tags of thinking."
     return _law("texts", claim, mutant, check, "a text behind the thinking")
 
@@ -155,7 +155,7 @@ def _prompts() -> Law:
             wanted = "".join(values[piece] if place % 2 else piece for place, piece in enumerate(pieces))
             same("the prompt", thinking.fill(template, values), wanted)
 
-    mutant = Mutant("formats templates", mutants.formats)
+    mutant = Mutant("formats templates", reasoning_mutants.formats)
     claim = "Every name in braces in a template is replaced by its text as it stands; nothing else changes."
     needs = "a name in braces in a text", "a backslash in a text"
     return _law(
@@ -174,10 +174,10 @@ def _order() -> Law:
         seen("several cycles", run.cache.num_reasoning_steps > 1)
         for number, state in enumerate(states[:-1]):
             asked = thinking.due(run.cache, state)
-            require(isinstance(asked, Ask), f"a call is due at step {number}")
-            found = (asked.cycle_step, asked.turn_type) if isinstance(asked, Ask) else ()
+            require(isinstance(asked, ModelRequest), f"a call is due at step {number}")
+            found = (asked.cycle_step, asked.turn_type) if isinstance(asked, ModelRequest) else ()
             same("the call", found, (number, (REASONING, SUMMARIZATION)[number % 2]))
-            prompt = asked.prompt_text if isinstance(asked, Ask) else ""
+            prompt = asked.prompt_text if isinstance(asked, ModelRequest) else ""
             texts = [run.problem.problem_text, state.curr_summary, *([state.curr_reasoning] if number % 2 else [])]
             require(
                 all(text in prompt for text in texts),
@@ -187,7 +187,7 @@ def _order() -> Law:
             require(not thinks or prompt.endswith("<think>\n"), "reasoning is thought, where the cache thinks")
         same("behind the last", thinking.due(run.cache, states[-1]), ())
 
-    mutant = Mutant("shows the first summary in all cycles", mutants.shows_the_first_summary)
+    mutant = Mutant("shows the first summary in all cycles", reasoning_mutants.shows_the_first_summary)
     claim = "Reasoning and summaries alternate, each prompted with the problem and the summary so far."
     return _law("order", claim, mutant, check, "several cycles")
 
@@ -203,7 +203,7 @@ def _resumed() -> Law:
                 again = thinking.step(run.cache, again, run.reply(later))
             require(again == whole[-1], f"resumed from step {number} is never stopped")
 
-    mutant = Mutant("counts turns beside the state", mutants.counts_beside)
+    mutant = Mutant("counts turns beside the state", reasoning_mutants.counts_beside)
     claim = "A run resumed from its JSON at any step ends as one that was never stopped."
     return _law("resumed", claim, mutant, check, "several cycles")
 
@@ -218,6 +218,6 @@ def _versions() -> Law:
         made: list[TrainingText] = [text for result in last.reasoning_rollout_store for text in result.training_texts]
         same("texts", [text.output_text for text in made], [one.text for one in run.said[: len(wanted) : 2]])
 
-    mutant = Mutant("reads the version when the run begins", mutants.version_of_the_start)
+    mutant = Mutant("reads the version when the run begins", reasoning_mutants.version_of_the_start)
     claim = "Each training text has the version and the text of the reply that it was made of."
     return _law("versions", claim, mutant, check, "weights that changed on the way")

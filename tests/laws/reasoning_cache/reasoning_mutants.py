@@ -10,7 +10,13 @@ from purestep.core.keys import Key
 from purestep.core.language.events import ABORT
 from purestep.core.language.reasoning_cache.events import GroupResult
 from purestep.core.language.reasoning_cache.machine import ReasoningCache
-from purestep.core.language.reasoning_cache.state import SUMMARIZATION, Ask, InferenceProblemState, Reply, TrainingText
+from purestep.core.language.reasoning_cache.state import (
+    SUMMARIZATION,
+    InferenceProblemState,
+    ModelRequest,
+    Reply,
+    TrainingText,
+)
 from purestep.core.language.requests import Request, words_of
 from purestep.core.language.text_env import TextEnv
 
@@ -22,7 +28,7 @@ class Thinking:
     """The functions of the reasoning cache, under their names in core.language."""
 
     fill: Callable[[str, Mapping[str, str]], str]
-    due: Callable[[ReasoningCache, State], Ask | tuple[()]]
+    due: Callable[[ReasoningCache, State], ModelRequest | tuple[()]]
     step: Callable[[ReasoningCache, State, Reply], State]
     at_turn: Callable[[State, int], State]
     starting_points: Callable[..., tuple[State, ...]]
@@ -120,7 +126,7 @@ def _sums_up_the_answer(step: Step, cache: ReasoningCache, state: State, reply: 
 def shows_the_first_summary(thinking: Thinking) -> Thinking:
     """Prompt every cycle with the summary of the first."""
 
-    def due(cache: ReasoningCache, state: State) -> Ask | tuple[()]:
+    def due(cache: ReasoningCache, state: State) -> ModelRequest | tuple[()]:
         return thinking.due(cache, evolve(state, curr_summary="".join(state.summarization_string_store[:1])))
 
     return evolve(thinking, due=due)

@@ -17,20 +17,20 @@ from purestep.core.language.list_reduction.tasks import carried, list_problem, l
 from purestep.core.language.prompting import Prompting, Query, Response, prompted
 from purestep.core.language.reasoning_cache.cycles import Cycles
 from purestep.core.language.reasoning_cache.demonstrations import show_reasoning, show_summary
-from purestep.core.language.reasoning_cache.evaluation import Standing
+from purestep.core.language.reasoning_cache.evaluation import CyclesResult
 from purestep.core.language.reasoning_cache.events import GroupResult
 from purestep.core.language.reasoning_cache.machine import ReasoningCache, due, reasoning_cache, step
 from purestep.core.language.reasoning_cache.rollouts import answered, solution_rollout, summarization_rollout
-from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import (
     REASONING,
-    Ask,
     InferenceProblemState,
+    ModelRequest,
     Problem,
     Reply,
     TrainingText,
 )
-from purestep.core.language.rollout import Said
+from purestep.core.language.rollout import ModelOutput
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
@@ -44,7 +44,7 @@ class Cycling:
     """The functions of core.language.reasoning_cache.cycles and reasoning_evaluation, under their names there."""
 
     cycling: Callable[..., Prompting[Any, Any]]
-    standing: Callable[[Sequence[InferenceProblemState]], Standing]
+    standing: Callable[[Sequence[InferenceProblemState]], CyclesResult]
 
 
 def _asking(one: Cycling, change: Callable[[int, Query], Query]) -> Cycling:
@@ -109,7 +109,7 @@ def hurries(one: Cycling) -> Cycling:
 def never_forgets(cycling: Cycling) -> Cycling:
     """Count a task as carried in all cycles after the first that carried it."""
 
-    def standing(states: Sequence[InferenceProblemState]) -> Standing:
+    def standing(states: Sequence[InferenceProblemState]) -> CyclesResult:
         found = cycling.standing(states)
         best = tuple(max(found.carried[: turn + 1]) for turn in range(len(found.carried)))
         return evolve(found, carried=best)
@@ -120,7 +120,7 @@ def never_forgets(cycling: Cycling) -> Cycling:
 def newest_tokens(cycling: Cycling) -> Cycling:
     """Count the tokens of each cycle alone."""
 
-    def standing(states: Sequence[InferenceProblemState]) -> Standing:
+    def standing(states: Sequence[InferenceProblemState]) -> CyclesResult:
         found = cycling.standing(states)
         before = (0.0, *found.tokens)
         return evolve(found, tokens=tuple(now - then for now, then in zip(found.tokens, before, strict=False)))
@@ -159,9 +159,9 @@ class Plan:
     seed: int
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CacheSettings:
         """The settings of `cycled`, with as many retries as there may be failures."""
-        return Settings(
+        return CacheSettings(
             output_dir="nowhere",
             num_reasoning_steps=self.cycles,
             num_samples_per_problem=self.samples,
@@ -209,7 +209,7 @@ class Model:
 
 def _replied(one: Query) -> Response:
     text = f"{one.sampling} {one.prompt[:6]} {len(one.prompt)}"
-    said = Said(ids=tuple(map(ord, text)), log_probs=(0.0,) * len(text), versions=(7,) * len(text))
+    said = ModelOutput(ids=tuple(map(ord, text)), log_probs=(0.0,) * len(text), versions=(7,) * len(text))
     return Response(text=text, said=said, version=7)
 
 
@@ -219,7 +219,7 @@ def cache_of(cycles: int) -> ReasoningCache:
     return reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=cycles, **templates)
 
 
-def ran(cycling: Cycling, plan: Plan, settings: Settings, failing: Sequence[bool]) -> tuple[Any, Model]:
+def ran(cycling: Cycling, plan: Plan, settings: CacheSettings, failing: Sequence[bool]) -> tuple[Any, Model]:
     """Return the groups of a run, and the model that was called."""
     model = Model(iter(failing))
     problems = [Problem(problem_id=str(n), problem_text=f"{n} + 1?", answer=str(n + 1)) for n in range(plan.problems)]
@@ -381,13 +381,13 @@ def _worked(key: keys.Key, cycles: int, skill: float) -> InferenceProblemState:
     state = InferenceProblemState(problem=list_problem(task))
     for number in range(2 * cycles):
         own, asked = keys.fold_in(key, 1 + number), due(cache, state)
-        reasons = isinstance(asked, Ask) and asked.turn_type == REASONING
+        reasons = isinstance(asked, ModelRequest) and asked.turn_type == REASONING
         count = carried(task, state.curr_summary)
         text = (
             show_reasoning(task, count, own, skill=skill, numbers=2)
             if reasons
             else show_summary("" if skill < 0.6 else state.curr_summary, state.curr_reasoning, own, skill=skill)
         )
-        said = Said(ids=(number,), log_probs=(0.0,), versions=(0,))
+        said = ModelOutput(ids=(number,), log_probs=(0.0,), versions=(0,))
         state = step(cache, state, Reply(cycle_step=number, text=text, said=said))
     return state

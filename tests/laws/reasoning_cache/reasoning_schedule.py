@@ -11,20 +11,20 @@ from typing import Any
 from attrs import evolve
 
 from purestep.core.language.reasoning_cache.events import (
-    Call,
+    CacheState,
     CallFailed,
-    Finished,
+    CallModel,
+    FinishedAttempt,
+    GroupPublished,
     GroupResult,
-    Publish,
-    Published,
+    PublishGroup,
     Replied,
-    Schedule,
     Wait,
     Waited,
 )
 from purestep.core.language.reasoning_cache.machine import ReasoningCache
 from purestep.core.language.reasoning_cache.rollouts import at_turn
-from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.machine import Command, Event, Machine, Started
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
@@ -35,13 +35,13 @@ from .reasoning_world import OFTEN, Factory, Plan, Trace, plans, ran
 # Common errors when model calls fail: attempts that are lost, duplicated or mixed up.
 
 
-Answer = tuple[Schedule, tuple[Command, ...]]
-Step = Callable[[Schedule, Event], Answer]
+Answer = tuple[CacheState, tuple[Command, ...]]
+Step = Callable[[CacheState, Event], Answer]
 
 
-def _stepping(change: Callable[[Step, Schedule, Event], Answer]) -> Callable[[Factory], Factory]:
+def _stepping(change: Callable[[Step, CacheState, Event], Answer]) -> Callable[[Factory], Factory]:
     def make(factory: Factory) -> Factory:
-        def made(cache: ReasoningCache, settings: Settings, **options: Any) -> Machine[Schedule]:
+        def made(cache: ReasoningCache, settings: CacheSettings, **options: Any) -> Machine[CacheState]:
             step = factory(cache, settings, **options).step
             return Machine(lambda schedule, event: change(step, schedule, event))
 
@@ -50,9 +50,9 @@ def _stepping(change: Callable[[Step, Schedule, Event], Answer]) -> Callable[[Fa
     return make
 
 
-def _with_settings(settings: Callable[[Settings], Settings]) -> Callable[[Factory], Factory]:
+def _with_settings(settings: Callable[[CacheSettings], CacheSettings]) -> Callable[[Factory], Factory]:
     def make(factory: Factory) -> Factory:
-        def made(cache: ReasoningCache, told: Settings, **options: Any) -> Machine[Schedule]:
+        def made(cache: ReasoningCache, told: CacheSettings, **options: Any) -> Machine[CacheState]:
             return factory(cache, settings(told), **options)
 
         return made
@@ -60,7 +60,7 @@ def _with_settings(settings: Callable[[Settings], Settings]) -> Callable[[Factor
     return make
 
 
-def _begins_anew(step: Step, schedule: Schedule, event: Event) -> Answer:
+def _begins_anew(step: Step, schedule: CacheState, event: Event) -> Answer:
     """Keep the stored texts of an attempt that is returned to the queue, and restart its cycles."""
     before = {one.number: one.returns for one in (*schedule.running, *schedule.waiting)}
     after, commands = step(schedule, event)
@@ -72,47 +72,47 @@ def _begins_anew(step: Step, schedule: Schedule, event: Event) -> Answer:
 
     calls = tuple(
         evolve(command, ask=evolve(command.ask, cycle_step=0))
-        if isinstance(command, Call) and command.attempt in back and old.get(command.attempt)
+        if isinstance(command, CallModel) and command.attempt in back and old.get(command.attempt)
         else command
         for command in commands
     )
     return evolve(after, running=tuple(map(anew, after.running)), waiting=tuple(map(anew, after.waiting))), calls
 
 
-def _any_published(step: Step, schedule: Schedule, event: Event) -> Answer:
-    if isinstance(event, Published) and schedule.result_queue:
+def _any_published(step: Step, schedule: CacheState, event: Event) -> Answer:
+    if isinstance(event, GroupPublished) and schedule.result_queue:
         event = evolve(event, number=schedule.result_queue[0].number)
     return step(schedule, event)
 
 
-def _publishes_often(step: Step, schedule: Schedule, event: Event) -> Answer:
+def _publishes_often(step: Step, schedule: CacheState, event: Event) -> Answer:
     after, commands = step(schedule, event)
-    first = tuple(Publish(result=result) for result in after.result_queue[:1])
+    first = tuple(PublishGroup(result=result) for result in after.result_queue[:1])
     return after, (*commands, *(one for one in first if one not in commands))
 
 
-def _forgets(step: Step, schedule: Schedule, event: Event) -> Answer:
+def _forgets(step: Step, schedule: CacheState, event: Event) -> Answer:
     after, commands = step(schedule, event)
     if isinstance(event, Started):
-        commands = tuple(command for command in commands if not isinstance(command, Call | Wait))
+        commands = tuple(command for command in commands if not isinstance(command, CallModel | Wait))
     return after, commands
 
 
-def _steady(step: Step, schedule: Schedule, event: Event) -> Answer:
+def _steady(step: Step, schedule: CacheState, event: Event) -> Answer:
     after, commands = step(schedule, event)
     return after, tuple(evolve(one, seconds=0.5) if isinstance(one, Wait) else one for one in commands)
 
 
-def _counts_any_failure(step: Step, schedule: Schedule, event: Event) -> Answer:
+def _counts_any_failure(step: Step, schedule: CacheState, event: Event) -> Answer:
     if isinstance(event, CallFailed):
         asks = next((one.asks for one in schedule.running if one.number == event.attempt), event.asked)
         event = evolve(event, asked=asks)
     return step(schedule, event)
 
 
-def _first_model(step: Step, schedule: Schedule, event: Event) -> Answer:
+def _first_model(step: Step, schedule: CacheState, event: Event) -> Answer:
     after, commands = step(schedule, event)
-    calls = tuple(evolve(one, llm=0) if isinstance(one, Call) else one for one in commands)
+    calls = tuple(evolve(one, llm=0) if isinstance(one, CallModel) else one for one in commands)
     return evolve(after, running=tuple(evolve(one, llm=0) for one in after.running)), calls
 
 
@@ -150,7 +150,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Factory, Plan, 
     return Law(name=name, claim=claim, source=SOURCE, inputs=always(plans()), check=check, mutant=mutant, needs=needs)
 
 
-def _attempts(results: Iterable[GroupResult]) -> dict[tuple[int, int], Finished]:
+def _attempts(results: Iterable[GroupResult]) -> dict[tuple[int, int], FinishedAttempt]:
     """Finished attempts by group and rollout_index."""
     return {(result.number, one.state.rollout_index): one for result in results for one in result.attempts}
 
@@ -279,7 +279,7 @@ def _back_off() -> Law:
     return _law("back_off", claim, mutant, check, "a second failure")
 
 
-def _loads(state: Schedule, llms: int) -> list[int]:
+def _loads(state: CacheState, llms: int) -> list[int]:
     return [sum(one.llm == llm for one in state.running) for llm in range(llms)]
 
 

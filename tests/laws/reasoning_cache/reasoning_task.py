@@ -20,14 +20,14 @@ from purestep.core.language.parsers import strict_answer
 from purestep.core.language.reasoning_cache.demonstrations import summed_up
 from purestep.core.language.reasoning_cache.state import (
     REASONING,
-    Ask,
     InferenceProblemState,
+    ModelRequest,
     Problem,
     Reply,
     RolloutResult,
 )
 from purestep.core.language.reasoning_cache.templates import thought
-from purestep.core.language.rollout import Said
+from purestep.core.language.rollout import ModelOutput
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
@@ -134,7 +134,9 @@ def thinks_the_answer(listing: Listing) -> Listing:
 def pays_every_text(listing: Listing) -> Listing:
     """Reward a step as if it had to reduce one number, whatever `numbers` is."""
 
-    def list_rollout(state: InferenceProblemState, asked: Ask, reply: Reply, *, numbers: int = 1) -> RolloutResult:
+    def list_rollout(
+        state: InferenceProblemState, asked: ModelRequest, reply: Reply, *, numbers: int = 1
+    ) -> RolloutResult:
         return listing.list_rollout(state, asked, reply, numbers=1)
 
     return evolve(listing, list_rollout=list_rollout)
@@ -377,9 +379,9 @@ def _paid() -> Law:
         task, count = lesson.task, lesson.seed % (len(lesson.numbers) + 1)
         summary = listing.right_summary(task, count)
         state = InferenceProblemState(problem=listing.list_problem(task), curr_summary=summary)
-        asked = Ask(cycle_step=0, turn_type=REASONING, turn_number=1, prompt_text="Go on:")
+        asked = ModelRequest(cycle_step=0, turn_type=REASONING, turn_number=1, prompt_text="Go on:")
         right = listing.right_reasoning(task, count, numbers=lesson.step)
-        said = Said(ids=(1,), log_probs=(-0.5,), versions=(3,))
+        said = ModelOutput(ids=(1,), log_probs=(-0.5,), versions=(3,))
         for text in (right, right.rpartition("; ")[0] + ";", "hm"):
             paid = listing.list_rollout(state, asked, Reply(cycle_step=0, text=text, said=said), numbers=lesson.step)
             (told,) = paid.training_texts

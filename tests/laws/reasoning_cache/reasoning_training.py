@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
-from purestep.core.language.reasoning_cache.events import Finished, GroupResult
-from purestep.core.language.reasoning_cache.rollouts import place
-from purestep.core.language.reasoning_cache.state import REASONING, Ask, InferenceProblemState
+from purestep.core.language.reasoning_cache.events import FinishedAttempt, GroupResult
+from purestep.core.language.reasoning_cache.rollouts import state_index
+from purestep.core.language.reasoning_cache.state import REASONING, InferenceProblemState, ModelRequest
 from purestep.core.language.requests import Request, key_of, stream_of
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, always
 from purestep.properties.strategies.values import seeds
 
-from . import reasoning_mutants as mutants
+from . import reasoning_mutants
 from .reasoning_mutants import Thinking
 from .reasoning_strategies import Run, few_runs
 
@@ -73,7 +73,7 @@ def _at_turn(play: Play) -> Law:
                         back == states[2 * turn - 2], f"turn {turn} of the state after {number} steps is what it was"
                     )
 
-    mutant = Mutant("goes back with the counters of the later state", mutants.keeps_counters)
+    mutant = Mutant("goes back with the counters of the later state", reasoning_mutants.keeps_counters)
     return _law("back_in_time", "An earlier state of a run is the state that it was.", mutant, check, "several cycles")
 
 
@@ -114,7 +114,7 @@ def _points(play: Play) -> Law:
             several.add(tuple(of))
         seen("another key, other states", len(several) > 1)
 
-    mutant = Mutant("never trains from the empty summary", mutants.never_from_nothing)
+    mutant = Mutant("never trains from the empty summary", reasoning_mutants.never_from_nothing)
     claim = "Each state of a run in which reasoning is due can be drawn, by the key alone, and is a group once."
     needs = "two runs of one problem", "more states than are drawn", "another key, other states"
     return _law("points", claim, mutant, check, *needs)
@@ -130,7 +130,7 @@ def _trainable(play: Play) -> Law:
         wanted = [turn for state in last for turn in range(1, state.reasoning_turn_number + 1)]
         same("turns", [stamp.turn_number if not isinstance(stamp, tuple) else 0 for stamp in stamps], wanted)
 
-    mutant = Mutant("trains summaries along", mutants.trains_summaries)
+    mutant = Mutant("trains summaries along", reasoning_mutants.trains_summaries)
     claim = "Each reasoning step is trained once, a summary never."
     return _law("reasoning_alone", claim, mutant, check, "several cycles")
 
@@ -140,13 +140,17 @@ def _groups(play: Play) -> Law:
         points, attempts, key = len(batch.runs), batch.number, keys.key(batch.seed)
         found = thinking.start_requests(points, key, attempts=attempts)
         seen("groups of several", attempts > 1)
-        same("states", [place(request.task) for request in found], [i for i in range(points) for _ in range(attempts)])
+        same(
+            "states",
+            [state_index(request.task) for request in found],
+            [i for i in range(points) for _ in range(attempts)],
+        )
         same("groups", [request.group for request in found], [i for i in range(points) for _ in range(attempts)])
         require(len({request.sampling for request in found}) == len(found), "a sampling key for each attempt")
         require(len({request.id for request in found}) == len(found), "an id for each attempt")
         same("the stream", {stream_of(request.task) for request in found}, {"training"})
 
-    mutant = Mutant("compares attempts at different states", mutants.one_group)
+    mutant = Mutant("compares attempts at different states", reasoning_mutants.one_group)
     claim = "The attempts of a group are at one state, and each samples with a key of its own."
     return _law("groups_are_states", claim, mutant, check, "groups of several")
 
@@ -167,10 +171,10 @@ def _calls(play: Play) -> Law:
         for (i, n), call in calls.items():
             again = thinking.call_request(attempts[i], states[n], 7)
             same("the key, from another place", again.sampling, call.sampling)
-            same("the places", (place(call.task), place(again.task)), (5, 7))
+            same("the places", (state_index(call.task), state_index(again.task)), (5, 7))
             same("whose", (call.id, call.group, stream_of(call.task)), (i, i // 2, stream_of(attempts[i].task)))
 
-    mutant = Mutant("samples all cycles with one key", mutants.one_key_for_all_cycles)
+    mutant = Mutant("samples all cycles with one key", reasoning_mutants.one_key_for_all_cycles)
     claim = "A call's key is that of its attempt and cycle step alone: again the same when it is made again."
     return _law("keys_of_calls", claim, mutant, check, "several cycles")
 
@@ -183,7 +187,7 @@ def _world(play: Play) -> Law:
         for number, state in enumerate(states):
             posed, shown = world.reset(world.params, key_of((2 * number, 0)))
             asked = thinking.due(run.cache, state)
-            same("the prompt", shown, asked.prompt_text if isinstance(asked, Ask) else "")
+            same("the prompt", shown, asked.prompt_text if isinstance(asked, ModelRequest) else "")
             _, outcome = world.step(world.params, posed, run.said[number].text, key_of((0, 0)))
             after = thinking.step(run.cache, state, run.reply(number))
             store = after.summarization_rollout_store if number % 2 else after.reasoning_rollout_store
@@ -192,7 +196,7 @@ def _world(play: Play) -> Law:
             same("a summary's reward", outcome.reward if number % 2 else 0.0, 0.0)
             require(outcome.terminated, "an episode is one call")
 
-    mutant = Mutant("judges summaries like reasoning", mutants.pays_summaries)
+    mutant = Mutant("judges summaries like reasoning", reasoning_mutants.pays_summaries)
     claim = "An episode of the world of a state is the call that is due, and pays what the step's training texts have."
     return _law("world_is_the_step", claim, mutant, check, "a summary with the answer")
 
@@ -212,7 +216,7 @@ def _accuracy(play: Play) -> Law:
             shorter: Sequence[InferenceProblemState] = [states[2 * cycles] for states in every]
             same("accuracy of fewer cycles", thinking.accuracy_by_cycle(shorter), whole[:cycles])
 
-    mutant = Mutant("takes the best cycle so far", mutants.once_right_always_right)
+    mutant = Mutant("takes the best cycle so far", reasoning_mutants.once_right_always_right)
     claim = "Accuracy at T is that of reasoning step T: of a run of T cycles, and of any longer one."
     return _law("accuracy", claim, mutant, check, "a later cycle that is worse")
 
@@ -222,7 +226,7 @@ def _rows(play: Play) -> Law:
         every = batch.played(thinking, play)
         cut = [states[-1 - (batch.seed + i) % 3] for i, states in enumerate(every)]
         seen("an attempt that failed", any(state.overall_cycle_step % 2 for state in cut))
-        attempts = tuple(Finished(state=state) for state in cut)
+        attempts = tuple(FinishedAttempt(state=state) for state in cut)
         for row, state in zip(thinking.published_rows(GroupResult(number=3, attempts=attempts)), cut, strict=True):
             texts = row["training_texts"]
             same("steps", [text["metadata"]["cycle_step"] for text in texts], list(range(state.overall_cycle_step)))
@@ -230,6 +234,6 @@ def _rows(play: Play) -> Law:
             same("what was said", said, [made.training_texts[0].output_text for made in state.reasoning_rollout_store])
             same("whose", (row["group"], row["problem_id"]), (3, state.problem.problem_id))
 
-    mutant = Mutant("publishes all reasoning first", mutants.rows_by_kind)
+    mutant = Mutant("publishes all reasoning first", reasoning_mutants.rows_by_kind)
     claim = "A published attempt has each of its training texts once, in the order of cycle_step."
     return _law("rows", claim, mutant, check, "an attempt that failed")

@@ -10,27 +10,27 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.core.language.reasoning_cache.events import (
     SCHEDULE_CLASSES,
-    Call,
+    CacheState,
     CallFailed,
+    CallModel,
     Fetch,
     Fetched,
+    GroupPublished,
     GroupResult,
-    Publish,
-    Published,
+    PublishGroup,
     Replied,
-    Schedule,
     Wait,
     Waited,
 )
 from purestep.core.language.reasoning_cache.machine import reasoning_cache
 from purestep.core.language.reasoning_cache.rollouts import solution_rollout, summarization_rollout
-from purestep.core.language.reasoning_cache.settings import Settings
+from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import Problem, Reply
 from purestep.core.machine import Command, Event, Machine, Started, Stop
 from purestep.properties.framework.law import Broken
 from purestep.runtime.machine.json_codec import decode, encode, line
 
-Factory = Callable[..., Machine[Schedule]]  # as reasoning_machine
+Factory = Callable[..., Machine[CacheState]]  # as reasoning_machine
 FOREVER = 2000  # events of a run that does not end
 OFTEN = 99  # returns: more than any script has failures
 
@@ -52,9 +52,9 @@ class Plan:
     script: bytes
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CacheSettings:
         """The settings of the machine."""
-        return Settings(
+        return CacheSettings(
             output_dir="nowhere",
             num_reasoning_steps=self.cycles,
             num_samples_per_problem=self.samples,
@@ -66,7 +66,7 @@ class Plan:
             retry_base_delay=0.5,
         )
 
-    def machine(self, factory: Factory) -> Machine[Schedule]:
+    def machine(self, factory: Factory) -> Machine[CacheState]:
         """The machine of this plan."""
         cache = reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=self.cycles)
         return factory(cache, self.settings, llms=self.llms, max_returns=self.returns)
@@ -84,7 +84,7 @@ def plans() -> SearchStrategy[Plan]:
 class Trace:
     """The history of a run: the states before each event, the events, and the commands that followed."""
 
-    states: list[Schedule]
+    states: list[CacheState]
     events: list[Event]
     commands: list[tuple[Command, ...]]
     published: dict[int, GroupResult]
@@ -92,7 +92,7 @@ class Trace:
     restarts: int = 0
 
     @property
-    def last(self) -> Schedule:
+    def last(self) -> CacheState:
         """The state at the end."""
         return self.states[-1]
 
@@ -103,7 +103,7 @@ def answer(plan: Plan, trace: Trace, command: Command) -> Event:
         numbers = range(command.first, min(command.first + command.most, plan.problems))
         problems = tuple(Problem(problem_id=str(n), problem_text=f"{n} + 0?", answer=str(n)) for n in numbers)
         return Fetched(first=command.first, problems=problems, last=numbers.stop == plan.problems)
-    if isinstance(command, Call):
+    if isinstance(command, CallModel):
         number = command.ask.cycle_step
         reply = Reply(cycle_step=number, text=f"{command.attempt}, step {number}", model_version=number)
         return Replied(attempt=command.attempt, asked=command.asked, reply=reply)
@@ -111,7 +111,7 @@ def answer(plan: Plan, trace: Trace, command: Command) -> Event:
         return Waited(attempt=command.attempt, asked=command.asked)
     trace.publications += 1
     trace.published.setdefault(command.result.number, command.result)
-    return Published(number=command.result.number)
+    return GroupPublished(number=command.result.number)
 
 
 def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: bool = False) -> Trace:
@@ -120,7 +120,7 @@ def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: 
     Raises: Broken if the run does not end, or has no more events before its stop command.
     """
     machine, left = plan.machine(factory), list(plan.script if script is None else script)
-    trace = Trace([Schedule()], [], [], {})
+    trace = Trace([CacheState()], [], [], {})
     waiting: list[Any] = [Started()]  # commands to be performed, and events that come late
     while waiting:
         if len(trace.events) > FOREVER:
@@ -143,10 +143,10 @@ def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: 
 
 def _happens(plan: Plan, trace: Trace, chosen: Any, how: int) -> tuple[Event, list[Any]]:
     """The next event, and the later ones: the same event again, or the late reply of a call that failed."""
-    if not isinstance(chosen, Fetch | Call | Wait | Publish):
+    if not isinstance(chosen, Fetch | CallModel | Wait | PublishGroup):
         return chosen, []
     event = answer(plan, trace, chosen)
-    if isinstance(chosen, Call) and how in (3, 4, 5):
+    if isinstance(chosen, CallModel) and how in (3, 4, 5):
         failed = CallFailed(attempt=chosen.attempt, asked=chosen.asked, error="busy")
         return failed, [event] if how == 5 else []
     return event, [event] if how == 6 else []

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.machine import persistent_map as numbered
+from purestep.runtime.machine import persistent_map
 from purestep.runtime.machine.json_codec import decode, encode
-from purestep.runtime.machine.persistent_map import Line, Numbered
+from purestep.runtime.machine.persistent_map import Fifo, Numbered
 
 SOURCE = "runtime.machine.persistent_map: a change shares with what was before, and changes nothing of it"
 KEYS = (0, 1, 2, 31, 32, 33, 1023, 1024, 40000, 1 << 20)
@@ -30,15 +30,15 @@ class Filing:
     put: Callable[[Numbered[int], int, int], Numbered[int]]
     remove: Callable[[Numbered[int], int], Numbered[int]]
     entries: Callable[[Numbered[int]], Any]
-    push: Callable[[Line[int], int], Line[int]]
-    pop: Callable[[Line[int]], tuple[int, Line[int]]]
-    waiting: Callable[[Line[int]], Any]
+    push: Callable[[Fifo[int], int], Fifo[int]]
+    pop: Callable[[Fifo[int]], tuple[int, Fifo[int]]]
+    waiting: Callable[[Fifo[int]], Any]
 
 
 def own_filing() -> Filing:
     """Return the library's own functions."""
     names = ("find", "put", "remove", "entries", "push", "pop", "waiting")
-    return Filing(**{name: getattr(numbered, name) for name in names})
+    return Filing(**{name: getattr(persistent_map, name) for name in names})
 
 
 def numbered_laws() -> Suite:
@@ -104,7 +104,7 @@ def _in_place(filing: Filing) -> Filing:
 
 def _list() -> Law:
     def check(filing: Filing, moves: Draw, seen: Seen) -> None:
-        line, model = Line[int](), list[int]()
+        line, model = Fifo[int](), list[int]()
         for key, value in moves:
             if value % 3 or not model:
                 line, model = filing.push(line, key), [*model, key]
@@ -115,16 +115,16 @@ def _list() -> Law:
             seen("three in line", len(model) > 2)
             same("the line", list(filing.waiting(line)), model)
             same("its length", len(line), len(model))
-            require(bool(model) or line == Line(), "an empty queue is not the empty queue")
+            require(bool(model) or line == Fifo(), "an empty queue is not the empty queue")
 
     claim = "A queue gives back what it was given, in that order."
     return _law("queue_is_a_list", claim, Mutant("lets the last one leave first", _last_first), check, "three in line")
 
 
 def _last_first(filing: Filing) -> Filing:
-    def pop(line: Line[int]) -> tuple[int, Line[int]]:
+    def pop(line: Fifo[int]) -> tuple[int, Fifo[int]]:
         *rest, last = filing.waiting(line)
-        left = Line[int]()
+        left = Fifo[int]()
         for value in rest:
             left = filing.push(left, value)
         return last, left
@@ -135,11 +135,11 @@ def _last_first(filing: Filing) -> Filing:
 def _text() -> Law:
     def check(filing: Filing, moves: Draw, seen: Seen) -> None:
         made, model = _changes(filing, moves)[-1]
-        line = Line[int]()
+        line = Fifo[int]()
         for key, _ in moves:
             line = filing.push(line, key)
         seen("several keys", len(model) > 1)
-        again = decode(json.loads(json.dumps(encode((made, line)))), (Numbered, Line))
+        again = decode(json.loads(json.dumps(encode((made, line)))), (Numbered, Fifo))
         same("map and queue as text", list(filing.entries(again[0])), sorted(model.items()))
         require(again == (made, line), "they are others after having been text")
 
@@ -148,4 +148,4 @@ def _text() -> Law:
 
 
 def _a_set(filing: Filing) -> Filing:
-    return evolve(filing, push=lambda line, value: Line(0, len(line) + 1, {*filing.waiting(line), value}))  # type: ignore[arg-type]
+    return evolve(filing, push=lambda line, value: Fifo(0, len(line) + 1, {*filing.waiting(line), value}))  # type: ignore[arg-type]

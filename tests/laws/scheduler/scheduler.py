@@ -12,7 +12,7 @@ from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.state import NOBODY, RUNNING, THERE
 from purestep.runtime.machine.persistent_map import entries
 
-from . import scheduler_mutants as mutants
+from . import scheduler_mutants
 from .scheduler_batch import batch_laws
 from .scheduler_scripts import CAPACITY, Played, Watch, budget, live, scheduler_law, scripts, trains
 from .scheduler_world import Scheduling, Script, Told, World
@@ -48,7 +48,7 @@ def _counted() -> Law:
     claim = (
         "submitted = waiting + running + accepted + rejected, accepted = consumed + filtered + queued + cached, always."
     )
-    mutant = ("does not report what it leaves out", mutants.forgets_filtered)
+    mutant = ("does not report what it leaves out", scheduler_mutants.forgets_filtered)
     needs = ("a filtered sample", "a rejected sample", "a cached sample")
     return scheduler_law("every_sample_is_counted", claim, mutant, Played(watching), *needs, source=CAPACITY)
 
@@ -67,7 +67,7 @@ def _under_way() -> Law:
     claim = (
         "Never are more samples under way than the concurrency allows, nor more with a generator than it has room for."
     )
-    mutant = ("pays filtered samples back after the minimum is taken", mutants.adds_afterwards)
+    mutant = ("pays filtered samples back after the minimum is taken", scheduler_mutants.adds_afterwards)
     return scheduler_law("never_more_under_way", claim, mutant, Played(watching), "as many as allowed", source=CAPACITY)
 
 
@@ -86,7 +86,7 @@ def _spread() -> Law:
         return watch
 
     claim = "A sample goes to a generator that has the fewest under way, among those that have room for one."
-    mutant = ("fills one generator after the other", mutants.one_by_one)
+    mutant = ("fills one generator after the other", scheduler_mutants.one_by_one)
     needs = ("generators with more and with fewer",)
     inputs = scripts(concurrency=6)
     return scheduler_law("generators_share_alike", claim, mutant, Played(watching), *needs, inputs=inputs)
@@ -102,7 +102,7 @@ def _let_in() -> Law:
         return watch
 
     claim = "What was let in and not left out is at most (staleness + version + 1) batches, what is not used up at most `room`."
-    mutant = ("pays a filtered sample back twice", mutants.pays_twice)
+    mutant = ("pays a filtered sample back twice", scheduler_mutants.pays_twice)
     needs = ("nothing more may be let in", "a filtered sample")
     return scheduler_law("never_more_let_in", claim, mutant, Played(watching), *needs, source=CAPACITY)
 
@@ -118,7 +118,7 @@ def _room() -> Law:
         return watch
 
     claim = "No generator is idle while a sample may be let in: what was filtered or rejected holds no place."
-    mutant = ("does not pay back what was filtered", mutants.pays_nothing)
+    mutant = ("does not pay back what was filtered", scheduler_mutants.pays_nothing)
     return scheduler_law(
         "no_room_is_lost", claim, mutant, Played(watching), "a generator with nothing to do", source=CAPACITY
     )
@@ -138,7 +138,7 @@ def _age() -> Law:
         return watch
 
     claim = "No sample is learned from whose oldest token is older than the bound, whatever its length."
-    mutant = ("takes a sample to be as old as its newest token", mutants.tail_for_age)
+    mutant = ("takes a sample to be as old as its newest token", scheduler_mutants.tail_for_age)
     inputs = scripts(concurrency=6, incomplete="repair")
     source = "objectives, section 5: a bound of each sample, where the capacity formula bounds an average"
     return scheduler_law(
@@ -159,7 +159,7 @@ def _versions() -> Law:
         return watch
 
     claim = "The version rises by one, when the next one is published and not before; it never falls."
-    mutant = ("believes whatever version it is told", mutants.believes_version)
+    mutant = ("believes whatever version it is told", scheduler_mutants.believes_version)
     source = "properties, W3 and W4: ray 63699, TRL 5932"
     needs = ("a publication that failed", "a version told twice")
     return scheduler_law("versions_rise_one_by_one", claim, mutant, Played(watching), *needs, source=source)
@@ -177,7 +177,7 @@ def _recovered() -> Law:
         same("the first prompt", begun[0].prompt if begun else NOBODY, version * rules.batch // rules.group)
 
     claim = "A run that goes on from later weights lets in as many samples as one from the first weights."
-    mutant = ("goes on with counters at 0", mutants.from_nothing)
+    mutant = ("goes on with counters at 0", scheduler_mutants.from_nothing)
     source = "objectives, 2.8: on_version_recovered; otherwise a burst of (staleness + version + 1) batches"
     inputs = scripts(concurrency=90, room=())
     return scheduler_law(

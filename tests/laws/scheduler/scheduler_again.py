@@ -10,7 +10,7 @@ from purestep.properties.framework.law import Law, Seen
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.state import THERE, TRAIN
 
-from . import scheduler_mutants as mutants
+from . import scheduler_mutants
 from .scheduler_moves import MOVES, Move, chunk, fair, finish, play, resume, trained, trainer_fails, upset, wake
 from .scheduler_scripts import Played, Watch, live, scheduler_law, scripts, trains
 from .scheduler_world import Scheduling, Script, Told, World, work_of
@@ -47,7 +47,7 @@ def _asked() -> Law:
         return watch
 
     claim = "What the trainer failed at is asked for again after a pause, of the samples that are there then."
-    mutant = ("knows what the trainer does by its samples", mutants.by_samples)
+    mutant = ("knows what the trainer does by its samples", scheduler_mutants.by_samples)
     source = "runtime.async_rl.scheduler.updates: a task is a phase and a version; otherwise the trainer is never asked again"
     inputs = scripts(proximal="recompute", group=1, batch=1, staleness=4, concurrency=6, room=(), retries=3)
     inputs = inputs.map(lambda script: evolve(script, workers=3, slots=2, prompts=60))
@@ -73,7 +73,7 @@ def _tries() -> Law:
         return watch
 
     claim = "A run that goes on has all the tries of what its trainer does, and the first pause again."
-    mutant = ("goes on with the failures it had", mutants.old_failures)
+    mutant = ("goes on with the failures it had", scheduler_mutants.old_failures)
     source = "a run that was resumed after its trainer had failed for good would fail for good again"
     needs = ("a failure before the run went on and another after it",)
     inputs = scripts(retries=3)
@@ -92,7 +92,7 @@ def _tightened() -> Law:
                     oldest = min(min(here.samples[name].versions) for name in batch.samples)
                     require(batch.version - oldest <= bound, f"a batch at {batch.version} of version {oldest}")
 
-        here = play(subject, evolve(script, rules=evolve(script.rules, staleness=mutants.LOOSE)), watch)
+        here = play(subject, evolve(script, rules=evolve(script.rules, staleness=scheduler_mutants.LOOSE)), watch)
         if here.stop:
             return
         old = [
@@ -106,7 +106,7 @@ def _tightened() -> Law:
     claim = (
         "Under a tighter bound a run leaves out what is too old by it, and goes on; an update under way is made again."
     )
-    mutant = ("goes on with the bound that the run had", mutants.keeps_the_old_bound)
+    mutant = ("goes on with the bound that the run had", scheduler_mutants.keeps_the_old_bound)
     inputs = scripts(staleness=0, concurrency=6, room=(), proximal="keep", updates=200)
     inputs = inputs.map(lambda script: evolve(script, workers=3, slots=2, prompts=200))
     needs = ("samples too old for the tighter bound",)
@@ -126,6 +126,6 @@ def _aborts() -> Law:
         return watch
 
     claim = "An abort that fails (its generator is gone) changes nothing, and is answered by a report."
-    mutant = ("has no answer to an abort that failed", mutants.no_abort_may_fail)
+    mutant = ("has no answer to an abort that failed", scheduler_mutants.no_abort_may_fail)
     source = "runtime.machine.drive: a failure that is answered by nothing is raised"
     return scheduler_law("an_abort_may_fail", claim, mutant, Played(watching), "an abort that failed", source=source)

@@ -7,7 +7,7 @@ from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.state import IDLE, PACE, RECOMPUTE, REQUEUE
 from purestep.runtime.machine.persistent_map import entries, waiting
 
-from . import scheduler_mutants as mutants
+from . import scheduler_mutants
 from .scheduler_moves import fair, lose, play
 from .scheduler_scripts import Played, Watch, live, scheduler_law, scripts, trains
 from .scheduler_world import Name, Scheduling, Script, Told, World
@@ -37,7 +37,7 @@ def _whole() -> Law:
     claim = (
         "A batch is whole groups of samples that were finished, by that very attempt, and as many as an update wants."
     )
-    mutant = ("takes a failure for an empty sample", mutants.failure_is_empty)
+    mutant = ("takes a failure for an empty sample", scheduler_mutants.failure_is_empty)
     source = "objectives, 4.14 and 4.16: a failed rollout becomes reward 0, incomplete groups"
     return scheduler_law(
         "groups_are_learned_from_whole", claim, mutant, Played(watching), "a group of several", source=source
@@ -60,7 +60,7 @@ def _once() -> Law:
         return watch
 
     claim = "Every sample leaves once: it is learned from, or left out, and never again."
-    mutant = ("gives the trainer the last batch again", mutants.last_batch_again)
+    mutant = ("gives the trainer the last batch again", scheduler_mutants.last_batch_again)
     source = "worlds, B.7: buffer samples are not consumed; objectives, 4.13"
     return scheduler_law("each_leaves_once", claim, mutant, Played(watching), "several batches", source=source)
 
@@ -78,7 +78,7 @@ def _starves() -> Law:
         require(fair(here, 3), f"no further update; phase {here.state.phase}, under way {list(here.flights)}")
 
     claim = "Whatever has happened: once what is under way ends well and prompts and a generator are there, updates are made."
-    mutant = ("forgets what a lost generator had under way", mutants.forgets_lost)
+    mutant = ("forgets what a lost generator had under way", scheduler_mutants.forgets_lost)
     needs = ("samples under way with a generator that is lost",)
     source = "objectives, 4.7: SkyRL 1173, verl 7155, AReaL PR 1396"
     return scheduler_law("nobody_starves", claim, mutant, check, *needs, source=source)
@@ -95,7 +95,7 @@ def _pace() -> Law:
         return watch
 
     claim = 'Under "pace" no sample becomes too old: an update waits for those that it would leave behind.'
-    mutant = ("updates as soon as there is a batch", mutants.never_waits)
+    mutant = ("updates as soon as there is a batch", scheduler_mutants.never_waits)
     inputs = scripts(stale="pace", concurrency=6, room=())
     source = "runtime.async_rl.scheduler.ages: earliest deadline first"
     return scheduler_law(
@@ -118,7 +118,7 @@ def _requeue() -> Law:
         return watch
 
     claim = 'Under "requeue" the prompt of a group that is too old is begun anew, before prompts that were never begun.'
-    mutant = ("drops what it should requeue", mutants.never_requeues)
+    mutant = ("drops what it should requeue", scheduler_mutants.never_requeues)
     source = "objectives, 2.8: tinker-cookbook requeues stale groups"
     inputs = scripts(stale="requeue", concurrency=6, room=())
     needs = ("a group that was too old",)
@@ -142,7 +142,7 @@ def _proximal() -> Law:
         return watch
 
     claim = "Before an update at version v, the proximal log-probs of all tokens of v - 1 are asked for, of whatever is live."
-    mutant = ("recomputes the batch alone", mutants.batch_alone)
+    mutant = ("recomputes the batch alone", scheduler_mutants.batch_alone)
     source = "arXiv:2505.24298, section 5; worlds, E.2"
     inputs = scripts(proximal="recompute", staleness=2, concurrency=6, room=())
     needs = ("such tokens outside the batch",)

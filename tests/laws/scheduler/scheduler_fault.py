@@ -9,7 +9,7 @@ from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.state import REPAIR, RUNNING, changed
 from purestep.runtime.machine.persistent_map import entries, find
 
-from . import scheduler_mutants as mutants
+from . import scheduler_mutants
 from .scheduler_again import again_laws
 from .scheduler_moves import play
 from .scheduler_scripts import Played, Watch, live, scheduler_law, scripts
@@ -34,7 +34,7 @@ def _aborted() -> Law:
         return watch
 
     claim = "What generators have under way is what the state says: whatever is given up is aborted."
-    mutant = ("gives up without a word", mutants.gives_up_silently)
+    mutant = ("gives up without a word", scheduler_mutants.gives_up_silently)
     return scheduler_law("given_up_is_aborted", claim, mutant, Played(watching), "an attempt given up")
 
 
@@ -58,7 +58,7 @@ def _bystanders() -> Law:
         return watch
 
     claim = "A lost generator costs what it had under way, which is begun anew, and nothing else."
-    mutant = ("begins everything anew when one generator is lost", mutants.anew)
+    mutant = ("begins everything anew when one generator is lost", scheduler_mutants.anew)
     source = "objectives, 4.14: one failed rollout kills the run"
     return scheduler_law("a_loss_costs_its_own_work", claim, mutant, Played(watching), "a bystander", source=source)
 
@@ -81,7 +81,7 @@ def _late() -> Law:
         return watch
 
     claim = "A message about an attempt or a version that is over changes nothing but the count of such messages."
-    mutant = ("takes any attempt for the present one", mutants.any_attempt)
+    mutant = ("takes any attempt for the present one", scheduler_mutants.any_attempt)
     answers = ("an answer of a trainer that had failed", "an answer that comes twice")
     twice = ("a message that comes twice", "tokens told twice of a sample under way")
     needs = ("a message that comes late", *twice, *answers)
@@ -115,7 +115,7 @@ def _garbage() -> Law:
     claim = (
         "Who says what cannot be (a version not yet made, one older than before, fewer tokens) is not believed at all."
     )
-    mutant = ("brings impossible versions into the range of possible ones", mutants.clips)
+    mutant = ("brings impossible versions into the range of possible ones", scheduler_mutants.clips)
     source = "a generator that returns garbage or a wrong version; properties, W1"
     return scheduler_law(
         "the_impossible_is_not_believed", claim, mutant, Played(watching), "an impossible message", source=source
@@ -143,7 +143,7 @@ def _pauses() -> Law:
     claim = (
         "A failure is followed by a pause, twice as long after each further one, and never more retries than allowed."
     )
-    mutant = ("tries again at once", mutants.at_once)
+    mutant = ("tries again at once", scheduler_mutants.at_once)
     source = "worlds, B.7: a retry loop without back-off"
     inputs = scripts(retries=3, backoff=0.5, longest=1.5)
     return scheduler_law(
@@ -164,7 +164,7 @@ def _repair() -> Law:
         return watch
 
     claim = 'Under "repair" another sample takes the seat of one that failed for good, and the group stays.'
-    mutant = ("leaves a group out when a member has failed", mutants.never_repairs)
+    mutant = ("leaves a group out when a member has failed", scheduler_mutants.never_repairs)
     source = "objectives, section 3: the policy for incomplete groups is explicit; labs-molt PR 48"
     inputs = scripts(incomplete="repair", retries=0)
     needs = ("a member to replace",)
@@ -189,7 +189,7 @@ def _interrupted() -> Law:
             same("what is accepted after the end", told.after.accepted, told.before.accepted + 1)
 
     claim = "Ctrl-C aborts what is under way and stops; what still comes is kept, and nothing more is asked for."
-    mutant = ("does not listen to Ctrl-C", mutants.ignores_interrupt)
+    mutant = ("does not listen to Ctrl-C", scheduler_mutants.ignores_interrupt)
     return scheduler_law("an_end_is_an_end", claim, mutant, check, "samples under way")
 
 
@@ -203,7 +203,7 @@ def _replay() -> Law:
             require(again == (told.after, told.commands), f"event {number}, told again, has another answer")
 
     claim = "The log of events, folded again, gives the same states and commands."
-    mutant = ("counts in a list beside the state", mutants.counts_beside)
+    mutant = ("counts in a list beside the state", scheduler_mutants.counts_beside)
     source = "objectives, section 5.2: deterministic replay of asynchronous runs"
     return scheduler_law("replay_is_the_run", claim, mutant, check, "many events", source=source)
 
@@ -222,6 +222,6 @@ def _text() -> Law:
             require((state, commands) == (told.after, told.commands), f"after event {cut}, {told.event} goes elsewhere")
 
     claim = "A run that goes on from its state as text, cut anywhere, is the run that never stopped."
-    mutant = ("knows the states it made by heart", mutants.by_heart)
+    mutant = ("knows the states it made by heart", scheduler_mutants.by_heart)
     source = "design: whole-run checkpoint"
     return scheduler_law("text_keeps_the_state", claim, mutant, check, "groups in the state", source=source)

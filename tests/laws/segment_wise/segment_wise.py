@@ -15,7 +15,7 @@ from purestep.algorithms.language.token_losses import token_clip
 from purestep.core.transcript.record import ABSENT
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects import segment_wise as layer
+from purestep.runtime.effects import segment_wise
 from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL, finite_numbers
 
 from .segment_wise_mirror import Mirror
@@ -33,12 +33,12 @@ def _parts(**parts: Any) -> Edit:
     return lambda subject: evolve(subject, **parts)
 
 
-class _Untold(layer.SegmentWisePPOStrategy):
+class _Untold(segment_wise.SegmentWisePPOStrategy):
     def purge_stale_samples_from_queue(self, *arguments: Any, **_: Any) -> int:
         return super().purge_stale_samples_from_queue(*arguments[:4])
 
 
-class _AtTheDoorAlone(layer.SegmentWisePPOStrategy):
+class _AtTheDoorAlone(segment_wise.SegmentWisePPOStrategy):
     def purge_stale_samples_from_queue(self, *arguments: Any, **_: Any) -> int:
         return 0
 
@@ -46,7 +46,7 @@ class _AtTheDoorAlone(layer.SegmentWisePPOStrategy):
         return 0
 
 
-class _Reversed(layer.SegmentWisePPOStrategy):
+class _Reversed(segment_wise.SegmentWisePPOStrategy):
     def purge_stale_samples_from_queue(self, *arguments: Any, **named: Any) -> int:
         queue, current, last, *_ = arguments
         if current > last:
@@ -56,19 +56,19 @@ class _Reversed(layer.SegmentWisePPOStrategy):
         return super().purge_stale_samples_from_queue(*arguments, **named)
 
 
-class _ZeroIsNone(layer.SegmentWisePPOStrategy):
+class _ZeroIsNone(segment_wise.SegmentWisePPOStrategy):
     def is_sample_too_stale(self, td: Any, current_ver: int, config: Any = None) -> bool:
         if (td.get(MARK) if MARK in td else -1) == 0:
             td = {name: value for name, value in td.items() if name != MARK}
         return super().is_sample_too_stale(td, current_ver, config)
 
 
-class _Unclamped(layer.WorkflowExecutor):
+class _Unclamped(segment_wise.WorkflowExecutor):
     def get_capacity(self) -> int:
         return self.manager.get_capacity(self.engine.get_version())
 
 
-class _ConsumesRepayment(layer.WorkflowExecutor):
+class _ConsumesRepayment(segment_wise.WorkflowExecutor):
     def wait(self, count: int, *arguments: Any, **named: Any) -> list[Any]:
         batch = super().wait(count, *arguments, **named)
         if self.modifier is not None:
@@ -76,7 +76,7 @@ class _ConsumesRepayment(layer.WorkflowExecutor):
         return batch
 
 
-class _RejectsAndReports(layer.WorkflowExecutor):
+class _RejectsAndReports(segment_wise.WorkflowExecutor):
     def _admit(self, sample: Any) -> None:
         version = self.engine.get_version()
         if self.strategy.is_sample_too_stale(sample, version, self.config) and self.modifier is not None:
@@ -84,37 +84,37 @@ class _RejectsAndReports(layer.WorkflowExecutor):
         super()._admit(sample)
 
 
-class _NobodyMeanwhile(layer.WorkflowExecutor):
+class _NobodyMeanwhile(segment_wise.WorkflowExecutor):
     def _recompute(self, under_way: Iterable[Any]) -> None:
         parts = [*self.cache.get_all(), *under_way]
         if self.recomputer is not None:
             self.recomputer.recompute_samples(parts)
-            self.recomputer.recompute_all(self.queue, layer.LocalRolloutCache())
+            self.recomputer.recompute_all(self.queue, segment_wise.LocalRolloutCache())
 
 
-class _LeavesThoseUnderWay(layer.WorkflowExecutor):
+class _LeavesThoseUnderWay(segment_wise.WorkflowExecutor):
     @contextmanager
     def updating(self, under_way: Iterable[Any] = ()) -> Iterator[None]:
         with super().updating():
             yield
 
 
-class _PaysNothing(layer.FilteredSamplesCapacityModifier):
-    def modify_capacity(self, base_capacity: int, current_version: int, stats: layer.RolloutStat) -> int:
+class _PaysNothing(segment_wise.FilteredSamplesCapacityModifier):
+    def modify_capacity(self, base_capacity: int, current_version: int, stats: segment_wise.RolloutStat) -> int:
         return base_capacity
 
 
-class _BelowZero(layer.FilteredSamplesCapacityModifier):
+class _BelowZero(segment_wise.FilteredSamplesCapacityModifier):
     def on_capacity_consumed(self, count: int) -> None:
         self._filtered -= count
 
 
-class _OnlyPositive(layer.FilteredSamplesCapacityModifier):
+class _OnlyPositive(segment_wise.FilteredSamplesCapacityModifier):
     def on_samples_filtered(self, count: int, version: int | None = None) -> None:
         super().on_samples_filtered(count, version or None)
 
 
-class _Busy(layer.StalenessManager):
+class _Busy(segment_wise.StalenessManager):
     """A manager that holds a plain lock while it calls modifiers, and raises an error instead of a deadlock."""
 
     def __init__(self, *arguments: int) -> None:
@@ -125,7 +125,7 @@ class _Busy(layer.StalenessManager):
         with self._once():
             return super().get_capacity(current_version)
 
-    def get_stats(self) -> layer.RolloutStat:
+    def get_stats(self) -> segment_wise.RolloutStat:
         with self._once():
             return super().get_stats()
 
@@ -140,7 +140,7 @@ class _Busy(layer.StalenessManager):
             self._busy = False
 
 
-class _SlicesTwice(layer.ProximalRecomputer):
+class _SlicesTwice(segment_wise.ProximalRecomputer):
     def __init__(self, engine: Any, logger: Any) -> None:
         super().__init__(_Short(engine), logger)
 
@@ -159,7 +159,7 @@ class _Short:
         return [*found[start_index:], *found[:start_index]]
 
 
-class _AllTokens(layer.ProximalRecomputer):
+class _AllTokens(segment_wise.ProximalRecomputer):
     def recompute_samples(self, samples: Iterable[Any]) -> None:
         for sample in samples:
             versions = sample["output_version"] if isinstance(sample, dict) else sample["versions"].flatten().tolist()
@@ -180,13 +180,13 @@ class _AllTokens(layer.ProximalRecomputer):
             sample.set(MARK, torch.tensor([current]))
 
 
-class _AnyVersion(layer.ProximalRecomputer):
+class _AnyVersion(segment_wise.ProximalRecomputer):
     def recompute_for_sample(self, trajectory: dict[str, Any], prompt_len: int) -> None:
         self._recompute_lists(trajectory, max(trajectory["output_version"], default=-1) + 1, prompt_len)
 
 
 def _child_wins(subject: SegmentWise) -> SegmentWise:
-    def configured(arguments: list[str]) -> tuple[layer.BaseExperimentConfig, str]:
+    def configured(arguments: list[str]) -> tuple[segment_wise.BaseExperimentConfig, str]:
         config, path = subject.configured(arguments)
         said = [one.partition("=")[2] == "true" for one in arguments if one.startswith("rollout.enable")]
         for value in said:
@@ -197,7 +197,7 @@ def _child_wins(subject: SegmentWise) -> SegmentWise:
 
 
 def _clamps(subject: SegmentWise) -> SegmentWise:
-    def loss(config: layer.PPOActorConfig) -> Any:
+    def loss(config: segment_wise.PPOActorConfig) -> Any:
         right = subject.loss(config)
         if not config.enable_segment_wise_ppo or config.behav_imp_weight_cap is None:
             return right

@@ -17,7 +17,7 @@ from purestep.algorithms.language.token_losses import token_clip
 from purestep.properties.framework.compare import ROUNDING, require, same
 from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import dyadic, flags
-from purestep.runtime.effects import segment_wise as layer
+from purestep.runtime.effects import segment_wise
 from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL
 
 from . import segment_wise as mutants
@@ -66,7 +66,7 @@ def _tallies() -> Law:
                 total, tallies = 0, {}
             seen("version 0", 0 in tallies)
             same("what is paid back", modifier.get_filtered_count(), total)
-            same("the capacity", modifier.modify_capacity(count, version, layer.RolloutStat()), count + total)
+            same("the capacity", modifier.modify_capacity(count, version, segment_wise.RolloutStat()), count + total)
             same("the tallies", modifier.get_version_stats(), tallies)
 
     verbs = st.sampled_from(("filtered", "filtered", "consumed", "consumed", "reset"))
@@ -79,13 +79,13 @@ def _tallies() -> Law:
     return _law("a_modifier_adds_what_was_filtered", claim, mutant, inputs, check, *needs)
 
 
-class _Asking(layer.CapacityModifier):
+class _Asking(segment_wise.CapacityModifier):
     """A modifier that reads the manager's counts while the manager calls it."""
 
-    def __init__(self, manager: layer.StalenessManager, more: int) -> None:
-        self.manager, self.more, self.heard = manager, more, list[layer.RolloutStat]()
+    def __init__(self, manager: segment_wise.StalenessManager, more: int) -> None:
+        self.manager, self.more, self.heard = manager, more, list[segment_wise.RolloutStat]()
 
-    def modify_capacity(self, base_capacity: int, current_version: int, stats: layer.RolloutStat) -> int:
+    def modify_capacity(self, base_capacity: int, current_version: int, stats: segment_wise.RolloutStat) -> int:
         self.heard.append(stats)
         return base_capacity + self.more + self.manager.get_stats().running - stats.running
 
@@ -125,7 +125,7 @@ def _asks() -> Law:
 def _stale() -> Law:
     def check(subject: SegmentWise, drawn: Inputs, seen: Seen) -> None:
         versions, mask, mark, current, bound = drawn
-        config = layer.InferenceEngineConfig(max_head_offpolicyness=bound)
+        config = segment_wise.InferenceEngineConfig(max_head_offpolicyness=bound)
         strategy = subject.strategy(config)
         made = [version for version, counts in zip(versions, mask, strict=True) if counts and version >= 0]
         allowed, oldest = (1, max) if mark is None else (max(1, bound), min)
@@ -140,7 +140,7 @@ def _stale() -> Law:
             sample[MARK] = torch.tensor([mark])
         same("a dict is too old", strategy.is_sample_too_stale(plain, current, config), wanted)
         same("a TensorDict is too old", strategy.is_sample_too_stale(sample, current, config), wanted)
-        standard = layer.StandardPPOStrategy(config)
+        standard = segment_wise.StandardPPOStrategy(config)
         same("too old for standard PPO", standard.is_sample_too_stale(sample, current, config), False)
 
     inputs = st.tuples(
@@ -207,8 +207,8 @@ def _switch() -> Law:
 def _loss() -> Law:
     def check(subject: SegmentWise, drawn: Inputs, seen: Seen) -> None:
         (log_prob, proximal, behaviour, advantage), mask, cap = drawn
-        on = subject.loss(layer.PPOActorConfig(behav_imp_weight_cap=cap))
-        off = subject.loss(layer.PPOActorConfig(enable_segment_wise_ppo=False))
+        on = subject.loss(segment_wise.PPOActorConfig(behav_imp_weight_cap=cap))
+        off = subject.loss(segment_wise.PPOActorConfig(enable_segment_wise_ppo=False))
         plain = token_clip(log_prob, behaviour, advantage, mask, clip=0.2)
         same("the loss where versions agree", on(log_prob, behaviour, behaviour, advantage, mask), plain, ROUNDING)
         same("the loss when it is off", off(log_prob, proximal, behaviour, advantage, mask), plain)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tensordict import TensorDict
 
-from purestep.runtime.effects import segment_wise as layer
+from purestep.runtime.effects import segment_wise
 from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL
 
 
@@ -51,7 +51,7 @@ def number_of(sample: Any) -> int:
     return int(sample["input_ids"][0] if isinstance(sample, dict) else sample["input_ids"][0, 0])
 
 
-def queued(queue: layer.RolloutQueue) -> list[Any]:
+def queued(queue: segment_wise.RolloutQueue) -> list[Any]:
     """The items of a queue; all of them are put back."""
     items = [queue.get_nowait() for _ in range(queue.qsize())]
     for item in items:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from purestep.properties.framework.compare import same
-from purestep.runtime.effects import segment_wise as layer
+from purestep.runtime.effects import segment_wise
 from purestep.runtime.effects.segment_wise.samples import PROXIMAL
 
 from .segment_wise_samples import columns, number_of, queued, score
@@ -24,25 +24,25 @@ Job = Callable[[], None]
 class SegmentWise:
     """The subject of the laws: functions that make the parts of the layer."""
 
-    manager: Callable[[int, int, int], layer.StalenessManager]
-    modifier: Callable[[], layer.FilteredSamplesCapacityModifier]
-    strategy: Callable[[layer.InferenceEngineConfig], layer.StalenessControlStrategy]
-    recomputer: Callable[[Any, Any], layer.ProximalRecomputer]
-    executor: Callable[..., layer.WorkflowExecutor]
-    configured: Callable[[list[str]], tuple[layer.BaseExperimentConfig, str]]
-    loss: Callable[[layer.PPOActorConfig], Any]
+    manager: Callable[[int, int, int], segment_wise.StalenessManager]
+    modifier: Callable[[], segment_wise.FilteredSamplesCapacityModifier]
+    strategy: Callable[[segment_wise.InferenceEngineConfig], segment_wise.StalenessControlStrategy]
+    recomputer: Callable[[Any, Any], segment_wise.ProximalRecomputer]
+    executor: Callable[..., segment_wise.WorkflowExecutor]
+    configured: Callable[[list[str]], tuple[segment_wise.BaseExperimentConfig, str]]
+    loss: Callable[[segment_wise.PPOActorConfig], Any]
 
 
 def own_segment_wise() -> SegmentWise:
     """Return the library's own functions."""
     return SegmentWise(
-        layer.StalenessManager,
-        layer.FilteredSamplesCapacityModifier,
-        layer.SegmentWisePPOStrategy,
-        layer.ProximalRecomputer,
-        layer.WorkflowExecutor,
-        layer.load_expr_config,
-        layer.create_actor_loss,
+        segment_wise.StalenessManager,
+        segment_wise.FilteredSamplesCapacityModifier,
+        segment_wise.SegmentWisePPOStrategy,
+        segment_wise.ProximalRecomputer,
+        segment_wise.WorkflowExecutor,
+        segment_wise.load_expr_config,
+        segment_wise.create_actor_loss,
     )
 
 
@@ -112,8 +112,8 @@ class World:
     script: Script
     engine: Engine
     log: Log
-    modifier: layer.FilteredSamplesCapacityModifier
-    executor: layer.WorkflowExecutor
+    modifier: segment_wise.FilteredSamplesCapacityModifier
+    executor: segment_wise.WorkflowExecutor
     jobs: dict[int, Job] = Factory(dict)  # under way, in the order in which they were begun
     flights: dict[int, dict[str, Any]] = Factory(dict)  # what they have so far
     ends: dict[int, Any] = Factory(dict)  # what they are to end with
@@ -193,7 +193,7 @@ class World:
 
 def world(subject: SegmentWise, script: Script) -> World:
     """A world before the first move."""
-    config = layer.InferenceEngineConfig(
+    config = segment_wise.InferenceEngineConfig(
         max_concurrent_rollouts=script.concurrency,
         consumer_batch_size=script.batch,
         max_head_offpolicyness=script.bound,
@@ -201,7 +201,7 @@ def world(subject: SegmentWise, script: Script) -> World:
     engine, log, modifier = Engine(script.version), Log(), subject.modifier()
     manager = subject.manager(script.concurrency, script.batch, script.staleness)
     manager.on_version_recovered(script.version)
-    layer.register_capacity_modifiers(manager, modifier)
+    segment_wise.register_capacity_modifiers(manager, modifier)
     here: list[World] = []
     executor = subject.executor(
         engine,
@@ -210,8 +210,8 @@ def world(subject: SegmentWise, script: Script) -> World:
         strategy=subject.strategy(config),
         recomputer=subject.recomputer(engine, log),
         modifier=modifier,
-        output_queue=layer.LocalRolloutQueue(script.room),
-        result_cache=layer.LocalRolloutCache(),
+        output_queue=segment_wise.LocalRolloutQueue(script.room),
+        result_cache=segment_wise.LocalRolloutCache(),
         queue_size=script.room,
         logger=log,
         start=lambda job: here[0].start(job),
@@ -257,7 +257,7 @@ def fair(here: World) -> bool:
     return False
 
 
-def balanced(here: World) -> layer.Account:
+def balanced(here: World) -> segment_wise.Account:
     """Return the account, after it was checked against the recorded history."""
     now = here.executor.account()
     same("submitted", now.submitted, now.running + now.accepted + now.rejected)

@@ -17,7 +17,7 @@ from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.machine import simulation as simulated
+from purestep.runtime.machine import simulation
 from purestep.runtime.machine.simulation import Agenda, Drawn, Line
 
 # --- mutants ---
@@ -139,7 +139,7 @@ NEAR = 0.04  # five standard deviations of a share of so many
 
 def own_simulating() -> Simulating:
     """Return the library's own functions."""
-    return Simulating(simulated.later, simulated.due, simulated.log_normal, simulated.line)
+    return Simulating(simulation.schedule_after, simulation.due, simulation.log_normal, simulation.line)
 
 
 def simulated_laws() -> Suite:

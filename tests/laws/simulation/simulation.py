@@ -17,8 +17,8 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.state import changed
-from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, Twins, World
-from purestep.runtime.machine.drive import Entry, Finished, Told
+from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, SimulationState, Twins
+from purestep.runtime.machine.drive import Entry, Finished, Received
 
 from .simulation_plays import Plot, Story, Twinning, played, plots, unsound
 
@@ -41,13 +41,13 @@ def _as_if(change: Callable[[Twins], Twins]) -> Edit:
     return make
 
 
-def _telling(change: Callable[[World, Any], Any]) -> Edit:
+def _telling(change: Callable[[SimulationState, Any], Any]) -> Edit:
     """The edit of each event: `change(world, event)`."""
 
     def make(subject: Twinning) -> Twinning:
-        def happened(twins: Twins, world: World) -> tuple[World, Entry]:
+        def happened(twins: Twins, world: SimulationState) -> tuple[SimulationState, Entry]:
             after, entry = subject.happened(twins, world)
-            return after, evolve(entry, event=change(after, entry.event)) if isinstance(entry, Told) else entry
+            return after, evolve(entry, event=change(after, entry.event)) if isinstance(entry, Received) else entry
 
         return evolve(subject, happened=happened)
 
@@ -57,7 +57,7 @@ def _telling(change: Callable[[World, Any], Any]) -> Edit:
 def forgets_the_command(subject: Twinning) -> Twinning:
     """Drop the end of a cancelled sample's command, so that it never finishes."""
 
-    def happened(twins: Twins, world: World) -> tuple[World, Entry]:
+    def happened(twins: Twins, world: SimulationState) -> tuple[SimulationState, Entry]:
         while True:
             world, entry = subject.happened(twins, world)
             if not (isinstance(entry, Finished) and entry.kind == say.Dispatch.TAG and entry.command % 3 == 0):
@@ -69,7 +69,7 @@ def forgets_the_command(subject: Twinning) -> Twinning:
 def goes_on_regardless(subject: Twinning) -> Twinning:
     """Ignore aborts."""
 
-    def begun(twins: Twins, world: World, number: int, command: Command) -> World:
+    def begun(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
         nobody = evolve(command, group=-1) if isinstance(command, say.Abort) else command
         return subject.begun(twins, world, number, nobody)
 
@@ -79,7 +79,7 @@ def goes_on_regardless(subject: Twinning) -> Twinning:
 def known_too_early(subject: Twinning) -> Twinning:
     """Make weights available as soon as their publication begins."""
 
-    def begun(twins: Twins, world: World, number: int, command: Command) -> World:
+    def begun(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
         after = subject.begun(twins, world, number, command)
         return changed(after, newest=command.version) if isinstance(command, say.Publish) else after
 
@@ -88,9 +88,9 @@ def known_too_early(subject: Twinning) -> Twinning:
 
 def goes_on_from_the_last(subject: Twinning) -> Twinning:
     """Continue from the last agenda that was returned, whatever world is given."""
-    last = list[World]()
+    last = list[SimulationState]()
 
-    def happened(twins: Twins, world: World) -> tuple[World, Entry]:
+    def happened(twins: Twins, world: SimulationState) -> tuple[SimulationState, Entry]:
         stale = bool(last) and world.agenda.now < last[-1].agenda.now
         after, entry = subject.happened(twins, last[-1] if stale and last[-1].agenda.items else world)
         last.append(after)
@@ -99,13 +99,13 @@ def goes_on_from_the_last(subject: Twinning) -> Twinning:
     return evolve(subject, happened=happened)
 
 
-def _of_the_newest(world: World, event: Any) -> Any:
+def _of_the_newest(world: SimulationState, event: Any) -> Any:
     if isinstance(event, say.TokenChunk):
         return evolve(event, version=world.newest)
     return evolve(event, tail=world.newest) if isinstance(event, say.Finished) else event
 
 
-def _without_the_last(world: World, event: Any) -> Any:
+def _without_the_last(world: SimulationState, event: Any) -> Any:
     return evolve(event, tokens=event.tokens - 1) if isinstance(event, say.Finished) and event.tokens > 1 else event
 
 
@@ -267,7 +267,7 @@ def _given_up() -> Law:
             entry.command: place for place, (_, entry) in enumerate(story.entries) if entry.kind == say.Abort.TAG
         }
         for place, (_, entry) in enumerate(story.entries):
-            if isinstance(entry, Told) and entry.command in numbers:
+            if isinstance(entry, Received) and entry.command in numbers:
                 name = next(name for number, name, _ in story.dispatches() if number == entry.command)
                 ends = [aborted[n] for n, one in enumerate(story.commands) if n in aborted and _of(one) == name]
                 require(place < min(ends), f"{name} was given up, and {entry.event} told after it")

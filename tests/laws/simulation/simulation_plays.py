@@ -11,9 +11,9 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.machine import Command
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.simulation import effects as twin_world
-from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, Twins, World
-from purestep.runtime.machine.drive import Entry, Finished, Told
+from purestep.runtime.async_rl.simulation import effects
+from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, SimulationState, Twins
+from purestep.runtime.machine.drive import Entry, Finished, Received
 from purestep.runtime.machine.simulation import line, log_normal
 
 
@@ -21,13 +21,13 @@ from purestep.runtime.machine.simulation import line, log_normal
 class Twinning:
     """The subject of the laws: functions that begin commands and return the next event."""
 
-    begun: Callable[[Twins, World, int, Command], World]
-    happened: Callable[[Twins, World], tuple[World, Entry]]
+    begun: Callable[[Twins, SimulationState, int, Command], SimulationState]
+    happened: Callable[[Twins, SimulationState], tuple[SimulationState, Entry]]
 
 
 def own_twinning() -> Twinning:
     """Return the library's own functions."""
-    return Twinning(twin_world.begun, twin_world.happened)
+    return Twinning(effects.begun, effects.happened)
 
 
 @frozen
@@ -42,16 +42,16 @@ class Plot:
 class Story:
     """The commands that were begun, and the events that followed."""
 
-    world: World
+    world: SimulationState
     commands: list[Command]
     begun: list[float]  # when, of each command
     entries: list[tuple[float, Entry]]
     newest: list[tuple[float, int]]  # when which version could be had
-    before: list[World]  # the world before each entry
+    before: list[SimulationState]  # the world before each entry
 
     def told(self, kind: type, number: int = -1) -> list[tuple[float, Any]]:
         """The events of a kind, of one command if it is given, with their times."""
-        found = [(now, entry) for now, entry in self.entries if isinstance(entry, Told)]
+        found = [(now, entry) for now, entry in self.entries if isinstance(entry, Received)]
         return [(now, one.event) for now, one in found if type(one.event) is kind and number in (-1, one.command)]
 
     def dispatches(self) -> list[tuple[int, Name, say.Dispatch]]:
@@ -90,7 +90,7 @@ def unsound(plot: Plot, seed: int) -> Plot:
 
 def played(subject: Twinning, plot: Plot) -> Story:
     """Return the story of a plot, until no command is left."""
-    story = Story(World(), [], [], [], [(0.0, 0)], [])
+    story = Story(SimulationState(), [], [], [], [(0.0, 0)], [])
     for move in plot.moves:
         if move % 8 < 4 and _open(story):
             _happens(subject, plot, story)
@@ -114,7 +114,7 @@ def _happens(subject: Twinning, plot: Plot, story: Story) -> bool:
     except ChoiceError:  # nothing is due, though something was begun
         return False
     story.entries.append((story.world.agenda.now, entry))
-    if isinstance(entry, Told) and isinstance(entry.event, say.Published):
+    if isinstance(entry, Received) and isinstance(entry.event, say.Published):
         story.newest.append((story.world.agenda.now, entry.event.version))
     return True
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .....core.errors import message
 from ..interface import Answer, EngineError, Mesh, Waiting, sliced, timely
-from . import member_program as processes_member
+from . import member_program
 from .rules import Seat
 
 
@@ -16,7 +16,7 @@ class Pending:
     """A call, and its members' answers so far. `settle` is called by one thread at a time."""
 
     def __init__(self, number: int, members: tuple[int, ...], letter: bytes, makes: bool) -> None:
-        self.members, self.letter = members, processes_member.HEAD.pack(number, makes) + letter
+        self.members, self.letter = members, member_program.HEAD.pack(number, makes) + letter
         self.answers: dict[int, Answer] = {}
         self.done = threading.Event()
 
@@ -76,9 +76,9 @@ def packed(where: str, first: Any, arguments: tuple[Any, ...]) -> bytes:
     try:
         letter = pickle.dumps((first, arguments))
     except Exception as error:
-        got, remedy = f"not to be sent ({processes_member.described(error)})", "move it to a module, send plain values"
+        got, remedy = f"not to be sent ({member_program.described(error)})", "move it to a module, send plain values"
         raise EngineError(message(where, got=got, wanted=wanted, remedy=remedy)) from error
-    if len(letter) > processes_member.LARGEST:
+    if len(letter) > member_program.LARGEST:
         got, remedy = f"{len(letter)} bytes long", "send large values through effects.transfer"
-        raise EngineError(message(where, got=got, wanted=f"at most {processes_member.LARGEST}", remedy=remedy))
+        raise EngineError(message(where, got=got, wanted=f"at most {member_program.LARGEST}", remedy=remedy))
     return letter

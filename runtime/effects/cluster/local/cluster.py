@@ -1,6 +1,6 @@
-"""A cluster of members: its state, the connections to its hosts (`Place`) and its pending calls, for every engine.
+"""A cluster of members: its state, the connections to its hosts (`HostAccess`) and its pending calls, for every engine.
 
-`processes_rules` decides; this performs. Places report messages and deaths to `heard`; an engine reports lost hosts to `lost`.
+`rules` decides; this performs. Hosts report messages and deaths to `handle_report`; an engine reports lost hosts to `lost`.
 """
 
 import struct
@@ -10,10 +10,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from .....core.errors import ChoiceError, message
-from ..interface import Actor, Answer, Done, EngineError, Failed, Failure, Mesh, Waiting, placed, timely
+from ..interface import Actor, Answer, Done, EngineError, MemberLost, Mesh, Unanswered, Waiting, placed, timely
 from . import rules
 from .calls import Pending, mesh_of, packed
-from .members import SAID, Place, read
+from .members import SAID, HostAccess, read
 from .rules import Seat
 
 GRACE = 10.0  # seconds in which members that are ended must be gone
@@ -24,11 +24,11 @@ class State:
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
-        self.ledger = rules.Ledger()
-        self.places: dict[str, Place] = {}
+        self.ledger = rules.ClusterState()
+        self.places: dict[str, HostAccess] = {}
         self.there: dict[Seat, str] = {}  # the hosts of processes that may still run
         self.pending: dict[int, Pending] = {}
-        self.failures: SimpleQueue[Failure] = SimpleQueue()
+        self.failures: SimpleQueue[MemberLost] = SimpleQueue()
         self.meshes = self.calls = 0  # numbers of meshes and calls so far
         self.closed = False
 
@@ -39,15 +39,15 @@ class State:
         with self.changed:
             self.ledger, actions = rules.step(self.ledger, event)
             for action in actions:
-                if isinstance(action, rules.Send):
+                if isinstance(action, rules.SendCall):
                     self.places[action.host].send(action.seat, self.pending[action.call].letter)
-                elif isinstance(action, rules.Deliver) and answer is not None:
+                elif isinstance(action, rules.DeliverAnswer) and answer is not None:
                     self.settle(action.call, action.seat, answer)
-                elif isinstance(action, rules.Settle):
+                elif isinstance(action, rules.FailCall):
                     self.settle(action.call, action.seat, action.answer)
-                elif isinstance(action, rules.Tell):
+                elif isinstance(action, rules.ReportLoss):
                     self.failures.put(action.failure)
-                elif isinstance(action, rules.End) and action.host in self.places:
+                elif isinstance(action, rules.KillMember) and action.host in self.places:
                     self.places[action.host].end(action.seat)
             self.changed.notify_all()
 
@@ -56,21 +56,21 @@ class State:
         if self.pending[call].settle(seat[1], answer):
             del self.pending[call]
 
-    def heard(self, word: int, seat: Seat, said: bytes) -> None:
+    def handle_report(self, word: int, seat: Seat, said: bytes) -> None:
         """Handle a message or the end of a member, as reported by a place."""
         if word == SAID:
             try:
                 call, made, value = read(said)
             except struct.error:
-                self.tell(rules.Ended(seat, "garbage: its pipe gave what is no answer"))
+                self.tell(rules.MemberEnded(seat, "garbage: its pipe gave what is no answer"))
                 return
-            self.tell(rules.Answered(seat, call), Done(value) if made else Failed(str(value), False))
+            self.tell(rules.CallAnswered(seat, call), Done(value) if made else Unanswered(str(value), False))
             return
         with self.changed:
             self.there.pop(seat, None)
-            self.tell(rules.Ended(seat, said.decode(errors="replace")))
+            self.tell(rules.MemberEnded(seat, said.decode(errors="replace")))
 
-    def lost(self, host: str, place: list[Place], why: str) -> None:
+    def lost(self, host: str, place: list[HostAccess], why: str) -> None:
         """Handle the loss of a host, if its place is still this one."""
         with self.changed:
             if place and self.places.get(host) is place[0]:
@@ -84,7 +84,7 @@ class State:
         """Return the hosts that can be used now."""
         return self.ledger.hosts
 
-    def take_in(self, host: str, place: Place) -> None:
+    def take_in(self, host: str, place: HostAccess) -> None:
         """Add a host, on which members may be started. Raises: EngineError if it is known, or the cluster was stopped."""
         with self.changed:
             try:
@@ -132,7 +132,7 @@ class State:
             number, self.meshes = self.meshes, self.meshes + 1
             seats = tuple((number, member) for member in range(size))
             self.there.update(zip(seats, where, strict=True))
-            self.tell(rules.Started(number, where))
+            self.tell(rules.MeshStarted(number, where))
             places = [self.places[host] for host in where]
         try:
             for seat, place in zip(seats, places, strict=True):
@@ -150,14 +150,14 @@ class State:
         """Report the mesh's deaths from now on. Raises: EngineError if a member is not ready."""
         with self.changed:
             if not rules.whole(self.ledger, number, len(where)):
-                answers = tuple(one if isinstance(one, Failed) else Failed("gone", True) for one in answers)
+                answers = tuple(one if isinstance(one, Unanswered) else Unanswered("gone", True) for one in answers)
             for member, answer in enumerate(answers):
-                if isinstance(answer, Failed):
+                if isinstance(answer, Unanswered):
                     remedy = "see why, where its actor is made and set up alone"
                     got, wanted = f"not begun ({answer.why})", "ready in time"
                     place = f"spawn: member {member} on {where[member]}"
                     raise EngineError(message(place, got=got, wanted=wanted, remedy=remedy))
-            self.tell(rules.Begun(number))
+            self.tell(rules.MeshReady(number))
 
     def asked(self, mesh: int, members: tuple[int, ...], letter: bytes, makes: bool, seconds: float) -> Waiting:
         """Start a call; return the function that waits for its answers."""
@@ -165,21 +165,21 @@ class State:
         with self.changed:
             self.calls += 1
             pending = self.pending[self.calls] = Pending(self.calls, members, letter, makes)
-            self.tell(rules.Asked(self.calls, mesh, members, seconds, now))
+            self.tell(rules.CallMade(self.calls, mesh, members, seconds, now))
         return lambda: pending.wait(now + seconds, lambda moment: self.tell(rules.Clock(moment)))
 
     def end(self, seats: tuple[Seat, ...], timeout: float) -> None:
         """Kill members. Raises: EngineError if some still run when time is out."""
         until = time.monotonic() + timely("stop", timeout)
         with self.changed:
-            self.tell(rules.Stopped(seats))
+            self.tell(rules.MembersStopped(seats))
             while left := [seat for seat in seats if seat in self.there]:
                 if not self.changed.wait(until - time.monotonic()) and time.monotonic() >= until:
                     got = ", ".join(f"member {seat[1]} of mesh {seat[0]} on {self.there[seat]}" for seat in left[:4])
                     remedy = "see what keeps them: their hosts, or calls into the kernel"
                     raise EngineError(message("stop: still there", got=got, wanted="nobody", remedy=remedy))
 
-    def failure(self, seconds: float) -> Failure | tuple[()]:
+    def failure(self, seconds: float) -> MemberLost | tuple[()]:
         """Return the next failure, or () if none comes in that time."""
         try:
             return self.failures.get(timeout=seconds) if seconds > 0 else self.failures.get_nowait()
@@ -197,6 +197,6 @@ class State:
         finally:
             with self.changed:
                 places, self.places = [*self.places.values()], {}
-                self.ledger = rules.Ledger()
+                self.ledger = rules.ClusterState()
             for place in places:
                 place.close()

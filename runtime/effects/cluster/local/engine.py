@@ -28,7 +28,7 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0) -> Iterator[Cluste
         raise _refused(address)
 
     try:
-        state.take_in(LOCAL, here(state.heard))
+        state.take_in(LOCAL, here(state.handle_report))
         yield Cluster(
             name="processes",
             hosts=state.hosts,

@@ -1,6 +1,6 @@
 """Members as processes of this machine: starting, messages in both directions and end. POSIX only.
 
-A `Place` starts and reaches members on this machine or on a host in the network; both kinds report in the same format. Its
+A `HostAccess` starts and reaches members on this machine or on a host in the network; both kinds report in the same format. Its
 functions never block.
 """
 
@@ -13,16 +13,16 @@ from attrs import frozen
 
 from ...workers.process import DIED, UNREADABLE, Child, run_body
 from ...workers.program import NOTE
-from . import member_program as processes_member
+from . import member_program
 from .rules import Seat
 
-BODY = pickle.dumps((processes_member.serve, ()))
+BODY = pickle.dumps((member_program.serve, ()))
 SAID, ENDED = 1, 2  # reports on a member: a message that it sent; its end, and why
 Tell = Callable[[int, Seat, bytes], None]  # (SAID or ENDED, seat, the message or why); called in threads of the place
 
 
 @frozen
-class Place:
+class HostAccess:
     """The functions that start, reach and end members on one host."""
 
     start: Callable[[Seat], None]  # an error is reported as ENDED
@@ -31,16 +31,16 @@ class Place:
     close: Callable[[], None]  # kills all and frees the place
 
 
-def here(tell: Tell) -> Place:
+def here(tell: Tell) -> HostAccess:
     """Return a place for processes of this machine, each in a session of its own and with this process's path for imports.
 
     A member whose parent is killed ends within seconds.
     """
-    crew = _Crew(tell)
-    return Place(crew.start, crew.send, crew.end, crew.close)
+    crew = _LocalMembers(tell)
+    return HostAccess(crew.start, crew.send, crew.end, crew.close)
 
 
-class _Crew:
+class _LocalMembers:
     """The running processes."""
 
     def __init__(self, tell: Tell) -> None:
@@ -91,8 +91,8 @@ def read(message: bytes) -> tuple[int, bool, Any]:
     >>> read(processes_member.HEAD.pack(3, True) + b"no pickle")[:2]
     (3, False)
     """
-    call, made = processes_member.HEAD.unpack_from(message)
+    call, made = member_program.HEAD.unpack_from(message)
     try:
-        return call, made, pickle.loads(message[processes_member.HEAD.size :])
+        return call, made, pickle.loads(message[member_program.HEAD.size :])
     except Exception as error:
-        return call, False, f"what it gave cannot be read ({processes_member.described(error)})"
+        return call, False, f"what it gave cannot be read ({member_program.described(error)})"

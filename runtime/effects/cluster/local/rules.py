@@ -7,14 +7,14 @@ time.
 
 from attrs import evolve, frozen
 
-from ..interface import STOPPED, Failed, Failure, late
+from ..interface import STOPPED, MemberLost, Unanswered, late
 
 GONE = "gone: it was stopped, or had ended before"  # the answer of a member that is called afterwards
 Seat = tuple[int, int]  # (mesh, member)
 
 
 @frozen
-class Out:
+class PendingCall:
     """A call that a member has not answered yet."""
 
     call: int
@@ -23,22 +23,22 @@ class Out:
 
 
 @frozen
-class Member:
+class MemberState:
     """State of one living member."""
 
     seat: Seat
     host: str
     begun: bool = False
-    out: tuple[Out, ...] = ()
+    out: tuple[PendingCall, ...] = ()
     due: float = float("inf")  # lower bound of the deadlines in `out`
 
 
 @frozen
-class Ledger:
+class ClusterState:
     """State of the cluster."""
 
     hosts: tuple[str, ...] = ()  # that can be used
-    members: tuple[Member, ...] = ()
+    members: tuple[MemberState, ...] = ()
 
 
 @frozen
@@ -57,7 +57,7 @@ class HostLost:
 
 
 @frozen
-class Started:
+class MeshStarted:
     """Event: the members of a new mesh are being started on these hosts."""
 
     mesh: int
@@ -65,14 +65,14 @@ class Started:
 
 
 @frozen
-class Begun:
+class MeshReady:
     """Event: all members of a mesh are ready."""
 
     mesh: int
 
 
 @frozen
-class Asked:
+class CallMade:
     """Event: members of a mesh are called. Numbers of calls are never used again."""
 
     call: int
@@ -83,7 +83,7 @@ class Asked:
 
 
 @frozen
-class Answered:
+class CallAnswered:
     """Event: a member has answered a call."""
 
     seat: Seat
@@ -91,7 +91,7 @@ class Answered:
 
 
 @frozen
-class Ended:
+class MemberEnded:
     """Event: a member has ended."""
 
     seat: Seat
@@ -99,7 +99,7 @@ class Ended:
 
 
 @frozen
-class Stopped:
+class MembersStopped:
     """Event: members are to be ended."""
 
     seats: tuple[Seat, ...]
@@ -113,7 +113,7 @@ class Clock:
 
 
 @frozen
-class Send:
+class SendCall:
     """Action: send the call to this member."""
 
     seat: Seat
@@ -122,7 +122,7 @@ class Send:
 
 
 @frozen
-class Deliver:
+class DeliverAnswer:
     """Action: deliver the member's answer, which is in time."""
 
     seat: Seat
@@ -130,54 +130,54 @@ class Deliver:
 
 
 @frozen
-class Settle:
+class FailCall:
     """Action: settle this member's part of a call with a failure, in place of an answer."""
 
     seat: Seat
     call: int
-    answer: Failed
+    answer: Unanswered
 
 
 @frozen
-class Tell:
+class ReportLoss:
     """Action: report a failure."""
 
-    failure: Failure
+    failure: MemberLost
 
 
 @frozen
-class End:
+class KillMember:
     """Action: kill this member, if it still runs."""
 
     seat: Seat
     host: str
 
 
-Event = HostAdded | HostLost | Started | Begun | Asked | Answered | Ended | Stopped | Clock
-Action = Send | Deliver | Settle | Tell | End
+Event = HostAdded | HostLost | MeshStarted | MeshReady | CallMade | CallAnswered | MemberEnded | MembersStopped | Clock
+Action = SendCall | DeliverAnswer | FailCall | ReportLoss | KillMember
 Actions = tuple[Action, ...]
 
 
-def step(state: Ledger, event: Event) -> tuple[Ledger, Actions]:
+def step(state: ClusterState, event: Event) -> tuple[ClusterState, Actions]:
     """Return the next state and the actions to perform.
 
-    >>> state, _ = step(step(Ledger(("here",)), Started(0, ("here",)))[0], Begun(0))
-    >>> state, sent = step(state, Asked(1, 0, (0,), 2.0, now=10.0))
+    >>> state, _ = step(step(ClusterState(("here",)), MeshStarted(0, ("here",)))[0], MeshReady(0))
+    >>> state, sent = step(state, CallMade(1, 0, (0,), 2.0, now=10.0))
     >>> sent, step(state, Clock(12.0))[1][0].answer.why
-    ((Send(seat=(0, 0), host='here', call=1),), 'timed out after 2.0 s')
-    >>> [type(action).__name__ for action in step(state, Ended((0, 0), "killed"))[1]]
+    ((SendCall(seat=(0, 0), host='here', call=1),), 'timed out after 2.0 s')
+    >>> [type(action).__name__ for action in step(state, MemberEnded((0, 0), "killed"))[1]]
     ['End', 'Settle', 'Tell']
     """
-    if isinstance(event, Asked):
+    if isinstance(event, CallMade):
         return _asked(state, event)
-    if isinstance(event, Answered):
+    if isinstance(event, CallAnswered):
         return _answered(state, event)
     if isinstance(event, Clock):
         return _looked(state, event.now)
-    if isinstance(event, Started):
-        new = tuple(Member((event.mesh, i), host) for i, host in enumerate(event.hosts))
+    if isinstance(event, MeshStarted):
+        new = tuple(MemberState((event.mesh, i), host) for i, host in enumerate(event.hosts))
         return evolve(state, members=(*state.members, *new)), ()
-    if isinstance(event, Begun):
+    if isinstance(event, MeshReady):
         members = tuple(evolve(one, begun=True) if one.seat[0] == event.mesh else one for one in state.members)
         return evolve(state, members=members), ()
     if isinstance(event, HostAdded):
@@ -186,27 +186,27 @@ def step(state: Ledger, event: Event) -> tuple[Ledger, Actions]:
     if isinstance(event, HostLost):
         state = evolve(state, hosts=tuple(host for host in state.hosts if host != event.host))
         return _without(state, {one.seat for one in state.members if one.host == event.host}, event.why, told=True)
-    if isinstance(event, Stopped):
+    if isinstance(event, MembersStopped):
         return _without(state, {*event.seats}, STOPPED, told=False)
     return _without(state, {event.seat}, event.why, told=True)
 
 
-def _asked(state: Ledger, event: Asked) -> tuple[Ledger, Actions]:
+def _asked(state: ClusterState, event: CallMade) -> tuple[ClusterState, Actions]:
     state, actions = _looked(state, event.now)
     there = {one.seat: one for one in state.members}
-    out = Out(event.call, event.now + event.seconds, event.seconds)
+    out = PendingCall(event.call, event.now + event.seconds, event.seconds)
     for member in event.members:
         seat = (event.mesh, member)
         if seat in there:
             one = there[seat]
             there[seat] = evolve(one, out=(*one.out, out), due=min(one.due, out.deadline))
-            actions = (*actions, Send(seat, one.host, event.call))
+            actions = (*actions, SendCall(seat, one.host, event.call))
         else:
-            actions = (*actions, Settle(seat, event.call, Failed(GONE, True)))
+            actions = (*actions, FailCall(seat, event.call, Unanswered(GONE, True)))
     return evolve(state, members=tuple(there.values())), actions
 
 
-def _answered(state: Ledger, event: Answered) -> tuple[Ledger, Actions]:
+def _answered(state: ClusterState, event: CallAnswered) -> tuple[ClusterState, Actions]:
     for at, member in enumerate(state.members):
         if member.seat == event.seat:
             which = next((i for i, out in enumerate(member.out) if out.call == event.call), -1)
@@ -214,37 +214,37 @@ def _answered(state: Ledger, event: Answered) -> tuple[Ledger, Actions]:
                 break
             changed = evolve(member, out=(*member.out[:which], *member.out[which + 1 :]))
             members = (*state.members[:at], changed, *state.members[at + 1 :])
-            return evolve(state, members=members), (Deliver(event.seat, event.call),)
+            return evolve(state, members=members), (DeliverAnswer(event.seat, event.call),)
     return state, ()
 
 
-def _looked(state: Ledger, now: float) -> tuple[Ledger, Actions]:
+def _looked(state: ClusterState, now: float) -> tuple[ClusterState, Actions]:
     if all(now < one.due for one in state.members):
         return state, ()
     overdue = [(one.seat, out) for one in state.members for out in one.out if out.deadline <= now]
     members = tuple(_in_time(one, now) for one in state.members)
-    return evolve(state, members=members), tuple(Settle(seat, out.call, late(out.seconds)) for seat, out in overdue)
+    return evolve(state, members=members), tuple(FailCall(seat, out.call, late(out.seconds)) for seat, out in overdue)
 
 
-def _in_time(member: Member, now: float) -> Member:
+def _in_time(member: MemberState, now: float) -> MemberState:
     out = tuple(one for one in member.out if one.deadline > now)
     return evolve(member, out=out, due=min((one.deadline for one in out), default=float("inf")))
 
 
-def _without(state: Ledger, seats: set[Seat], why: str, *, told: bool) -> tuple[Ledger, Actions]:
+def _without(state: ClusterState, seats: set[Seat], why: str, *, told: bool) -> tuple[ClusterState, Actions]:
     actions: Actions = ()
     for one in (member for member in state.members if member.seat in seats):
-        settled = tuple(Settle(one.seat, out.call, Failed(why, True)) for out in one.out)
-        tells = (Tell(Failure(one.host, *one.seat, why)),) if told and one.begun else ()
-        actions = (*actions, End(one.seat, one.host), *settled, *tells)
+        settled = tuple(FailCall(one.seat, out.call, Unanswered(why, True)) for out in one.out)
+        tells = (ReportLoss(MemberLost(one.host, *one.seat, why)),) if told and one.begun else ()
+        actions = (*actions, KillMember(one.seat, one.host), *settled, *tells)
     return evolve(state, members=tuple(one for one in state.members if one.seat not in seats)), actions
 
 
-def whole(state: Ledger, mesh: int, size: int) -> bool:
+def whole(state: ClusterState, mesh: int, size: int) -> bool:
     """Return whether all members of a mesh of that size are alive.
 
-    >>> state, _ = step(Ledger(("here",)), Started(0, ("here", "here")))
-    >>> whole(state, 0, 2), whole(step(state, Ended((0, 1), "killed"))[0], 0, 2)
+    >>> state, _ = step(ClusterState(("here",)), MeshStarted(0, ("here", "here")))
+    >>> whole(state, 0, 2), whole(step(state, MemberEnded((0, 1), "killed"))[0], 0, 2)
     (True, False)
     """
     return sum(one.seat[0] == mesh for one in state.members) == size

@@ -22,11 +22,11 @@ from ..addresses import joined, outward, parted
 from ..interface import Cluster, EngineError, timely
 from ..local.cluster import GRACE, State
 from ..local.engine import LOCAL
-from ..local.members import Place
+from ..local.members import HostAccess
 from ..rejoining import REACH, listens
-from .members import Crew
+from .members import HostMembers
 from .nodes import START, node
-from .runtime import Home, reached, shared
+from .runtime import MonarchRuntime, reached, shared
 from .version import installed
 
 LOOPBACK = "127.0.0.1"
@@ -43,7 +43,7 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0, silence: float = S
     unreachable or has another version; ChoiceError for a malformed address.
     """
     del store
-    engine = _Engine(shared.at(outward(hosts[0]) if hosts else LOOPBACK), silence)
+    engine = _MonarchEngine(shared.at(outward(hosts[0]) if hosts else LOOPBACK), silence)
     try:
         if not hosts:
             engine.take_in_local()
@@ -99,10 +99,10 @@ def hosted(address: str) -> Iterator[tuple[str, Callable[[], bool]]]:
         made.end()
 
 
-class _Engine:
+class _MonarchEngine:
     """State of a cluster, and the functions that add hosts to it."""
 
-    def __init__(self, home: Home, silence: float) -> None:
+    def __init__(self, home: MonarchRuntime, silence: float) -> None:
         self.home, self.silence = home, silence
         self.state = State()
 
@@ -115,13 +115,13 @@ class _Engine:
             made.end()
             raise
         crew.path = [*sys.path]
-        members = crew.place()
+        members = crew.host_access()
 
         def close() -> None:
             members.close()
             made.end()
 
-        lost = self.take_in(LOCAL, crew, Place(members.start, members.send, members.end, close))
+        lost = self.take_in(LOCAL, crew, HostAccess(members.start, members.send, members.end, close))
 
         def wait() -> None:
             made.wait()
@@ -142,14 +142,14 @@ class _Engine:
                 message(f"host {address}", got="unreachable", wanted="a host that listens", remedy=remedy)
             )
         crew = self.crew(f"{self.home.scheme}://{joined(ip, port)}", until - time.monotonic())
-        self.take_in(address, crew, crew.place())
+        self.take_in(address, crew, crew.host_access())
         return address
 
-    def crew(self, at: str, timeout: float) -> Crew:
+    def crew(self, at: str, timeout: float) -> HostMembers:
         """Attach to the worker loop at that address."""
-        return Crew(self.home, at, self.state.heard, silence=self.silence, timeout=max(0.1, timeout))
+        return HostMembers(self.home, at, self.state.handle_report, silence=self.silence, timeout=max(0.1, timeout))
 
-    def take_in(self, host: str, crew: Crew, place: Place) -> Callable[[str], None]:
+    def take_in(self, host: str, crew: HostMembers, place: HostAccess) -> Callable[[str], None]:
         """Add a host, so that members can be started on it; return the function to be called with the reason if it is lost."""
         self.state.take_in(host, place)
 

@@ -18,14 +18,14 @@ from typing import Any
 
 from .....core.errors import message
 from ..interface import STOPPED, EngineError
-from ..local import member_program as processes_member
+from ..local import member_program
 from ..local.member_program import answered, described
-from ..local.members import ENDED, SAID, Place, Tell
+from ..local.members import ENDED, SAID, HostAccess, Tell
 from ..local.rules import Seat
-from .runtime import Home
+from .runtime import MonarchRuntime
 from .version import installed
 
-PROGRAM = Path(processes_member.__file__).read_text()
+PROGRAM = Path(member_program.__file__).read_text()
 REASON = 1.5  # seconds for Monarch to report why a process has ended
 LONGEST = 200  # characters of that
 FORGET = 1.0  # seconds for Monarch to register the end of members
@@ -45,10 +45,10 @@ class _Member:
         self.actor: Any = None
 
 
-class Crew:
+class HostMembers:
     """The members on one host."""
 
-    def __init__(self, home: Home, at: str, tell: Tell, *, silence: float, timeout: float) -> None:
+    def __init__(self, home: MonarchRuntime, at: str, tell: Tell, *, silence: float, timeout: float) -> None:
         """Attach to the host at that address. Raises: EngineError if that does not succeed in time."""
         self.home, self.at, self.tell, self.silence = home, at, tell, silence
         self.lock, self.closed = threading.Lock(), False
@@ -117,9 +117,9 @@ class Crew:
         with suppress(Exception):
             self.wait(_forgotten(getattr(self.ordering, word).call_one(argument)))
 
-    def place(self) -> Place:
-        """Return these members as a `Place`, for a cluster."""
-        return Place(self.start, self.send, self.end, self.close)
+    def host_access(self) -> HostAccess:
+        """Return these members as a `HostAccess`, for a cluster."""
+        return HostAccess(self.start, self.send, self.end, self.close)
 
     def start(self, seat: Seat) -> None:
         """Start a member."""
@@ -155,7 +155,7 @@ class Crew:
         except Exception as error:
             self.doubt(seat, f"its actor cannot be called ({described(error)[:LONGEST]})")
         else:
-            self.wait(self.hear(seat, letter[: processes_member.HEAD.size], future))
+            self.wait(self.hear(seat, letter[: member_program.HEAD.size], future))
 
     async def hear(self, seat: Seat, head: bytes, future: Any) -> None:
         """Wait for an answer and pass it on."""
@@ -164,7 +164,7 @@ class Crew:
         except self.home.errors as error:
             self.doubt(seat, f"its actor has failed ({_why(str(error))})")
         except Exception as error:
-            call, _ = processes_member.HEAD.unpack(head)
+            call, _ = member_program.HEAD.unpack(head)
             self.tell(SAID, seat, answered(call, False, described(error)))
         else:
             self.tell(SAID, seat, said)

@@ -18,7 +18,7 @@ LEAVE = 5.0  # seconds that a node has to end its processes
 
 
 @frozen
-class Node:
+class MonarchNode:
     """A running host of Monarch."""
 
     at: str  # address at which Monarch listens
@@ -27,7 +27,7 @@ class Node:
     end: Callable[[], None]  # ends it with all that it has started; a second call does nothing
 
 
-def node(ip: str, port: int = 0) -> Node:
+def node(ip: str, port: int = 0) -> MonarchNode:
     """Start Monarch's host at this address of this machine, port 0 for a free one.
 
     Raises: EngineError with Monarch's message.
@@ -39,4 +39,4 @@ def node(ip: str, port: int = 0) -> Node:
         timeout=START,
         environment=NODE | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    return Node(at, lambda: not child.process.ended(), child.process.wait, lambda: ended(child, LEAVE))
+    return MonarchNode(at, lambda: not child.process.ended(), child.process.wait, lambda: ended(child, LEAVE))

@@ -18,8 +18,7 @@ from ..addresses import joined
 from ..interface import EngineError
 from ..local.member_program import described
 from ..security import monarch_scheme
-from . import keeper as monarch_keeper
-from . import member as monarch_member
+from . import keeper, member
 from .version import installed
 
 SETTINGS = {
@@ -37,7 +36,7 @@ LEAVE = 5.0  # seconds in which Monarch's client ends with this process
 Tell = Callable[[str], None]
 
 
-class Home:
+class MonarchRuntime:
     """Monarch's modules, the class of members, and the callback for the failure of each of our actors, by its name."""
 
     def __init__(self, ip: str) -> None:
@@ -47,10 +46,10 @@ class Home:
             self.actor: Any = importlib.import_module("monarch.actor")
             importlib.import_module(f"{BINDINGS}.config").reload_config_from_env()
         self.errors = importlib.import_module(f"{BINDINGS}.supervision").SupervisionError
-        for module in (monarch_member, monarch_keeper):
+        for module in (member, keeper):
             importlib.import_module("cloudpickle").register_pickle_by_value(module)
-        self.member = monarch_member.member(self.actor)
-        self.watch, self.order = monarch_keeper.watch(self.actor), monarch_keeper.order(self.actor)
+        self.member = member.member(self.actor)
+        self.watch, self.order = keeper.watch(self.actor), keeper.order(self.actor)
         self.count, self.lock = 0, threading.Lock()
         self.concerned: dict[str, Tell] = {}
         self.others = self.actor.unhandled_fault_hook
@@ -123,22 +122,22 @@ def _environment() -> Iterator[None]:
             del os.environ[name]
 
 
-class _Shared:
-    """The process's only `Home`, once it is made."""
+class _SharedMonarch:
+    """The process's only `MonarchRuntime`, once it is made."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.home: Home | None = None
+        self.home: MonarchRuntime | None = None
 
-    def at(self, ip: str) -> Home:
+    def at(self, ip: str) -> MonarchRuntime:
         """Return the home; a new one listens at that address."""
         with self.lock:
             if self.home is None:
-                self.home = Home(ip)
+                self.home = MonarchRuntime(ip)
             return self.home
 
 
-shared = _Shared()
+shared = _SharedMonarch()
 
 
 def reached(ours: str, theirs: str, host: str) -> None:

@@ -18,9 +18,9 @@ from .....core.errors import message
 from ..interface import Cluster, EngineError
 from ..local.cluster import GRACE, State
 from ..local.engine import LOCAL
-from .existing_cluster import Given
+from .existing_cluster import ExistingCluster
 from .members import on_node
-from .runtime import Home, shared
+from .runtime import RayRuntime, shared
 from .version import installed
 
 JOIN = "run `ray start --address=HEAD:6379` on each host, and this with RAY_ADDRESS=HEAD:6379"
@@ -37,7 +37,7 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0) -> Iterator[Cluste
     installed()
     for address in hosts:
         raise _refused(address)
-    engine = _Engine()
+    engine = _RayEngine()
     engine.home = shared.take(store, engine.lost)
     try:
         engine.take_in()
@@ -64,23 +64,23 @@ def _refused(address: str) -> EngineError:
     return EngineError(message(f"host {address}", got="given to the engine ray", wanted="a node of Ray", remedy=JOIN))
 
 
-class _Engine:
+class _RayEngine:
     """A cluster, and the Ray connection that it shares."""
 
-    home: Home
+    home: RayRuntime
 
     def __init__(self) -> None:
         self.state = State()
-        self.given: Given | None = None
+        self.given: ExistingCluster | None = None
 
     def take_in(self) -> None:
         """Add the nodes of the existing Ray cluster, or this machine, as hosts."""
         home = self.home
         if home.given:
-            self.given = Given(home.ray, self.state)
+            self.given = ExistingCluster(home.ray, self.state)
             self.given.begin()
             return
-        place = on_node(home.ray, home.node.number, self.state.heard, path=(*sys.path,), bury=self.bury)
+        place = on_node(home.ray, home.node.number, self.state.handle_report, path=(*sys.path,), bury=self.bury)
         self.state.take_in(LOCAL, place)
 
     def bury(self, process: int, then: Callable[[], None]) -> None:

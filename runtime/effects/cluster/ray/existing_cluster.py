@@ -34,7 +34,7 @@ def name_of(node: Mapping[str, Any], taken: Container[str]) -> str:
     return f"{name}:{node['NodeManagerPort']}" if name in taken else name
 
 
-class Given:
+class ExistingCluster:
     """The hosts of one of our clusters, kept up to date with Ray's nodes."""
 
     def __init__(self, ray: Any, state: State) -> None:
@@ -67,17 +67,17 @@ class Given:
                 place.close()
         for number in [number for number in there if number not in self.numbers.values()]:
             path = (*sys.path,) if number == self.ray.get_runtime_context().get_node_id() else ()
-            place = on_node(self.ray, number, self.heard, path=path, bury=lambda _, then: then())
+            place = on_node(self.ray, number, self.pass_report, path=path, bury=lambda _, then: then())
             name = name_of(there[number], self.numbers)
             self.state.take_in(name, place)
             self.numbers[name] = number
 
-    def heard(self, word: int, seat: Seat, said: bytes) -> None:
+    def pass_report(self, word: int, seat: Seat, said: bytes) -> None:
         """Pass on a member's report; if it could not start because its node is gone, report the loss of the node first."""
         if word == ENDED and GONE in said:
             with suppress(EngineError):
                 self.look()
-        self.state.heard(word, seat, said)
+        self.state.handle_report(word, seat, said)
 
     def watch(self) -> None:
         """Check the nodes periodically until `stop`."""

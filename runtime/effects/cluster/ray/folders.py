@@ -11,7 +11,7 @@ PREFIX = "purestep-node-"  # short: paths of sockets have at most 107 characters
 YOUNG = 60.0  # seconds after which a new folder must be locked
 
 
-def made() -> tuple[str, int]:
+def new_folder() -> tuple[str, int]:
     """Return a new folder, and the descriptor that locks it while any process has it open; remove those left by a kill."""
     sweep(Path(tempfile.gettempdir()))
     folder = tempfile.mkdtemp(prefix=PREFIX)

@@ -12,12 +12,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from ..local import member_program as processes_member
-from ..local.members import ENDED, SAID, Place, Tell
+from ..local import member_program
+from ..local.members import ENDED, SAID, HostAccess, Tell
 from ..local.rules import Seat
-from . import member as ray_member
+from . import member
 
-PROGRAM = Path(processes_member.__file__).read_text()
+PROGRAM = Path(member_program.__file__).read_text()
 OPTIONS: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {"watch": 1}}
 BECAUSE, DETAIL, CAUSES = (
     "The actor is dead because ",
@@ -28,20 +28,20 @@ LONGEST = 200  # characters of the reason why a member has ended
 Bury = Callable[[int, Callable[[], None]], None]  # (process, what to do once it is gone); does not wait
 
 
-def on_node(ray: Any, node: str, tell: Tell, *, path: tuple[str, ...], bury: Bury) -> Place:
+def on_node(ray: Any, node: str, tell: Tell, *, path: tuple[str, ...], bury: Bury) -> HostAccess:
     """Return the place for actors on the node with that id, which look for modules in `path` first."""
-    crew = _Crew(ray, node, tell, [*path], bury)
-    return Place(crew.start, crew.send, crew.end, crew.close)
+    crew = _RayMembers(ray, node, tell, [*path], bury)
+    return HostAccess(crew.start, crew.send, crew.end, crew.close)
 
 
-class _Crew:
+class _RayMembers:
     """The running actors on one node."""
 
     def __init__(self, ray: Any, node: str, tell: Tell, path: list[str], bury: Bury) -> None:
         self.ray, self.tell, self.path, self.bury = ray, tell, path, bury
-        ray.cloudpickle.register_pickle_by_value(ray_member)
+        ray.cloudpickle.register_pickle_by_value(member)
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
-        self.actor = ray.remote(**OPTIONS)(ray_member.Member).options(scheduling_strategy=strategy)
+        self.actor = ray.remote(**OPTIONS)(member.Member).options(scheduling_strategy=strategy)
         self.actors: dict[Seat, Any] = {}
         self.pids: dict[Seat, int] = {}
         self.told: SimpleQueue[Callable[[], None]] = SimpleQueue()  # callbacks for Ray's notifications, in order
@@ -80,8 +80,8 @@ class _Crew:
         if error is None:
             self.tell(SAID, seat, future.result())
         elif not isinstance(error, self.ray.exceptions.RayActorError):  # deaths are reported by `watch`
-            call, _ = processes_member.HEAD.unpack_from(letter)
-            self.tell(SAID, seat, processes_member.answered(call, False, processes_member.described(error)))
+            call, _ = member_program.HEAD.unpack_from(letter)
+            self.tell(SAID, seat, member_program.answered(call, False, member_program.described(error)))
 
     def _ended(self, seat: Seat, future: Any) -> None:
         self.actors.pop(seat, None)

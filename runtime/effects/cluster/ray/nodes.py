@@ -10,8 +10,8 @@ from attrs import frozen
 
 from ...workers.program import gone, session
 from ..nodes import begun, ended
-from . import node as ray_node
-from .folders import made
+from . import node
+from .folders import new_folder
 
 STORE = 80 << 20  # bytes of the object store without weights, near the least that Ray takes
 LOOPBACK = "127.0.0.1"
@@ -30,7 +30,7 @@ QUICK: Mapping[str, Any] = {
 
 
 @frozen
-class Node:
+class RayNode:
     """A running node."""
 
     gcs: str  # the address of its cluster
@@ -44,7 +44,7 @@ class Node:
     end: Callable[[], None]  # ends it with all that it has started; a second call does nothing
 
 
-def head(token: str, store: int = 0, *, timeout: float) -> Node:
+def head(token: str, store: int = 0, *, timeout: float) -> RayNode:
     """Start the only node of a cluster of this machine alone, which requires the token.
 
     Its object store has `store` bytes besides those that Ray needs. Raises: EngineError with Ray's message.
@@ -53,8 +53,8 @@ def head(token: str, store: int = 0, *, timeout: float) -> Node:
     return _started(own | {"object_store_memory": STORE + store, "node_ip_address": LOOPBACK}, token, timeout)
 
 
-def _started(own: dict[str, Any], token: str, timeout: float) -> Node:
-    folder, hold = made()
+def _started(own: dict[str, Any], token: str, timeout: float) -> RayNode:
+    folder, hold = new_folder()
     common = {
         "num_cpus": max(1, os.cpu_count() or 1),  # so many processes are started at a time
         "temp_dir": folder,
@@ -63,7 +63,7 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> Node:
     }
     try:
         said, child = begun(
-            ray_node.keep,
+            node.keep,
             (common | own, True),
             what="a node of Ray",
             timeout=timeout,
@@ -81,7 +81,7 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> Node:
         ended(child, LEAVE)
         shutil.rmtree(folder, ignore_errors=True)
 
-    return Node(
+    return RayNode(
         gcs=said["gcs"],
         number=said["node"],
         ip=said["ip"],

@@ -18,7 +18,7 @@ from ..addresses import parted
 from ..interface import EngineError
 from ..local.member_program import described
 from ..security import ray_security
-from .nodes import Node, environment, head
+from .nodes import RayNode, environment, head
 from .version import installed
 
 LOOK = 0.2  # seconds between two checks of the head node
@@ -28,11 +28,11 @@ START = 120.0  # seconds in which Ray's processes must run
 
 
 @frozen
-class Home:
+class RayRuntime:
     """A connection to Ray."""
 
     ray: Any  # the module
-    node: Node  # the head node, on this machine; a placeholder if `given`
+    node: RayNode  # the head node, on this machine; a placeholder if `given`
     given: bool  # RAY_ADDRESS names a cluster that was started by others
     token: str  # required by our own Ray for every connection
     prints: Callable[..., None]  # Ray's own function that prints its reports
@@ -41,15 +41,15 @@ class Home:
 Lost = Callable[[str], None]  # (why): Ray has ended
 
 
-class _Shared:
+class _SharedRay:
     """The current connection, and the callbacks for its loss."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.guests: list[Lost] = []
-        self.home: Home | None = None
+        self.home: RayRuntime | None = None
 
-    def take(self, store: int, lost: Lost) -> Home:
+    def take(self, store: int, lost: Lost) -> RayRuntime:
         """Return the connection, opened if there is none: to the cluster of RAY_ADDRESS, or a new Ray with that object store.
 
         Raises: EngineError.
@@ -65,7 +65,7 @@ class _Shared:
             self.guests.append(lost)
             return self.home
 
-    def leave(self, home: Home, lost: Lost) -> None:
+    def leave(self, home: RayRuntime, lost: Lost) -> None:
         """Remove one user of the connection; the last one closes it. A second call does nothing."""
         with self.lock:
             if self.home is home and lost in self.guests:
@@ -74,7 +74,7 @@ class _Shared:
                     self.home = None
                     _closed(home)
 
-    def watch(self, home: Home) -> None:
+    def watch(self, home: RayRuntime) -> None:
         """Close the connection if its node ends by itself: Ray ends this process a minute after its head node."""
         while home.node.running():
             time.sleep(LOOK)
@@ -86,10 +86,10 @@ class _Shared:
                 _closed(home)
 
 
-shared = _Shared()
+shared = _SharedRay()
 
 
-def _opened(store: int, given: str) -> Home:
+def _opened(store: int, given: str) -> RayRuntime:
     """Start Ray here, unless a cluster is given, and connect to it. Raises: EngineError."""
     installed()
     if given:
@@ -103,7 +103,7 @@ def _opened(store: int, given: str) -> Home:
             raise EngineError(message("engine ray: Ray", got=got, wanted="not yet in use", remedy=remedy))
         node = _visited(given) if given else head(token, store, timeout=START)
         own = {} if given else {"_node_ip_address": node.ip, "_temp_dir": node.folder}
-        home = Home(ray, node, bool(given), token, ray._private.worker.print_to_stdstream)
+        home = RayRuntime(ray, node, bool(given), token, ray._private.worker.print_to_stdstream)
         ray._private.worker.print_to_stdstream = _silent  # it would mix reports of deaths with a command's results
         try:
             with _environment(ray, token), _loopback(ray, given):
@@ -120,7 +120,7 @@ def _opened(store: int, given: str) -> Home:
     return home
 
 
-def _visited(address: str) -> Node:
+def _visited(address: str) -> RayNode:
     """Return a placeholder for a node of others: it counts as running as long as this process is connected.
 
     Raises: EngineError if nothing listens there (Ray would go on trying for minutes); ChoiceError for a malformed address.
@@ -132,14 +132,14 @@ def _visited(address: str) -> Node:
             got, remedy = f"unreachable ({error.strerror or error})", f"see that it runs, or unset {VARIABLE}"
             raise EngineError(message(f"engine ray: {address}", got=got, wanted="a Ray", remedy=remedy)) from error
     ended = threading.Event()
-    return Node(address, "", "", "", lambda: not ended.is_set(), lambda process: None, ended.set)
+    return RayNode(address, "", "", "", lambda: not ended.is_set(), lambda process: None, ended.set)
 
 
 def _silent(*_: Any, **__: Any) -> None:
     """Print nothing."""
 
 
-def _closed(home: Home) -> None:
+def _closed(home: RayRuntime) -> None:
     with suppress(Exception):
         home.ray.shutdown()
     home.node.end()

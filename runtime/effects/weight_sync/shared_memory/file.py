@@ -20,8 +20,8 @@ from torch import Tensor
 
 from .....core.errors import message
 from ...checkpoint.atomic_files import ABSENT, FILE, WITHIN, kind
-from .layout import Layout, WeightsError, same_architecture, text, views
-from .ring_buffer import Words, place
+from .layout import WeightLayout, WeightsError, same_architecture, text, views
+from .ring_buffer import SharedWords, slot_start
 
 PREFIX, MAGIC = "purestep-weights-", 0x31_77_70_65_74_73_70
 FORMAT, SLOTS, GUARD, CLOSED, LETTERS, DATA = range(6)  # words of the head
@@ -35,7 +35,7 @@ ORDERED = ("x86_64", "AMD64", "i686")  # processors that keep the order of store
 class Mapped:
     """An open file of weights: its words, and its slots."""
 
-    words: Words
+    words: SharedWords
     head: memoryview  # int64
     slots: tuple[list[Tensor], ...]  # the leaves of each, as views of the file
     guarded: bool
@@ -94,12 +94,12 @@ def _locked(path: Path, flags: int) -> int:
     return descriptor
 
 
-def made(descriptor: int, path: Path, own: Layout, slots: int, guard: int) -> Mapped:
+def made(descriptor: int, path: Path, own: WeightLayout, slots: int, guard: int) -> Mapped:
     """Return the file as a ring of this layout; one that a publisher has left is taken over unchanged."""
     if _left(descriptor, path, slots, guard):
         return opened(descriptor, path, own)
     letters = text(own).encode()
-    before = WORD * (HEAD + place(slots)) + len(letters)
+    before = WORD * (HEAD + slot_start(slots)) + len(letters)
     data = -(-before // PAGE) * PAGE
     _allocate(descriptor, path, data + slots * _padded(own.size))
     head = {SLOTS: slots, GUARD: guard, LETTERS: len(letters), DATA: data, FORMAT: MAGIC}
@@ -149,7 +149,7 @@ def _mapping(descriptor: int) -> mmap.mmap:
     return mmap.mmap(descriptor, 0)
 
 
-def opened(descriptor: int, path: Path, own: Layout) -> Mapped:
+def opened(descriptor: int, path: Path, own: WeightLayout) -> Mapped:
     """Return a finished file of this layout, mapped. Raises: WeightsError."""
     if os.fstat(descriptor).st_size < PAGE:
         raise _unfinished(path)
@@ -158,7 +158,7 @@ def opened(descriptor: int, path: Path, own: Layout) -> Mapped:
     if head[FORMAT] != MAGIC:
         raise _unfinished(path)
     slots, data, first = head[SLOTS], head[DATA], HEAD
-    at = WORD * (HEAD + place(slots))
+    at = WORD * (HEAD + slot_start(slots))
     same_architecture(f"reading: {path.name}", bytes(mapping[at : at + head[LETTERS]]).decode(), own)
     whole, step = torch.frombuffer(mapping, dtype=torch.uint8), _padded(own.size)
     lock = threading.Lock()
@@ -170,7 +170,7 @@ def opened(descriptor: int, path: Path, own: Layout) -> Mapped:
     def write(index: int, value: int) -> None:
         head[first + index] = value
 
-    words = Words(lambda index: head[first + index], write, fence)
+    words = SharedWords(lambda index: head[first + index], write, fence)
     room = tuple(views(own, whole[data + slot * step :][: own.size]) for slot in range(slots))
     return Mapped(words, head, room, bool(head[GUARD]))
 

@@ -24,7 +24,7 @@ class WeightsError(PurestepError, RuntimeError):
 
 
 @frozen
-class Part:
+class LeafLayout:
     """One leaf in the buffer."""
 
     name: str
@@ -48,14 +48,14 @@ class Part:
 
 
 @frozen
-class Layout:
+class WeightLayout:
     """The position of each leaf of a tree; `size` bytes in all, a multiple of the alignment."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[LeafLayout, ...]
     size: int
 
 
-def layout(tree: Any) -> Layout:
+def layout(tree: Any) -> WeightLayout:
     """Return the layout of a tree of dense tensors: leaf after leaf in the tree's order, each aligned.
 
     offset_0 = 0,   offset_i+1 = offset_i + bytes_i, rounded up to a multiple of 64
@@ -63,17 +63,17 @@ def layout(tree: Any) -> Layout:
     Raises: StructureError for a leaf that is no dense tensor or whose name is taken.
 
     >>> layout({"a": torch.ones(3), "b": torch.ones((), dtype=torch.bfloat16)})
-    Layout(parts=(Part(name='a', shape=(3,), dtype='float32', offset=0), Part(name='b', shape=(), dtype='bfloat16', \
-offset=64)), size=128)
+    WeightLayout(parts=(LeafLayout(name='a', shape=(3,), dtype='float32', offset=0), LeafLayout(name='b', shape=(), \
+dtype='bfloat16', offset=64)), size=128)
     """
-    parts: list[Part] = []
+    parts: list[LeafLayout] = []
     end = 0
     for name, leaf in zip(leaf_names(tree), leaves(tree), strict=True):
         _refuse_leaf(name, leaf, {part.name for part in parts})
-        part = Part(name, tuple(leaf.shape), str(leaf.dtype).removeprefix("torch."), end)
+        part = LeafLayout(name, tuple(leaf.shape), str(leaf.dtype).removeprefix("torch."), end)
         parts.append(part)
         end += -(-part.size // ALIGNMENT) * ALIGNMENT
-    return Layout(tuple(parts), end)
+    return WeightLayout(tuple(parts), end)
 
 
 def _refuse_leaf(name: str, leaf: Any, taken: set[str]) -> None:
@@ -89,17 +89,17 @@ def _refuse_leaf(name: str, leaf: Any, taken: set[str]) -> None:
         )
 
 
-def text(own: Layout) -> str:
+def text(own: WeightLayout) -> str:
     """Return the layout as JSON in one line; equal layouts have equal texts.
 
-    >>> text(Layout((Part("a", (3,), "float32", 0),), 64))
+    >>> text(WeightLayout((LeafLayout("a", (3,), "float32", 0),), 64))
     '[["a",[3],"float32",0]]'
     """
     rows = [[part.name, list(part.shape), part.dtype, part.offset] for part in own.parts]
     return json.dumps(rows, separators=(",", ":"))
 
 
-def same_architecture(where: str, found: str, wanted: Layout) -> None:
+def same_architecture(where: str, found: str, wanted: WeightLayout) -> None:
     """Raise WeightsError, naming the first leaf that differs, unless `found` is the text of `wanted`.
 
     >>> same_architecture("fetch", '[["a",[2],"float32",0]]', layout({"a": torch.ones(3)}))
@@ -109,19 +109,19 @@ def same_architecture(where: str, found: str, wanted: Layout) -> None:
     """
     if found == text(wanted):
         return
-    have = {name: Part(name, tuple(shape), dtype, offset) for name, shape, dtype, offset in json.loads(found)}
+    have = {name: LeafLayout(name, tuple(shape), dtype, offset) for name, shape, dtype, offset in json.loads(found)}
     want = {part.name: part for part in wanted.parts}
     differing = [name for name in dict.fromkeys((*want, *have)) if have.get(name) != want.get(name)]
     name = differing[0] if differing else "the order of leaves"
     got, other = have.get(name, "absent"), want.get(name, "no such leaf")
-    if isinstance(got, Part) and isinstance(other, Part) and str(got) == str(other):
+    if isinstance(got, LeafLayout) and isinstance(other, LeafLayout) and str(got) == str(other):
         got, other = f"at byte {got.offset}", f"at byte {other.offset}"
     raise WeightsError(
         message(f"{where}: {name}", got=got, wanted=other, remedy="build the architecture that is published")
     )
 
 
-def views(own: Layout, buffer: Tensor) -> list[Tensor]:
+def views(own: WeightLayout, buffer: Tensor) -> list[Tensor]:
     """Return the leaves as views of a buffer [size] of bytes (uint8), in the tree's order.
 
     >>> views(layout({"a": torch.ones(2)}), torch.zeros(64, dtype=torch.uint8))

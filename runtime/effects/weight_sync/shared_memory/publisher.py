@@ -28,7 +28,7 @@ from .....core.errors import ChoiceError, choose, message
 from .....core.tree import leaves
 from ...workers.survivor import removed_afterwards
 from .file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, made, opened, shared_folder, sweep
-from .layout import Layout, WeightsError, checksum, layout, same_architecture, text
+from .layout import WeightLayout, WeightsError, checksum, layout, same_architecture, text
 from .ring_buffer import RING, Ring, Steps, complete
 
 
@@ -86,7 +86,7 @@ def publishing(
 
 
 @contextmanager
-def _file(path: Path, own: Layout, slots: int, guard: int) -> Iterator[Mapped]:
+def _file(path: Path, own: WeightLayout, slots: int, guard: int) -> Iterator[Mapped]:
     """Yield the file, locked by this process; removed at the end, unless it turned out to be another publisher's."""
     fresh, descriptor = not path.exists(), held(path)
     try:
@@ -102,7 +102,7 @@ def _file(path: Path, own: Layout, slots: int, guard: int) -> Iterator[Mapped]:
         os.close(descriptor)
 
 
-def _same(like: Any, own: Layout) -> Callable[[str, Any], list[Tensor]]:
+def _same(like: Any, own: WeightLayout) -> Callable[[str, Any], list[Tensor]]:
     """Return a function that returns the leaves of a tree with the architecture of `like` and refuses others, checking each."""
     first, structure = pytree.tree_flatten(like)
     forms = [(leaf.shape, leaf.dtype, leaf.layout) for leaf in first]

@@ -32,7 +32,7 @@ Steps = Generator[bool, None, T]  # an access after each yield; True: an attempt
 
 
 @frozen
-class Words:
+class SharedWords:
     """The words, of 64 bits, that writer and readers share; all 0 at first."""
 
     read: Callable[[int], int]
@@ -48,20 +48,20 @@ Load = Callable[[int, int, int], Steps[tuple[Any, int]]]  # (slot, number, versi
 class Ring:
     """The two procedures of a ring: to publish, and to fetch."""
 
-    publication: Callable[[Words, int, int, Fill], Steps[int]]
-    fetching: Callable[[Words, int, int, Load], Steps[tuple[Any, ...]]]
+    publication: Callable[[SharedWords, int, int, Fill], Steps[int]]
+    fetching: Callable[[SharedWords, int, int, Load], Steps[tuple[Any, ...]]]
 
 
-def place(slot: int) -> int:
+def slot_start(slot: int) -> int:
     """Return the first word of a slot.
 
-    >>> place(0), place(2)
+    >>> slot_start(0), slot_start(2)
     (8, 24)
     """
     return STRIDE * (slot + 1)
 
 
-def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int]:
+def publication(words: SharedWords, slots: int, version: int, fill: Fill) -> Steps[int]:
     """Write one publication; return its number. There must be no other publisher.
 
     If `fill` raises, nothing is published. Raises: ChoiceError for a version that is not above the last one.
@@ -71,7 +71,7 @@ def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int
     _refuse_version(words, slots, latest, version)
     number = latest + 1
     slot = number % slots
-    at = place(slot)
+    at = slot_start(slot)
     words.write(at + NUMBER, number)
     words.fence()
     yield False
@@ -86,14 +86,14 @@ def publication(words: Words, slots: int, version: int, fill: Fill) -> Steps[int
     return number
 
 
-def _refuse_version(words: Words, slots: int, latest: int, version: int) -> None:
-    last = words.read(place(latest % slots) + VERSION) if latest else -1
+def _refuse_version(words: SharedWords, slots: int, latest: int, version: int) -> None:
+    last = words.read(slot_start(latest % slots) + VERSION) if latest else -1
     if version <= last:
         remedy = "versions never go back: count on from the last one, from 0 at first"
         raise ChoiceError(message("publish: version", got=version, wanted=f"at least {last + 1}", remedy=remedy))
 
 
-def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
+def fetching(words: SharedWords, slots: int, newer_than: int, load: Load) -> Steps[tuple[Any, ...]]:
     """Copy the last publication if its version is above `newer_than`; return (version, copy), or () if it is not.
 
     It repeats until a copy is consistent, so the caller must limit its time.
@@ -104,16 +104,16 @@ def fetching(words: Words, slots: int, newer_than: int, load: Load) -> Steps[tup
         if number == 0:
             return ()
         slot = number % slots
-        version = words.read(place(slot) + VERSION)
+        version = words.read(slot_start(slot) + VERSION)
         yield False
-        total = seen = words.read(place(slot) + CHECKSUM)
+        total = seen = words.read(slot_start(slot) + CHECKSUM)
         words.fence()
         yield False
         newer, copy = version > newer_than, ()
         if newer:
             copy, seen = yield from load(slot, number, version)
         words.fence()
-        if words.read(place(slot) + NUMBER) == number and seen == total:
+        if words.read(slot_start(slot) + NUMBER) == number and seen == total:
             return (version, copy) if newer else ()
         yield True
 
