@@ -16,7 +16,7 @@ from types import ModuleType
 from ....core.errors import choose
 from .interface import Cluster
 
-ENGINES: Mapping[str, str] = {"processes": "processes", "monarch": "monarch_engine", "ray": "ray_engine"}
+ENGINES: Mapping[str, str] = {"processes": "local.engine", "monarch": "monarch.engine", "ray": "ray.engine"}
 
 
 def opened(name: str, *, hosts: Sequence[str] = (), store: int = 0) -> AbstractContextManager[Cluster]:

@@ -52,9 +52,9 @@ def refuse_closed(closed: bool) -> None:
 
 
 WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each as module:function
-    "shared": ("shared:shared_outlet", "shared:shared_inlet"),
-    "ray": ("ray:ray_outlet", "ray:ray_inlet"),
-    "monarch": ("monarch:monarch_outlet", "monarch:monarch_inlet"),
+    "shared": ("shared:shared_publisher", "shared:shared_reader"),
+    "ray": ("ray:ray_publisher", "ray:ray_reader"),
+    "monarch": ("monarch:monarch_publisher", "monarch:monarch_reader"),
 }
 
 

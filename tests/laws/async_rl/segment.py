@@ -1,7 +1,7 @@
 """Laws of segment-wise proximal log-probs in a run: those of a token are under the weights one version after its own.
 
 The subject is a function (learning, samples) -> samples, as `VersionedLearner.with_proximal`. Weights are numbers, and a
-log-prob is computed from weights, token and place, so that equal means equal bits; weights are kept as long as a run keeps them.
+log-prob is computed from weights, token and place, so that equal means equal bits; weights are kept as long as in a run.
 """
 
 from collections import defaultdict
