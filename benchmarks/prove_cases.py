@@ -13,7 +13,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from purestep.core import keys
-from purestep.runtime.logic.world import Proofs
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes.prove_settings import Prove, prove_defaults
 from purestep.runtime.runs.arguments import changed
 

@@ -28,9 +28,9 @@ from purestep.core.record import stack
 from purestep.core.steps import Trajectory, Transition, ended
 from purestep.core.tree import clone, leaves, tree_map
 from purestep.runtime.compile import Program, program
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.logic.rank import CHUNK, asked
 from purestep.runtime.logic.recycle import Play, Slots, idle, play
-from purestep.runtime.logic.world import Proofs
 from purestep.runtime.rollout import Worlds
 
 from . import evidence

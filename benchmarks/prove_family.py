@@ -20,8 +20,8 @@ import torch
 from purestep.core import keys
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.logic.rank import asked, ranking_result, scored_by_length
-from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.prove import opened
 from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
 

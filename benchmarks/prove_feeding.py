@@ -11,9 +11,9 @@ from purestep.core import keys
 from purestep.core.policy import ActorCritic
 from purestep.core.tree import tree_map
 from purestep.runtime.compile import program
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.logic.rank import asked, scorer
 from purestep.runtime.logic.recycle import IDLE, FinishedProofs, Play, Slots, idle, play, proven_all
-from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.prove import prove_pipeline
 from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
 from purestep.runtime.train import train

@@ -20,7 +20,7 @@ from purestep.core.scan import scan
 from purestep.core.steps import Trajectory, Transition, ended
 from purestep.core.tree import clone, leaves, tree_map
 from purestep.runtime.compile import Program, program
-from purestep.runtime.logic.world import Proofs
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.rollout import Worlds
 
 from .prove_timing import SLOTS, STEPS, Acting, Timed, compile_seconds, ratio, scaled, turns

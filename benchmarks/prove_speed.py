@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from purestep.core.policy import ActorCritic
-from purestep.runtime.logic.world import Proofs
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes.prove_settings import USUAL
 
 from . import evidence

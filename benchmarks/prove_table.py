@@ -28,8 +28,8 @@ from purestep.core.logic.ranking import NOTHING
 from purestep.core.logic.terms import Names
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.logic.rank import Scored, asked, ranking_result, scored_by_length, scorer
-from purestep.runtime.logic.world import Proofs
 from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.prove import model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import Prove

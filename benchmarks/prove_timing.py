@@ -15,7 +15,7 @@ from purestep.core.env import Env, auto_reset, batched
 from purestep.core.logic.env import proving
 from purestep.core.policy import ActorCritic
 from purestep.runtime.compile import Program, program
-from purestep.runtime.logic.world import Proofs
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes.prove import model_of, opened
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.rollout import Worlds, begin, rollout

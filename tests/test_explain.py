@@ -28,8 +28,8 @@ from purestep.runtime.logic.attempts import OPEN, Move, ProofAttempt, attempts, 
 from purestep.runtime.logic.explain import ProofRow, lines, rows
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proof_tree import Goal, proof_tree
+from purestep.runtime.logic.proofs import Proofs, proofs
 from purestep.runtime.logic.recycle import idle, play, proven_all
-from purestep.runtime.logic.world import Proofs, proofs
 
 YES, NO = ("in", "portugal", "europe"), ("in", "portugal", "america")
 

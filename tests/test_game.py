@@ -21,7 +21,7 @@ from purestep.core.steps import TimeStep
 from purestep.properties import check, env_suite
 from purestep.properties.framework.compare import EXACT, same
 from purestep.runtime.logic.family import family
-from purestep.runtime.logic.world import proofs
+from purestep.runtime.logic.proofs import proofs
 from purestep.runtime.rollout import Worlds, rollout
 from purestep.runtime.rollout import begin as begin_worlds
 

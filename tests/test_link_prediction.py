@@ -14,8 +14,8 @@ from purestep.core.logic.embedding import Embedding
 from purestep.core.optim.optimizers import adam
 from purestep.properties import check
 from purestep.runtime.logic.family import family
+from purestep.runtime.logic.proofs import proofs
 from purestep.runtime.logic.rank import asked
-from purestep.runtime.logic.world import proofs
 
 from .laws.logic.link_prediction import link_prediction_laws
 

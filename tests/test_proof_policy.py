@@ -17,7 +17,7 @@ from purestep.core.policy import flat
 from purestep.core.tree import leaves
 from purestep.properties import check
 from purestep.runtime.logic.family import family
-from purestep.runtime.logic.world import proofs
+from purestep.runtime.logic.proofs import proofs
 from purestep.runtime.rollout import begin, rollout
 
 from .laws.logic.logic_strategies import NAMES

@@ -18,8 +18,8 @@ from purestep.core.record import select
 from purestep.core.steps import ended
 from purestep.runtime.logic.dataset import Dataset
 from purestep.runtime.logic.family import family
+from purestep.runtime.logic.proofs import Proofs, candidates, proofs
 from purestep.runtime.logic.rank import asked
-from purestep.runtime.logic.world import Proofs, candidates, proofs
 
 RULE = Rule(("in", "X", "Z"), (("borders", "X", "Y"), ("in", "Y", "Z")))
 SMALL = Dataset(

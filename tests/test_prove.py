@@ -11,7 +11,7 @@ from purestep.core.logic.terms import decode, encode
 from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
-from purestep.runtime.logic.world import Proofs
+from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes import explain, prove, ranking
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs import loop_state

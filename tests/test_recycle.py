@@ -13,8 +13,8 @@ from purestep.properties import check
 from purestep.properties.framework.compare import EXACT, bits, same
 from purestep.runtime.compile import program
 from purestep.runtime.logic.family import family
+from purestep.runtime.logic.proofs import proofs
 from purestep.runtime.logic.recycle import IDLE, idle, play, proven_all
-from purestep.runtime.logic.world import proofs
 
 from .laws.logic.recycle import Recycling, recycle_laws
 from .laws.logic.table_policy import table_policy

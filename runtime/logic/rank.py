@@ -11,8 +11,8 @@ from ...core.logic.ranking import LEAST_PENALTY, NOTHING, Means, average_precisi
 from ...core.logic.terms import PADDING, Names, encode
 from ...core.policy import ActorCritic
 from ..compile import program
+from .proofs import Proofs, candidates
 from .recycle import Feeding, FinishedProofs, Play, idle, play, proven_all
-from .world import Proofs, candidates
 
 CHUNK = 32  # steps in one call of the compiled program
 

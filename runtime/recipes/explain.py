@@ -17,7 +17,7 @@ from ..effects.reporting.proof_picture import proof_picture
 from ..logic.attempts import ProofAttempt, attempts, ending, left_out
 from ..logic.explain import lines, rows
 from ..logic.proof_tree import Goal, proof_tree
-from ..logic.world import Proofs
+from ..logic.proofs import Proofs
 from ..runs.run import restored
 from . import prove
 from .prove_settings import Prove

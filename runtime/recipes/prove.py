@@ -17,7 +17,7 @@ from ...core.record import replace
 from ...core.tree import tree_map
 from ..compile import program
 from ..effects.datasets import open_dataset, open_rules
-from ..logic.world import Proofs, proofs
+from ..logic.proofs import Proofs, proofs
 from ..normalizer import identity
 from ..train import RunState, trainer
 from .arguments import loop_of
