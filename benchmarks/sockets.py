@@ -29,7 +29,7 @@ from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.addresses import outward
 from purestep.runtime.effects.cluster.interface import EngineError
 from purestep.runtime.effects.cluster.security import monarch_scheme
-from purestep.runtime.effects.weight_sync import outlet
+from purestep.runtime.effects.weight_sync import weight_publisher
 from purestep.runtime.effects.weight_sync.ray import store_for
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
@@ -116,7 +116,7 @@ def tried(engine: str, count: int, versions: int, megabytes: float) -> dict[str,
             )
         name = engine.partition(" ")[0]
         cluster = stack.enter_context(opened(name, store=store_for(layout(params).size)))
-        weights = stack.enter_context(outlet(way, params))
+        weights = stack.enter_context(weight_publisher(way, params))
         mesh = cluster.spawn(Reader, (weights.address, megabytes), size=2, timeout=WAIT)
         there = listening()
         began = time.perf_counter()

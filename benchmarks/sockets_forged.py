@@ -24,7 +24,7 @@ import torch
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, Mesh, Unanswered
 from purestep.runtime.effects.cluster.security import MONARCH, RAY, USE_RAY_TLS
-from purestep.runtime.effects.weight_sync import outlet
+from purestep.runtime.effects.weight_sync import weight_publisher
 from purestep.runtime.effects.weight_sync.checksums import agreed, known, summing, sums
 from purestep.runtime.effects.weight_sync.monarch import CHUNK_BYTES
 from purestep.runtime.effects.weight_sync.ray import store_for
@@ -69,7 +69,7 @@ def tried(name: str, megabytes: float) -> dict[str, Any]:
         stack.callback(host.kill)
         host.start()
         cluster = stack.enter_context(opened(engine, hosts=() if engine == "ray" else (address,)))
-        weights = stack.enter_context(outlet(engine, params))
+        weights = stack.enter_context(weight_publisher(engine, params))
         mesh = spawned(cluster, host, (weights.address, megabytes))
         for version, rate in enumerate(RATES):
             before, began = wire.altered.value, time.perf_counter()

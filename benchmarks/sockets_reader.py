@@ -1,6 +1,6 @@
 """An actor for `sockets`: it fetches weights and looks at every number."""
 
-from purestep.runtime.effects.weight_sync import inlet
+from purestep.runtime.effects.weight_sync import weight_reader
 
 from .transfer_sides import params_of, whole
 
@@ -9,10 +9,10 @@ class Reader:
     """Fetches weights."""
 
     def __init__(self, address: str, megabytes: float) -> None:
-        self.opened = inlet(address, params_of(megabytes))
+        self.opened = weight_reader(address, params_of(megabytes))
 
     def setup(self) -> None:
-        """Opens the inlet."""
+        """Opens the reader."""
         self.reader = self.opened.__enter__()
 
     def fetched(self, newer_than: int, version: int, seconds: float = 60.0) -> str:

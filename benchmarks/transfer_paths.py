@@ -1,6 +1,6 @@
 """Every transport of weights from one process to another, in parts of the speed of a plain copy, at two sizes.
 
-For each size and transport a publisher in a process of its own opens an outlet; this process fetches, into the same memory,
+For each size and transport a publisher in a process of its own opens a publisher; this process fetches, into the same memory,
 and looks at every number. Ray's store maps what it has on this host; its fetch is made with the copy into that memory. For
 another host its publisher works on a second node, with a store of its own, on this machine: what a network would add, or
 limit, is not in it. NIXL, over TCP, with and without a check of the bytes, stands beside them where it is installed. Fetches
@@ -24,7 +24,7 @@ import torch
 
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.addresses import outward
-from purestep.runtime.effects.weight_sync import inlet
+from purestep.runtime.effects.weight_sync import weight_reader
 from purestep.runtime.effects.weight_sync.ray import ROOM, store_for
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
@@ -105,9 +105,9 @@ def actor(megabytes: float) -> Iterator[tuple[Any, Publish]]:
 
 
 @contextmanager
-def inlets(address: Any, into: Params) -> Iterator[Callable[[], Params]]:
+def readers(address: Any, into: Params) -> Iterator[Callable[[], Params]]:
     """Yield a function that fetches the next version into those tensors."""
-    with inlet(address, into) as reader:
+    with weight_reader(address, into) as reader:
         version = -1
 
         def fetch() -> Params:
@@ -152,7 +152,7 @@ def _rounds(megabytes: float, rounds: int, name: str) -> Iterator[tuple[float, f
         address, publish = stack.enter_context(sides[name]())
         into: Any = params_of(megabytes)
         peer = name in PEERS
-        reading = transfer_nixl.reader(address, into, checked=name == PEERS[1]) if peer else inlets(address, into)
+        reading = transfer_nixl.reader(address, into, checked=name == PEERS[1]) if peer else readers(address, into)
         fetch = stack.enter_context(reading)
         for version in range(rounds + WARM):
             start = time.perf_counter()

@@ -1,11 +1,11 @@
-"""The publisher's side of `transfer_paths`: a process or an actor with an outlet, that publishes when it is asked to."""
+"""The publisher's side of `transfer_paths`: a process or an actor with a publisher, that publishes when it is asked to."""
 
 import time
 from typing import Any
 
 import torch
 
-from purestep.runtime.effects.weight_sync import WeightPublisher, outlet
+from purestep.runtime.effects.weight_sync import WeightPublisher, weight_publisher
 
 from .transfer_sides import Params, filled, params_of
 
@@ -27,9 +27,9 @@ def published(weights: WeightPublisher, version: int, params: Params) -> float:
 
 
 def serve(pipe: Any, megabytes: float) -> None:
-    """Opens the outlet in shared memory, sends its address; then publishes each version that it receives."""
+    """Opens the publisher in shared memory, sends its address; then publishes each version that it receives."""
     torch.set_num_threads(1)
-    with outlet("shared", params_of(megabytes), slots=2) as weights:
+    with weight_publisher("shared", params_of(megabytes), slots=2) as weights:
         pipe.send(weights.address)
         while asked := pipe.recv():
             (version,) = asked
@@ -40,10 +40,10 @@ class Publisher:
     """The publisher by Ray's store, an actor of the engine."""
 
     def __init__(self, megabytes: float) -> None:
-        self.megabytes, self.opened = megabytes, outlet("ray", params_of(megabytes))
+        self.megabytes, self.opened = megabytes, weight_publisher("ray", params_of(megabytes))
 
     def setup(self) -> None:
-        """Opens the outlet."""
+        """Opens the publisher."""
         torch.set_num_threads(1)
         self.weights = self.opened.__enter__()
 
@@ -56,7 +56,7 @@ class Publisher:
         return published(self.weights, version, content(self.megabytes, version))
 
     def close(self) -> None:
-        """Ends the outlet."""
+        """Ends the publisher."""
         self.opened.__exit__(None, None, None)
 
 
@@ -68,7 +68,7 @@ def trainer() -> Any:
         """Publishes in a process of Monarch."""
 
         def __init__(self, megabytes: float) -> None:
-            self.megabytes, self.opened = megabytes, outlet("monarch", params_of(megabytes), slots=2)
+            self.megabytes, self.opened = megabytes, weight_publisher("monarch", params_of(megabytes), slots=2)
             self.weights = self.opened.__enter__()
 
         @endpoint

@@ -29,7 +29,7 @@ def population(one: Trainer) -> Trainer:
     >>> from purestep.runtime.train import train, trainer
     >>> env = make("probe_both")
     >>> model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
-    >>> many = population(trainer(env, model, a2c(model, optim.sgd(0.1)), envs=2, horizon=3))
+    >>> many = population(trainer(env, model, a2c(model, optimizers.sgd(0.1)), envs=2, horizon=3))
     >>> seeds = torch.stack([keys.key(seed) for seed in range(5)])
     >>> state, metrics = train(many, 2)(with_hyperparameters(many.init(seeds), {"learning_rate": torch.rand(5)}))
     >>> metrics["entropy"].shape
@@ -60,9 +60,9 @@ def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor])
     >>> from purestep.runtime.train import trainer
     >>> env = make("probe_both")
     >>> model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
-    >>> many = population(trainer(env, model, a2c(model, optim.sgd(0.1)), envs=2, horizon=3))
+    >>> many = population(trainer(env, model, a2c(model, optimizers.sgd(0.1)), envs=2, horizon=3))
     >>> state = with_hyperparameters(many.init(keys.split(keys.key(0), 2)), {"learning_rate": torch.tensor([0.5, 0.25])})
-    >>> optim.hyperparameters(state.learner.optimizer)["learning_rate"]
+    >>> optimizers.hyperparameters(state.learner.optimizer)["learning_rate"]
     tensor([0.5000, 0.2500], dtype=torch.float64)
     """
     optimizer = optimizers.with_hyperparameters(state.learner.optimizer, changes)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from purestep.core.errors import PurestepError
-from purestep.runtime.effects.weight_sync import inlet
+from purestep.runtime.effects.weight_sync import weight_reader
 
 SIZE = 100_000
 
@@ -25,7 +25,7 @@ class Reader:
     """Fetches in a process of an engine."""
 
     def __init__(self, address: str) -> None:
-        self.opened = inlet(address, weights(0))
+        self.opened = weight_reader(address, weights(0))
         self.address, self.held = address, list[Any]()
 
     def setup(self) -> None:
@@ -59,7 +59,7 @@ class Reader:
     def other(self) -> str:
         """Return the error that a reader with another architecture gets, as its text."""
         try:
-            with inlet(self.address, {"a": torch.zeros(3), "b": weights(0)["b"]}) as reader:
+            with weight_reader(self.address, {"a": torch.zeros(3), "b": weights(0)["b"]}) as reader:
                 return str(reader.fetch())
         except PurestepError as error:
             return str(error)

@@ -43,6 +43,7 @@ WORLD = words(  # files, clocks, sockets, processes, the generators and settings
 )
 LEAVE = {  # what stands outside effects and yet has to do with the world, and why
     "runtime/machine/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
+    "runtime/machine/batched_effects.py": {"time", "concurrent"},  # and one that performs several in one call
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
     # and these look into the compiler's own files and threads

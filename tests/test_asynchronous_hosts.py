@@ -20,7 +20,7 @@ from purestep.runtime.cli import run
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.interface import Cluster, EngineError
 from purestep.runtime.effects.cluster.rejoining import rejoining
-from purestep.runtime.effects.weight_sync import inlet, this_host
+from purestep.runtime.effects.weight_sync import this_host, weight_reader
 from purestep.runtime.effects.workers.backends import Mailbox, in_thread
 from purestep.runtime.effects.workers.pool import WorkerLost, WorkerMessage, working
 from purestep.runtime.recipes.zorplex import check, zorplex_defaults
@@ -105,7 +105,7 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
     said = list[str]()
     monkeypatch.setattr(placement, "opened", nobodys)
     monkeypatch.setattr(placement, "rejoining", lambda *_: nullcontext())
-    monkeypatch.setattr(placement, "outlet", lambda way, params: nullcontext())
+    monkeypatch.setattr(placement, "weight_publisher", lambda way, params: nullcontext())
     monkeypatch.setattr(placement, "seen", lambda *_: [elsewhere()])
     given = AsyncConfig(engine="monarch", hosts="10.0.0.2:7000")
     refused = pytest.raises(
@@ -159,7 +159,7 @@ def test_generators_of_this_machine_read_shared_memory() -> None:
     params = {"w": torch.arange(3.0)}
     with placed(AsyncConfig(), silent) as place, place.publishing(params) as weights:
         weights.publish(0, params)
-        with inlet(weights.address, params) as reader:
+        with weight_reader(weights.address, params) as reader:
             version, found = reader.fetch(-1)
     assert (weights.way, version, found["w"].tolist()) == ("shared", 0, [0.0, 1.0, 2.0])
 

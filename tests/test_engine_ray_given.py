@@ -14,7 +14,7 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.interface import EngineError, MemberLost
-from purestep.runtime.effects.weight_sync import outlet
+from purestep.runtime.effects.weight_sync import weight_publisher
 from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError
 
 from .engine_contract import FOUND, SOON, left, values
@@ -71,7 +71,7 @@ def test_nodes_come_and_go(there: Node) -> None:
         assert soon(lambda: cluster.hosts() == (first,))
         assert values(mesh.slice((1,)), "add", 1) == values(again.slice((0,)), "add", 1) == [1]
         refused = pytest.raises(WeightsError, match=rf"Ray's object store on {first} is \d+ bytes, wanted at least")
-        with refused, outlet("ray", {"w": torch.zeros(30_000_000)}):
+        with refused, weight_publisher("ray", {"w": torch.zeros(30_000_000)}):
             pass
     assert left({*pids}) == set()
     assert there.process.poll() is None

@@ -13,7 +13,7 @@ from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError
 from purestep.runtime.effects.cluster.monarch import engine as monarch_engine
 from purestep.runtime.effects.cluster.monarch import runtime
-from purestep.runtime.effects.weight_sync import inlet, outlet
+from purestep.runtime.effects.weight_sync import weight_publisher, weight_reader
 
 WRONG = {"monarch": ("torchmonarch", "0.8.0", "0.7.x"), "ray": ("ray", "2.61.0", "2.60")}
 
@@ -41,7 +41,7 @@ def test_an_engine_of_another_version_is_refused_by_name(engine: Any, versions: 
 
 def test_weights_by_monarch_ask_for_the_same_version(versions: dict[str, str]) -> None:
     versions["torchmonarch"] = "0.8.0"
-    for made in (outlet("monarch", {}), inlet("monarch://gAROLg==", {})):
+    for made in (weight_publisher("monarch", {}), weight_reader("monarch://gAROLg==", {})):
         with pytest.raises(EngineError, match=r"torchmonarch is 0\.8\.0, wanted 0\.7\.x"), made:
             pass
 

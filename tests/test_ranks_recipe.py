@@ -356,7 +356,7 @@ from contextlib import suppress
 from pathlib import Path
 import attrs, torch
 from purestep.runtime.effects.checkpoint.atomic_files import DISK
-from purestep.runtime.effects.distributed.process_group import RankError, Ranks
+from purestep.runtime.effects.distributed.process_group import RankError, ProcessGroup
 from purestep.runtime.effects.checkpoint.async_save import saving
 from purestep.runtime.text import ranked
 

@@ -24,7 +24,7 @@ import torch
 from monarch.actor import Actor, endpoint, this_host
 
 from purestep.core.errors import PurestepError
-from purestep.runtime.effects.weight_sync import inlet, outlet
+from purestep.runtime.effects.weight_sync import weight_reader, weight_publisher
 
 
 def of(version):
@@ -40,7 +40,7 @@ class Reader(Actor):
     def fetched(self, address, last, lends):
         """The versions fetched up to this one, and whether every byte of each was right."""
         versions, good, into = [], True, ()
-        with inlet(address, of(0)) as reader:
+        with weight_reader(address, of(0)) as reader:
             while not versions or versions[-1] < last:
                 found = reader.fetch(versions[-1] if versions else -1, into)
                 if found:
@@ -52,7 +52,7 @@ class Reader(Actor):
     @endpoint
     def asked(self, address):
         """What there is for a reader that knows nothing, and whether more may come."""
-        with inlet(address, of(0)) as reader:
+        with weight_reader(address, of(0)) as reader:
             return len(reader.fetch()), reader.closed()
 
 
@@ -60,14 +60,14 @@ class Trainer(Actor):
     @endpoint
     def published(self):
         """Publishes, and goes on to live."""
-        self.opened = outlet("monarch", of(0))
+        self.opened = weight_publisher("monarch", of(0))
         weights = self.opened.__enter__()
         weights.publish(0, of(0))
         return weights.address, os.getpid()
 
 
 def fetched_as(address, like):
-    with inlet(address, like) as reader:
+    with weight_reader(address, like) as reader:
         return reader.fetch()
 
 
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     told = {}
     procs = this_host().spawn_procs(per_host={"gpus": 1})
     reader = procs.spawn("reader", Reader)
-    with outlet("monarch", of(0), slots=2, chunk=1 << 18) as weights:
+    with weight_publisher("monarch", of(0), slots=2, chunk=1 << 18) as weights:
         told["nothing yet"] = reader.asked.call_one(weights.address).get(timeout=60)
         weights.publish(0, of(0))
         told["one"] = reader.fetched.call_one(weights.address, 0, False).get(timeout=60)
@@ -101,13 +101,13 @@ if __name__ == "__main__":
     told["ended"] = reader.asked.call_one(weights.address).get(timeout=60)
     other = this_host().spawn_procs(per_host={"gpus": 1})
     address, pid = other.spawn("trainer", Trainer).published.call_one().get(timeout=60)
-    with inlet(address, of(0)) as weights:
+    with weight_reader(address, of(0)) as weights:
         told["of another process"] = right(weights.fetch())
         os.kill(pid, signal.SIGKILL)
         told["killed"] = said(lambda: weights.fetch(-1, (), 20.0))
         told["closed"] = weights.closed()
     monarch.configure(rdma_allow_tcp_fallback=False)
-    told["without devices"] = said(lambda: outlet("monarch", of(0)).__enter__())
+    told["without devices"] = said(lambda: weight_publisher("monarch", of(0)).__enter__())
     print(json.dumps(told), flush=True)
     os._exit(0)
 '''
@@ -128,7 +128,7 @@ def test_every_byte_comes_whatever_happens_to_the_publisher(tmp_path: Path) -> N
         assert versions == sorted(set(versions))
     assert "a is [500000] float32, wanted [3] float32" in told["another"]
     assert told["goes back"].startswith("publish: version is 3, wanted at least")
-    assert told["torn"].startswith("inlet: address is 'monarch://")
+    assert told["torn"].startswith("weight_reader: address is 'monarch://")
     assert told["ended"] == [0, True]
     assert told["of another process"] is True
     assert told["killed"].startswith("fetch: monarch is not to be had (")

@@ -17,7 +17,7 @@ from engine_readers import Reader, weights  # type: ignore[import-not-found]
 from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.cluster import opened
 from purestep.runtime.effects.cluster.interface import Cluster
-from purestep.runtime.effects.weight_sync import inlet, outlet, ray
+from purestep.runtime.effects.weight_sync import ray, weight_publisher, weight_reader
 from purestep.runtime.effects.weight_sync.ray import KEEP, refuse_small, store_for
 from purestep.runtime.effects.weight_sync.ray_board import Board
 from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError, layout, text
@@ -103,7 +103,7 @@ def test_bytes_that_were_altered_between_hosts_are_refused_and_pulled_again(
     monkeypatch.setattr(ray, "ray_token", lambda: b"a token")
     put = Stored(own["a"].numpy().view(np.uint8))
     board.hold(3, text(layout(own)), [put], b"a token")
-    with inlet("ray://one@here", own) as reader:
+    with weight_reader("ray://one@here", own) as reader:
         version, found = reader.fetch()
         assert version == 3
         assert torch.equal(found["a"], own["a"])
@@ -118,7 +118,7 @@ def test_bytes_that_were_altered_between_hosts_are_refused_and_pulled_again(
         there.altered = 0
         with pytest.raises(WeightsError, match="version 4 is of the digest"):
             reader.fetch(3, (), 0.01)
-    with inlet("ray://one@there", own) as reader:
+    with weight_reader("ray://one@there", own) as reader:
         there.pulled, there.altered, board.digest = 0, 1, b""
         assert not torch.equal(reader.fetch()[1]["a"], own["a"])  # from the same store: nobody looks
         assert board.digest == b""
@@ -127,7 +127,7 @@ def test_bytes_that_were_altered_between_hosts_are_refused_and_pulled_again(
 @pytest.mark.slow
 @needs_ray
 def test_without_a_connection_there_are_none() -> None:
-    for made in (outlet("ray", weights(0)), inlet("ray://nobody", weights(0))):
+    for made in (weight_publisher("ray", weights(0)), weight_reader("ray://nobody", weights(0))):
         with pytest.raises(WeightsError, match="Ray is not connected, wanted a process of Ray"), made:
             pass
 
@@ -135,7 +135,7 @@ def test_without_a_connection_there_are_none() -> None:
 @pytest.mark.slow
 @needs_ray
 def test_every_byte_is_mapped_and_stays_as_it_was(cluster: Cluster) -> None:
-    with outlet("ray", weights(0)) as publisher:
+    with weight_publisher("ray", weights(0)) as publisher:
         readers = cluster.spawn(Reader, (publisher.address,), size=2, timeout=SOON)
         assert values(readers, "fetch") == [(-1, True)] * 2
         publisher.publish(0, weights(0))
@@ -159,9 +159,9 @@ def test_every_byte_is_mapped_and_stays_as_it_was(cluster: Cluster) -> None:
     until(
         lambda: all("fetch: ray is not to be had (" in str(one) for one in values(readers, "fetch", 0)), "all is over"
     )
-    with pytest.raises(WeightsError, match="publish: the outlet is closed"):
+    with pytest.raises(WeightsError, match="publish: the publisher is closed"):
         publisher.publish(100, weights(100))
-    with pytest.raises(WeightsError, match="fetch: ray is not to be had"), inlet("ray://nobody", weights(0)):
+    with pytest.raises(WeightsError, match="fetch: ray is not to be had"), weight_reader("ray://nobody", weights(0)):
         pass
     readers.stop(timeout=SOON)
 
@@ -169,7 +169,7 @@ def test_every_byte_is_mapped_and_stays_as_it_was(cluster: Cluster) -> None:
 @pytest.mark.slow
 @needs_ray
 def test_a_board_that_is_killed_lists_all_again(cluster: Cluster) -> None:
-    with outlet("ray", weights(0)) as publisher:
+    with weight_publisher("ray", weights(0)) as publisher:
         publisher.publish(7, weights(7))
         reader = cluster.spawn(Reader, (publisher.address,), size=1, timeout=SOON)
         assert values(reader, "fetch") == [(7, True)]

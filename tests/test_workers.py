@@ -305,13 +305,13 @@ ORPHANS = """
 import sys, time
 sys.path.insert(0, {place!r})
 import {bodies} as bodies
-from purestep.runtime.effects.workers.pool import Note, working
+from purestep.runtime.effects.workers.pool import WorkerMessage, working
 
 with working(bodies.echo, ("hello",), size=2, patience=60.0) as workers:
     pids = []
     while len(pids) < 2:
         report = workers.receive(1.0)
-        pids += [report.payload[1]] if isinstance(report, Note) else []
+        pids += [report.payload[1]] if isinstance(report, WorkerMessage) else []
     workers.send(1, 0, "hang")
     print(*pids, flush=True)
     time.sleep(60)

@@ -30,10 +30,10 @@ from ..recurrence import backwards
 Estimator = Callable[[Tensor, Tensor], Tensor]  # reward [N], group int [N] -> advantage [N]
 
 
-def made_calls(reward: Tensor, calls: Tensor) -> Tensor:
+def calls_mask(reward: Tensor, calls: Tensor) -> Tensor:
     """Return the mask of the calls that were made: reward [*, C], calls int [*] -> bool [*, C]. Raises: ShapeError.
 
-    >>> made_calls(torch.zeros(2, 3), torch.tensor([2, 0]))
+    >>> calls_mask(torch.zeros(2, 3), torch.tensor([2, 0]))
     tensor([[ True,  True, False],
             [False, False, False]])
     """
@@ -59,7 +59,7 @@ def per_step(reward: Tensor, calls: Tensor) -> Tensor:
     >>> per_step(torch.tensor([1.0, 2.0, torch.nan]), torch.tensor(2))
     tensor([1., 2., 0.])
     """
-    return torch.where(made_calls(reward, calls), reward, 0.0)
+    return torch.where(calls_mask(reward, calls), reward, 0.0)
 
 
 def episode(reward: Tensor, calls: Tensor) -> Tensor:
@@ -120,4 +120,4 @@ def token_credit(transcript: Transcript, credit: Tensor) -> Tensor:
 
 
 def _to_calls(value: Tensor, reward: Tensor, calls: Tensor) -> Tensor:
-    return torch.where(made_calls(reward, calls), value[..., None], 0.0)
+    return torch.where(calls_mask(reward, calls), value[..., None], 0.0)

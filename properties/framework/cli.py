@@ -32,8 +32,8 @@ SUITES: Mapping[str, tuple[str, str]] = {  # a module, and the name of a suite i
 }
 KINDS: Mapping[str, tuple[str, str]] = {  # for suites about objects of one class: the class's module and name
     "env": ("...core.env", "Env"),
-    "checkpoint": ("..suites.checkpoint", "Store"),
-    "machine": ("..suites.machine", "Play"),
+    "checkpoint": ("..suites.checkpoint", "TreeStore"),
+    "machine": ("..suites.machine", "MachineCase"),
 }
 PROFILES = ("quick", "ci", "night")
 CALL = "add --call to check the object that it returns"

@@ -15,7 +15,7 @@ from ..effects.cluster.device_assignment import DeviceAssignment
 from ..effects.cluster.interface import Cluster, Done, EngineError
 from ..effects.cluster.rejoining import rejoining
 from ..effects.cluster.security import described, monarch_scheme, refuse_network
-from ..effects.weight_sync import Host, WeightPublisher, chosen, outlet, this_host
+from ..effects.weight_sync import Host, WeightPublisher, chosen, this_host, weight_publisher
 from ..effects.weight_sync.ray import store_for
 from ..effects.workers.backends import Body, Engine, WorkerHandle, in_process, in_thread
 from ..effects.workers.backends import Inbox as Box
@@ -57,7 +57,7 @@ def placed(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int)
     hosts = given.named_hosts()
     if given.engine == "processes":
         engine = on_devices(HERE[given.generator_engine], given.named_devices())
-        yield Placement(engine, partial(outlet, "shared"))
+        yield Placement(engine, partial(weight_publisher, "shared"))
         return
     store = store_for(weights()) if given.engine == "ray" else 0
     if line := described(given.engine, given.hosts):
@@ -72,9 +72,9 @@ def placed(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int)
         way = chosen([this_host(), *probe_hosts(cluster, hosts)], engine=given.engine, asked=asked, report=notice)
         if way.fallback and monarch_scheme() == "tcp" and not given.trust_network:
             refuse_network("Monarch's buffers over TCP", [parted(host)[0] for host in hosts])
-        with outlet(way.way, (torch.zeros(1),)):
+        with weight_publisher(way.way, (torch.zeros(1),)):
             pass  # a transport that does not work is reported before training
-        yield Placement(engine, partial(outlet, way.way))
+        yield Placement(engine, partial(weight_publisher, way.way))
 
 
 def probe_hosts(cluster: Cluster, hosts: tuple[str, ...] = ()) -> list[Host]:

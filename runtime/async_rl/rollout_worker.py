@@ -21,7 +21,7 @@ from ..effects.generation.scheduling import AnyAttempt
 from ..effects.hugging_face.tokenizer import unfolded
 from ..effects.task_reference import trust
 from ..effects.tools.guard import ToolFailed
-from ..effects.weight_sync import WeightReader, inlet, this_host
+from ..effects.weight_sync import WeightReader, this_host, weight_reader
 from ..effects.workers.backends import Mailbox
 from ..text.components import TextComponents, attempts_at, text_components
 from ..text.config import TextConfig
@@ -314,7 +314,7 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
         mailbox.note(Progress(tool_failures=1))  # at once: shows that a generator waiting for several tools is alive
 
     with (
-        inlet(spec.weights, like) as reader,
+        weight_reader(spec.weights, like) as reader,
         served_tools(whole, spec.arguments.asynchronous, failed) as parts,
     ):
         made = generator(

@@ -10,7 +10,7 @@ def at(ages: Ages, head: int) -> Age:
     """Return the entry of a version.
 
     >>> at((), 3)
-    Age(head=3, groups=0, complete=0, ready=Line(first=0, next=0, items=Numbered(depth=0, root=())))
+    Age(head=3, groups=0, complete=0, ready=Fifo(first=0, next=0, items=Numbered(depth=0, root=())))
     """
     return next((age for age in ages if age.head == head), Age(head))
 

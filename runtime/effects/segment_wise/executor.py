@@ -47,7 +47,7 @@ class Task:
 
         Raises: StructureError for a result that is no sample, and as the workflow does.
 
-        >>> Task({"input_ids": [1]}, lambda engine, data: data, lambda sample: True).made(())
+        >>> Task({"input_ids": [1]}, lambda engine, data: data, lambda sample: True).run(())
         {'input_ids': [1]}
         """
         sample = self.workflow(engine, self.data)

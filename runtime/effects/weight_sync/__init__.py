@@ -4,7 +4,7 @@ from .hosts import chosen as chosen
 from .hosts import this_host as this_host
 from .interface import WeightPublisher as WeightPublisher
 from .interface import WeightReader as WeightReader
-from .interface import inlet as inlet
-from .interface import outlet as outlet
+from .interface import weight_publisher as weight_publisher
+from .interface import weight_reader as weight_reader
 from .select_transport import Choice as Choice
 from .select_transport import Host as Host

@@ -1,9 +1,9 @@
-"""One interface for all transports of weights from the trainer to samplers: an outlet publishes, inlets fetch.
+"""One interface for all transports of weights from the trainer to samplers: a publisher publishes, readers fetch.
 
-    with outlet("shared", params) as weights:       # in the trainer; or "ray", "monarch"
+    with weight_publisher("shared", params) as weights:       # in the trainer; or "ray", "monarch"
         weights.publish(0, params)
         ...                                         # weights.address is sent to the others, by any means
-    with inlet(address, params) as reader:          # in the process that uses the weights
+    with weight_reader(address, params) as reader:          # in the process that uses the weights
         found = reader.fetch(version)               # () or (version, params), all of one publication
 
 An address is short and is sent through a call, a file or a command line; weights never are.
@@ -25,7 +25,7 @@ class WeightPublisher:
     """Publisher of weights."""
 
     way: str  # "shared", "ray" or "monarch"
-    address: str  # for opening an inlet
+    address: str  # for opening a reader
     publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
 
 
@@ -45,38 +45,41 @@ class WeightReader:
 
 
 def refuse_closed(closed: bool) -> None:
-    """Raise WeightsError if the outlet is closed."""
+    """Raise WeightsError if the publisher is closed."""
     if closed:
         remedy = "publish inside its with block, and keep the context manager, not only what it gave"
-        raise WeightsError(message("publish: the outlet", got="closed", wanted="open", remedy=remedy))
+        raise WeightsError(message("publish: the publisher", got="closed", wanted="open", remedy=remedy))
 
 
-WAYS: Mapping[str, tuple[str, str]] = {  # the outlet and the inlet, each as module:function
+WAYS: Mapping[str, tuple[str, str]] = {  # the publisher and the reader, each as module:function
     "shared": ("shared:shared_publisher", "shared:shared_reader"),
     "ray": ("ray:ray_publisher", "ray:ray_reader"),
     "monarch": ("monarch:monarch_publisher", "monarch:monarch_reader"),
 }
 
 
-def outlet(way: str, params: Any, **options: Any) -> AbstractContextManager[WeightPublisher]:
-    """Return the outlet of a transport, for weights like `params`; it gets the options. Raises: ChoiceError, WeightsError.
+def weight_publisher(way: str, params: Any, **options: Any) -> AbstractContextManager[WeightPublisher]:
+    """Return the publisher of a transport, for weights like `params`; it gets the options. Raises: ChoiceError, WeightsError.
 
     >>> import torch
-    >>> with outlet("shared", {"w": torch.zeros(1)}) as weights, inlet(weights.address, {"w": torch.zeros(1)}) as reader:
+    >>> like = {"w": torch.zeros(1)}
+    >>> with weight_publisher("shared", like) as weights, weight_reader(weights.address, like) as reader:
     ...     weights.publish(0, {"w": torch.ones(1)})
     ...     reader.fetch(), reader.fetch(0)
     ((0, {'w': tensor([1.])}), ())
     """
-    made: AbstractContextManager[WeightPublisher] = _named(choose("outlet: way", way, WAYS)[0])(params, **options)
+    made: AbstractContextManager[WeightPublisher] = _named(choose("weight_publisher: way", way, WAYS)[0])(
+        params, **options
+    )
     return made
 
 
-def inlet(address: str, like: Any, **options: Any) -> AbstractContextManager[WeightReader]:
-    """Return the inlet for an address; `like` is a tree of the architecture, on the devices to fetch to.
+def weight_reader(address: str, like: Any, **options: Any) -> AbstractContextManager[WeightReader]:
+    """Return the reader for an address; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: ChoiceError for an address of no transport, WeightsError for another architecture or without a publisher.
     """
-    place = choose("inlet: way of the address", address.partition("://")[0], WAYS)[1]
+    place = choose("weight_reader: way of the address", address.partition("://")[0], WAYS)[1]
     made: AbstractContextManager[WeightReader] = _named(place)(address, like, **options)
     return made
 

@@ -4,7 +4,7 @@ Both ends live in processes of Monarch, or in its client; a thread of an actor's
 `contextvars.copy_context()`. Without a device for RDMA, Monarch falls back to TCP and warns once. Reads are not synchronised,
 so the publisher may overwrite the bytes that are being read: each chunk is compared with its checksum after the read, and a
 read that was overwritten is repeated. Buffers occupy memory of both processes until they are dropped explicitly, which the end
-of an outlet does. Monarch's own keys and networks apply; there is no other key.
+of a publisher does. Monarch's own keys and networks apply; there is no other key.
 """
 
 import importlib
@@ -151,7 +151,7 @@ def _module(name: str) -> Any:
 def monarch_publisher(
     params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, checks: str = ""
 ) -> Iterator[WeightPublisher]:
-    """Yield the outlet for weights like `params`, whose address names an actor in this process, for other processes of Monarch.
+    """Yield the publisher of weights like `params`; its address names an actor in this process, for Monarch's other processes.
 
     A reader is overtaken when `slots` - 1 publications end while it reads, and reads again. Weights on a GPU are copied to
     host memory. Raises: EngineError if Monarch is missing or has an untested version, WeightsError if it has no buffers,
@@ -181,7 +181,7 @@ def monarch_publisher(
 
 @contextmanager
 def monarch_reader(address: str, like: Any) -> Iterator[WeightReader]:
-    """Yield the inlet for the actor of an outlet; `like` is a tree of the architecture, on the devices to fetch to.
+    """Yield the reader for the actor of a publisher; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: EngineError if Monarch is missing; ChoiceError for a malformed address; WeightsError, at a fetch, for another
     architecture, or if the actor or its process does not answer.
@@ -220,9 +220,7 @@ class _MonarchReader:
                 if self._told(lambda offer=offer: self._read(offer, room, until)):
                     return offer.version, handed(self.own, room, self.like, given)
                 if time.monotonic() > until:
-                    remedy = (
-                        "give the outlet more slots, publish less often, or see who alters what goes over the network"
-                    )
+                    remedy = "give the publisher more slots, publish less often, or see who alters what goes over the network"
                     got = f"overtaken or altered for {seconds:g} s"
                     raise WeightsError(message("fetch: monarch", got=got, wanted="what is published", remedy=remedy))
 

@@ -23,4 +23,4 @@ def actor_of(address: str) -> Any:
     except Exception as error:  # unpickling anything else can raise anything
         wanted, remedy = f"{SCHEME} and an actor", "take the address that the publisher names, all of it"
         got = f"{address[:40]!r} ({type(error).__name__})"
-        raise ChoiceError(message("inlet: address", got=got, wanted=wanted, remedy=remedy)) from error
+        raise ChoiceError(message("weight_reader: address", got=got, wanted=wanted, remedy=remedy)) from error

@@ -87,7 +87,7 @@ def ray_publisher(params: Any) -> Iterator[WeightPublisher]:
 
 @contextmanager
 def ray_reader(address: str, like: Any) -> Iterator[WeightReader]:
-    """Yield an inlet for the outlet of that address; `like` is a tree of the architecture, on the devices to fetch to.
+    """Yield a reader for the publisher of that address; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: EngineError if Ray is missing; WeightsError if this process is not one of Ray's, or there is no publisher.
     """

@@ -17,7 +17,7 @@ from purestep.runtime.effects.cluster.interface import MemberLost, Unanswered
 from purestep.runtime.effects.cluster.local.rules import (
     GONE,
     CallAnswered,
-    CallMade,
+    CallStarted,
     Clock,
     ClusterState,
     DeliverAnswer,
@@ -60,7 +60,7 @@ def _passes_all_on(step: Step) -> Step:
 
 def _looks_at_the_first(step: Step) -> Step:
     def hasty(state: ClusterState, event: Any) -> Any:
-        if not isinstance(event, Clock | CallMade):
+        if not isinstance(event, Clock | CallStarted):
             return step(state, event)
         firsts = evolve(state, members=tuple(evolve(one, out=one.out[:1]) for one in state.members))
         rest = {one.seat: one.out[1:] for one in state.members}
@@ -68,7 +68,7 @@ def _looks_at_the_first(step: Step) -> Step:
         members = tuple(
             evolve(one, out=(*[o for o in one.out if o not in new], *rest[one.seat], *new))
             for one in after.members
-            for new in [tuple(o for o in one.out if isinstance(event, CallMade) and o.call == event.call)]
+            for new in [tuple(o for o in one.out if isinstance(event, CallStarted) and o.call == event.call)]
         )
         return evolve(after, members=members), actions
 
@@ -208,7 +208,7 @@ def _refuses_whole_calls(step: Step) -> Step:
 
     def strict(state: ClusterState, event: Any) -> Any:
         there = {one.seat for one in state.members}
-        if isinstance(event, CallMade) and not {(event.mesh, one) for one in event.members} <= there:
+        if isinstance(event, CallStarted) and not {(event.mesh, one) for one in event.members} <= there:
             state, late = step(state, Clock(event.now))
             lost = [FailCall((event.mesh, one), event.call, Unanswered(GONE, True)) for one in event.members]
             return state, (*late, *lost)
@@ -255,7 +255,7 @@ def _settled() -> Law:
         asked: list[tuple[Seat, int]] = []
         for moment in course.moments:
             event, there = moment.event, moment.there()
-            if isinstance(event, CallMade):
+            if isinstance(event, CallStarted):
                 asked += [((event.mesh, member), event.call) for member in event.members]
             if isinstance(event, CallAnswered):
                 seen("an answer to what is settled", (event.seat, event.call) in settled and event.seat in there)
@@ -272,7 +272,7 @@ def _in_time() -> Law:
     def check(course: Course, seen: Seen) -> None:
         for moment in course.moments:
             event = moment.event
-            if isinstance(event, CallMade | Clock):
+            if isinstance(event, CallStarted | Clock):
                 had = [(member.seat, one) for member in moment.before.members for one in member.out]
                 overdue = {(seat, one.call): one.seconds for seat, one in had if one.deadline <= event.now}
                 seen("a late call beside one that has time", 0 < len(overdue) < len(had))
@@ -337,7 +337,7 @@ def _at_once() -> Law:
             event, there, ended = moment.event, moment.there(), {one.seat for one in moment.these(KillMember)}
             lost = {(one.seat, one.call) for one in moment.these(FailCall) if one.answer.lost}
             wanted = {(seat, one.call) for seat in ended if seat in there for one in there[seat].out}
-            if isinstance(event, CallMade):
+            if isinstance(event, CallStarted):
                 seats = {(event.mesh, member) for member in event.members}
                 wanted |= {(seat, event.call) for seat in seats if seat not in there}
                 sent = [(one.seat, one.host) for one in moment.these(SendCall)]

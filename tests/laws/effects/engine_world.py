@@ -10,7 +10,7 @@ from purestep.runtime.effects.cluster import interface
 from purestep.runtime.effects.cluster.local import rules
 from purestep.runtime.effects.cluster.local.rules import (
     CallAnswered,
-    CallMade,
+    CallStarted,
     Clock,
     DeliverAnswer,
     FailCall,
@@ -106,7 +106,7 @@ def played(cluster: Clustering, story: Acts) -> Course:
         elif verb == "ask":
             calls += 1
             members = tuple(member for mesh, member in known if mesh == seat[0])
-            feed(CallMade(calls, seat[0], members[: who // 2 + 1], 1.0 + value, now))
+            feed(CallStarted(calls, seat[0], members[: who // 2 + 1], 1.0 + value, now))
         elif verb == "answer" and out:
             feed(CallAnswered(*out[who % len(out)]))
         elif verb == "ghost" and settled:

@@ -165,7 +165,7 @@ class State:
         with self.changed:
             self.calls += 1
             pending = self.pending[self.calls] = Pending(self.calls, members, letter, makes)
-            self.tell(rules.CallMade(self.calls, mesh, members, seconds, now))
+            self.tell(rules.CallStarted(self.calls, mesh, members, seconds, now))
         return lambda: pending.wait(now + seconds, lambda moment: self.tell(rules.Clock(moment)))
 
     def end(self, seats: tuple[Seat, ...], timeout: float) -> None:

@@ -86,9 +86,9 @@ class _LocalMembers:
 def read(message: bytes) -> tuple[int, bool, Any]:
     """Return the call's number, True if it has a value, and the value or the error.
 
-    >>> read(processes_member.answered(3, True, "yes"))
+    >>> read(member_program.answered(3, True, "yes"))
     (3, True, 'yes')
-    >>> read(processes_member.HEAD.pack(3, True) + b"no pickle")[:2]
+    >>> read(member_program.HEAD.pack(3, True) + b"no pickle")[:2]
     (3, False)
     """
     call, made = member_program.HEAD.unpack_from(message)

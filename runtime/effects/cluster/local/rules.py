@@ -72,7 +72,7 @@ class MeshReady:
 
 
 @frozen
-class CallMade:
+class CallStarted:
     """Event: members of a mesh are called. Numbers of calls are never used again."""
 
     call: int
@@ -153,7 +153,9 @@ class KillMember:
     host: str
 
 
-Event = HostAdded | HostLost | MeshStarted | MeshReady | CallMade | CallAnswered | MemberEnded | MembersStopped | Clock
+Event = (
+    HostAdded | HostLost | MeshStarted | MeshReady | CallStarted | CallAnswered | MemberEnded | MembersStopped | Clock
+)
 Action = SendCall | DeliverAnswer | FailCall | ReportLoss | KillMember
 Actions = tuple[Action, ...]
 
@@ -162,13 +164,13 @@ def step(state: ClusterState, event: Event) -> tuple[ClusterState, Actions]:
     """Return the next state and the actions to perform.
 
     >>> state, _ = step(step(ClusterState(("here",)), MeshStarted(0, ("here",)))[0], MeshReady(0))
-    >>> state, sent = step(state, CallMade(1, 0, (0,), 2.0, now=10.0))
+    >>> state, sent = step(state, CallStarted(1, 0, (0,), 2.0, now=10.0))
     >>> sent, step(state, Clock(12.0))[1][0].answer.why
     ((SendCall(seat=(0, 0), host='here', call=1),), 'timed out after 2.0 s')
     >>> [type(action).__name__ for action in step(state, MemberEnded((0, 0), "killed"))[1]]
-    ['End', 'Settle', 'Tell']
+    ['KillMember', 'FailCall', 'ReportLoss']
     """
-    if isinstance(event, CallMade):
+    if isinstance(event, CallStarted):
         return _asked(state, event)
     if isinstance(event, CallAnswered):
         return _answered(state, event)
@@ -191,7 +193,7 @@ def step(state: ClusterState, event: Event) -> tuple[ClusterState, Actions]:
     return _without(state, {event.seat}, event.why, told=True)
 
 
-def _asked(state: ClusterState, event: CallMade) -> tuple[ClusterState, Actions]:
+def _asked(state: ClusterState, event: CallStarted) -> tuple[ClusterState, Actions]:
     state, actions = _looked(state, event.now)
     there = {one.seat: one for one in state.members}
     out = PendingCall(event.call, event.now + event.seconds, event.seconds)
