@@ -69,7 +69,7 @@ class Counter:
         return lambda: None
 
     def garble(self) -> None:
-        """Says what is no answer, where its pipe is that of `processes_member`."""
+        """Says what is no answer, where its pipe is that of `member_program`."""
         Connection(int(sys.argv[1])).send_bytes(b"?")
         time.sleep(60.0)
 

@@ -110,7 +110,7 @@ def learner(
     value_coefficient: Number = 0.5,
     value_clip: Number = math.inf,
 ) -> LanguageAlgorithm:
-    """Return a learner from transcripts for an objective of `language_objectives`.
+    """Return a learner from transcripts for an objective of `objectives`.
 
     `truncated` is the treatment of truncated samples: "keep", "mask", "down_weight", "drop" (see `counted`), or "bootstrap"
     from a critic. `denominators`: the tokens "counted" in the loss or all that were "sampled", see `counts`. `proximal` is

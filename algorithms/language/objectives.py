@@ -13,7 +13,7 @@
     cispo        as grpo                         -sg(clipped ratio) A log p    mean of all tokens
     ppo          generalized, by a critic        clipped ratio                 mean of all tokens
 
-Everything else (divergences, entropy, corrections, truncated samples, the optimiser) belongs to the learner: see `language`.
+Everything else (divergences, entropy, corrections, truncated samples, the optimiser) belongs to the learner: see `learner`.
 For your own objective construct another `Objective`.
 """
 

@@ -2,7 +2,7 @@
 
 They are pure. The numbers depend on a key and on what is asked for, never on the time or the number of calls, so that two
 systems that do the same work in another order get the same random numbers. `replay.simulated` takes such numbers for its
-latencies; `scheduling.twins` combines all of them for a scheduler.
+latencies; `async_rl.simulation.workers` combines all of them for a scheduler.
 """
 
 import math

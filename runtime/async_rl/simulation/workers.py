@@ -7,7 +7,7 @@ speed. Generators get new weights in one of three ways:
     next         at the beginning of the next sample
     barrier      all at once, when all have finished their samples; none begins another sample until then
 
-`twin_world` has their transitions.
+`effects` has their transitions.
 """
 
 from collections.abc import Mapping

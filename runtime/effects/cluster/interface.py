@@ -9,7 +9,7 @@
 **An actor** is a class of a module, with a cheap `__init__(self, *arguments)`, methods that are not `async` and, for expensive
 initialisation, `setup(self)`, which may be called again and then does nothing. The module is imported by its name: on this
 machine by the path for imports of the process that spawns, on another host by that host's own. Arguments and answers are values
-that pickle supports, and small ones: weights go through `effects.transfer`.
+that pickle supports, and small ones: weights go through `effects.weight_sync`.
 **A member** is one such actor in a process of its own. It makes one call at a time, in the order in which one thread requested
 them. A call that times out is abandoned and not undone: the member goes on with it, or makes it later, and its result is
 dropped.

@@ -61,7 +61,7 @@ def on(
     """Return an engine with workers on the cluster's hosts, or on `hosts`; worker i is on host i modulo the available hosts.
 
     `devices` are assigned likewise: a body gets `fitted(arguments, device)`. A replacement gets the host and device of the
-    worker that it replaces or, if that host is gone, those that are used least (`spots`).
+    worker that it replaces or, if that host is gone, those that are used least (`device_assignment`).
 
     A worker that has not started within `start` seconds is lost, as is one for which no host was available for so long. Bodies
     are imported by their module's name. The engine raises WorkersError for a body that cannot be sent. Raises: ChoiceError.

@@ -1,6 +1,6 @@
 """An environment whose tools may raise or hang, made safe: each call has a time limit, and runs in a thread or process.
 
-If a call fails, the model gets a message, the state is unchanged, and the failure is recorded. `tool_calls` has two ways to
+If a call fails, the model gets a message, the state is unchanged, and the failure is recorded. `calls` has two ways to
 make a call: `in_threads` for any function, `in_processes` for those that may have to be killed.
 """
 

@@ -3,7 +3,7 @@
     with serving(lambda number: in_processes(1), 3) as service:
         world = guarded(zorplex(), service.perform, timeout=5.0)   # each call of a tool goes through the service
 
-A replica is a `Perform` of `tool_calls`, which makes calls with a time limit; `service_rules` selects the one for each call.
+A replica is a `Perform` of `calls`, which makes calls with a time limit; `service_rules` selects the one for each call.
 """
 
 import threading

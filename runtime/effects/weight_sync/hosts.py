@@ -33,7 +33,7 @@ def _memory(boot: Path) -> str:
 
 
 def chosen(hosts: Sequence[Host], *, engine: str, asked: str = "", report: Callable[[str], object] = print) -> Choice:
-    """Return the `choice` for these hosts, and pass it to `report` in one line. Raises: ChoiceError.
+    """Return the `select_transport` for these hosts, and pass it to `report` in one line. Raises: ChoiceError.
 
     >>> chosen([this_host(), this_host()], engine="processes").way
     weights go by shared: all processes see the same memory

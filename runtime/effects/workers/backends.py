@@ -1,7 +1,7 @@
 """Two kinds of workers: a process of its own, or a thread of this one. Both run the same bodies.
 
 A body is a function `body(mailbox, *arguments)`, see `Mailbox`. An engine starts one and puts its messages, as
-(number, word, ...), in one inbox; the words are those of `child_process`.
+(number, word, ...), in one inbox; the words are those of `process`.
 """
 
 import pickle

@@ -4,7 +4,7 @@
         workers.send(0, 7, "a prompt")               # worker 0, task 7
         report = workers.receive(1.0)                # Joined, Answer, Note, Lost, or () when time is out
 
-`workers_engines` starts workers as processes or threads, `workers_rules` decides.
+`backends` starts workers as processes or threads, `supervisor` decides.
 """
 
 import time

@@ -5,7 +5,7 @@
 
 Each child is a new process (not forked) and leads a session of its own: a terminal's signals do not reach it, and `end` kills
 it with all processes of that session. If this process is killed, its children end within 10 s: a body's program notices it
-(`child_program`), other programs need `ended_afterwards` of `heir`.
+(`program`), other programs need `ended_afterwards` of `survivor`.
 """
 
 import os

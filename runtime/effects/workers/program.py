@@ -1,4 +1,4 @@
-"""The program of a child process: it runs a function, its body, that the parent sends. See `child_process` for the other side.
+"""The program of a child process: it runs a function, its body, that the parent sends. See `process` for the other side.
 
 It is run by its path, with the descriptor of its end of a pipe, and imports the standard library alone, so that it starts at
 once; its body may import more. The path for imports is sent first, then one pickle of (body, arguments), then messages. In both

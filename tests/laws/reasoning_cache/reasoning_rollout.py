@@ -1,6 +1,6 @@
 """Laws of problems run through cycles: the texts do not depend on places, workers and failures.
 
-The subject is a `Cycling`: the functions of core.language.reasoning_cache.cycles and reasoning_evaluation.
+The subject is a `Cycling`: the functions of core.language.reasoning_cache.cycles and evaluation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ from purestep.properties.strategies.values import seeds
 
 @frozen
 class Cycling:
-    """The functions of core.language.reasoning_cache.cycles and reasoning_evaluation, under their names there."""
+    """The functions of core.language.reasoning_cache.cycles and evaluation, under their names there."""
 
     cycling: Callable[..., Prompting[Any, Any]]
     standing: Callable[[Sequence[InferenceProblemState]], CyclesResult]

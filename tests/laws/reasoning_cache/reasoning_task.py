@@ -1,6 +1,6 @@
 """Laws of lists to reduce: they can be reduced step by step, and each step can be checked on its own.
 
-The subject is a `Listing`: the functions of core.language.list_reduction.tasks and reasoning_demonstrations.
+The subject is a `Listing`: the functions of core.language.list_reduction.tasks and demonstrations.
 """
 
 import re
@@ -38,7 +38,7 @@ from purestep.properties.strategies.values import seeds
 
 @frozen
 class Listing:
-    """The functions of core.language.list_reduction.tasks and reasoning_demonstrations, under their names there."""
+    """The functions of core.language.list_reduction.tasks and demonstrations, under their names there."""
 
     list_task: Callable[[Lists, Key], ListTask]
     list_problem: Callable[[ListTask], Problem]

@@ -16,13 +16,13 @@ def member(actor: Any) -> Any:
 
 
 def _made(self: Any, path: list[str], program: str, keeper: int) -> None:
-    """Run the program text of `processes_member` and make its `Stage`; this process ends with the process `keeper`."""
+    """Run the program text of `member_program` and make its `Stage`; this process ends with the process `keeper`."""
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
     threading.Thread(target=_end_with, args=(os.pidfd_open(keeper),), daemon=True).start()
     sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
     self.program = ModuleType("purestep_member")
-    exec(compile(program, "processes_member.py", "exec"), vars(self.program))
+    exec(compile(program, "member_program.py", "exec"), vars(self.program))
     self.stage = self.program.Stage()
 
 

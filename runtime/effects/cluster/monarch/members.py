@@ -1,6 +1,6 @@
 """Members on one host of Monarch, each an actor in a process of its own: starting, calls, answers and end.
 
-Each member has a mesh of one process, so that the loss of one affects no other. `monarch_keeper`, on the host, reports at once
+Each member has a mesh of one process, so that the loss of one affects no other. `keeper`, on the host, reports at once
 that a process has ended; Monarch reports the cause within its poll interval, which is waited for. A member is ended by killing
 its process: Monarch's own way takes seconds if the member is busy, and a call to a mesh that it has stopped may hang.
 """

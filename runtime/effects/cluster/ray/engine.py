@@ -4,7 +4,7 @@
 
 With RAY_ADDRESS set in Ray's format ("10.0.0.1:6379", "auto"), that cluster is used as it is: `ray start` starts and extends
 it, and one of its nodes is on this machine. Without it a node is started here for as long as a cluster is open, on the loopback
-address and with a token of its own. Calls, time-outs and deaths are handled by `processes_cluster`; Ray places members, starts
+address and with a token of its own. Calls, time-outs and deaths are handled by `local.cluster`; Ray places members, starts
 their processes and carries the messages. A process can use one Ray at a time: clusters that are open at the same time share it.
 Everyone who can connect to Ray can run code on all its nodes: give it a token and TLS, by Ray's own environment variables.
 """

@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Member:
-    """A `Stage` of `processes_member`, whose program text is passed, in a process that Ray has started."""
+    """A `Stage` of `member_program`, whose program text is passed, in a process that Ray has started."""
 
     def __init__(self, path: list[str], program: str) -> None:
         sys.path[:] = [*path, *(entry for entry in sys.path if entry not in path)]
         self.program: Any = ModuleType("purestep_member")
-        exec(compile(program, "processes_member.py", "exec"), vars(self.program))
+        exec(compile(program, "member_program.py", "exec"), vars(self.program))
         self.stage = self.program.Stage()
 
     def pid(self) -> int:

@@ -7,7 +7,7 @@
     found = reader.fetch(version)                    # () or (version, params), all of one publication
 
 A file in memory holds a ring of slots, made once and reused, so that a publication and a fetch are one copy each and neither
-side waits for the other. `weights_ring` explains why no read is torn. POSIX only.
+side waits for the other. `ring_buffer` explains why no read is torn. POSIX only.
 """
 
 import os

@@ -5,7 +5,7 @@ and finally stores n as the ring's LATEST. A reader reads LATEST, copies that sl
 same number. If so the copy is all of one publication; if not, the reader was overtaken and tries again. A writer that dies
 in the middle has not touched the slot of LATEST, as long as there are two slots.
 
-Each step is one access, and between two of them other processes may run any of theirs; `weights` runs them on shared memory,
+Each step is one access, and between two of them other processes may run any of theirs; `publisher` runs them on shared memory,
 the laws interleave them.
 
 **Assumptions.** An aligned word of 8 bytes is read and written atomically, and accesses become visible in the order in which
