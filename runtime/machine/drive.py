@@ -1,7 +1,7 @@
 """The one loop that performs effects: commands to the effects, events back to a pure machine.
 
 `Effects` decides how commands are performed: `threads` (a plain mapping of handlers means it), `serial`, and in
-`runtime.machine.replay` `recorded`, `replayed` and `simulation`. The machine and the loop are the same under all of them.
+`runtime.machine.replay` `recorded`, `replayed` and `simulated`. The machine and the loop are the same under all of them.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The learner of a run and its store of checkpoints: this process, or several ranks that it leads (see `distributed_learner`)."""
+"""The learner of a run and its store of checkpoints: this process, or several ranks (`distributed_learner`)."""
 
 from collections.abc import Callable
 from pathlib import Path
