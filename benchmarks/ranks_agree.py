@@ -39,7 +39,7 @@ def record(path: Path) -> None:
     """Trains a small run of the recipe in this process and writes down what its trainer was given."""
     from purestep.runtime.runs.training_machine import Train
     from purestep.runtime.text.components import text_components
-    from purestep.runtime.text.sampling import asking
+    from purestep.runtime.text.sampling import run_sampler
     from purestep.runtime.text.training_loop import TextTrainingLoop, held_at, learning_components, phases
 
     own, held = arguments(), dict[str, Any]()
@@ -55,14 +55,18 @@ def record(path: Path) -> None:
         return train(state, said, key)
 
     with tempfile.TemporaryDirectory() as place:
+        samples = run_sampler(Path(place), own, parts, print)
         world = TextTrainingLoop(
             run=Path(place),
             arguments=own,
             parts=parts,
             algorithm=algorithm,
             trainer=trainer,
-            ask=asking(Path(place), own, parts, print),
+            ask=samples.ask,
+            complete=samples.complete,
+            publish=lambda number, rows: None,
             before=lambda state: None,
+            evaluate=lambda *given: {},
             notice=print,
             held=held_at(own, parts, algorithm, 0),
         )
