@@ -114,7 +114,7 @@ else:
         "suites.aggregate": ("aggregate_laws",),
         "suites.categorical": ("categorical_laws",),
         "suites.causal": ("causal_laws",),
-        "suites.checkpoint": ("Store", "checkpoint_laws"),
+        "suites.checkpoint": ("TreeStore", "checkpoint_laws"),
         "suites.codec": ("codec_laws",),
         "suites.credit": ("credit_laws",),
         "suites.env": ("env_laws", "env_suite"),

@@ -143,4 +143,4 @@ def test_nothing_is_left_ten_seconds_after_the_parent_is_killed(kind: str, tmp_p
 
 def test_processes_are_started_in_one_place() -> None:
     found = {path.name for path in (ROOT / "runtime").rglob("*.py") if STARTS.search(path.read_text())}
-    assert found == {"child_process.py"}
+    assert found == {"process.py"}

@@ -346,7 +346,7 @@ def test_a_command_of_another_package_gets_its_words(monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_the_program_compiles_is_stopped_by_ctrl_c_and_goes_on(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    program = [sys.executable, "-c", "from purestep.runtime.cli import main; raise SystemExit(main())"]
+    program = [sys.executable, "-c", "from purestep.runtime.cli.main import main; raise SystemExit(main())"]
     numbers = ["--steps", "200000", "--checkpoints", "2"]
 
     def words(name: str) -> list[str]:

@@ -358,12 +358,12 @@ import attrs, torch
 from purestep.runtime.effects.checkpoint.atomic_files import DISK
 from purestep.runtime.effects.distributed.process_group import RankError, ProcessGroup
 from purestep.runtime.effects.checkpoint.async_save import saving
-from purestep.runtime.text import ranked
+from purestep.runtime.text import distributed_learner
 
-ranked.GRACE = 0.5
+distributed_learner.GRACE = 0.5
 ranks = ProcessGroup(rank=0, size=2, device=torch.device("cpu"), mesh=(), timeout=1.0)
 never = attrs.evolve(DISK, sync=lambda path: threading.Event().wait())
-with suppress(RankError), ranked._desk(ranks) as desk:
+with suppress(RankError), distributed_learner._desk(ranks) as desk:
     run = Path(sys.argv[1])
     desk.savers[run] = desk.files.enter_context(saving(run, files=never))
     desk.save(run, 1, {"a": torch.ones(2)}, (), {})

@@ -33,7 +33,7 @@ from purestep.core.errors import CheckpointError
 from purestep.core.optim.optimizers import adamw
 from purestep.core.tree import tree_map
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
-from purestep.runtime.effects.checkpoint import loading, saving
+from purestep.runtime.effects.checkpoint import load, save
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, hugging_face
 from purestep.runtime.effects.checkpoint.group import joined
 
@@ -48,15 +48,15 @@ def outcome(run, form, room):
     with ballast.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, space.f_bavail * space.f_frsize - room))
     try:
-        saving.save(run, 2, tree, form=form, group=group)
+        save.save(run, 2, tree, form=form, group=group)
         said, merging = "", False
     except CheckpointError as error:
         frames = traceback.extract_tb(error.__cause__.__traceback__)
         said, merging = str(error), any("consolidat" in frame.name for frame in frames)
     ballast.unlink()
     left = sorted(one.name for one in (run / "checkpoints").iterdir())
-    newest = loading.latest(run, group=group, report=sys.exit)
-    loading.load(newest, tree, group=group)
+    newest = load.latest(run, group=group, report=sys.exit)
+    load.load(newest, tree, group=group)
     for one in (run / "checkpoints").glob("step_000002*"):
         shutil.rmtree(one)
     return said, left, newest.name, merging
@@ -69,7 +69,7 @@ params = from_config(config).init(keys.key(1))
 tree = tree_map(divided, {"params": params, "optimizer": adamw(0.1).init(params)})
 told = {}
 for name, form in {"hugging_face": hugging_face(config, largest=100_000), "sharded": SHARDED, "full": FULL}.items():
-    path = saving.save(root / name, 1, tree, form=form, group=group)
+    path = save.save(root / name, 1, tree, form=form, group=group)
     size = sum(one.stat().st_size for one in path.rglob("*"))
     told[name] = [outcome(root / name, form, int(size * share)) for share in (*rooms[name], 2.0)]
     shutil.rmtree(root / name)

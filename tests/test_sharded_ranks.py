@@ -26,7 +26,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 from purestep.core.errors import PurestepError
 from purestep.runtime.effects.checkpoint.atomic_files import DISK
-from purestep.runtime.effects.checkpoint import loading, saving
+from purestep.runtime.effects.checkpoint import load, save
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form
 from purestep.runtime.effects.checkpoint.group import joined, locked
 from purestep.runtime.effects.checkpoint.async_save import saving as saving_later
@@ -41,7 +41,7 @@ def tree(value, step=None):
     return {"params": {"w": divided}, "step": torch.tensor(int(value) if step is None else step)}
 
 def loaded(path):
-    back = loading.load(path, tree(0.0), group=group).tree
+    back = load.load(path, tree(0.0), group=group).tree
     return back["params"]["w"].full_tensor().flatten().tolist(), int(back["step"])
 
 def said(name, work):
@@ -61,14 +61,14 @@ def failing(who, operation, after=0):
 
 run = place / "run"
 with locked(run, group):
-    old = saving.save(run, 1, tree(1.0), group=group)
-    said("own state", lambda: saving.save(run, 2, tree(2.0, step=rank), group=group))
-    said("full on 1", lambda: saving.save(run, 2, tree(2.0), group=group, files=failing(1, "append")))
-    said("full on 0", lambda: saving.save(run, 2, tree(2.0), group=group, files=failing(0, "append", after=1)))
-    said("no rename", lambda: saving.save(run, 2, tree(2.0), form=FULL, group=group, files=failing(0, "rename")))
-    said("another", lambda: saving.save(run, 2, {"n": 3} if rank else tree(2.0), group=group))
+    old = save.save(run, 1, tree(1.0), group=group)
+    said("own state", lambda: save.save(run, 2, tree(2.0, step=rank), group=group))
+    said("full on 1", lambda: save.save(run, 2, tree(2.0), group=group, files=failing(1, "append")))
+    said("full on 0", lambda: save.save(run, 2, tree(2.0), group=group, files=failing(0, "append", after=1)))
+    said("no rename", lambda: save.save(run, 2, tree(2.0), form=FULL, group=group, files=failing(0, "rename")))
+    said("another", lambda: save.save(run, 2, {"n": 3} if rank else tree(2.0), group=group))
     said("partial", lambda: sorted(one.name for one in old.parent.iterdir()))
-    said("newest", lambda: loading.latest(run, group=group) == old)
+    said("newest", lambda: load.latest(run, group=group) == old)
     with saving_later(run, group=group, keep=9) as saver:
         for number in (2, 3):
             now = tree(float(number))
@@ -80,17 +80,17 @@ with locked(run, group):
     if rank == 0:
         (old.parent / "step_000003" / "shards" / "__1_0.distcp").write_bytes(b"torn")
     dist.barrier()
-    said("damage", lambda: loading.latest(run, group=group, report=lines.append).name)
+    said("damage", lambda: load.latest(run, group=group, report=lines.append).name)
     told["lines"] = lines
-    said("torn", lambda: loading.load(old.parent / "step_000003", tree(0.0), group=group))
+    said("torn", lambda: load.load(old.parent / "step_000003", tree(0.0), group=group))
 other = Path(sys.argv[3])
 said("locked", lambda: locked(other, group).__enter__())
 
 print(json.dumps(told), flush=True)
 if rank == 1:
     dying = attrs.evolve(DISK, append=lambda path, data: os.kill(os.getpid(), signal.SIGKILL))
-    saving.save(run, 9, tree(9.0), group=group, files=dying)
-said("lost", lambda: saving.save(run, 9, tree(9.0), group=group))
+    save.save(run, 9, tree(9.0), group=group, files=dying)
+said("lost", lambda: save.save(run, 9, tree(9.0), group=group))
 print(json.dumps(told), flush=True)
 os._exit(0)  # a group without one of its ranks cannot take leave of it
 """

@@ -42,11 +42,11 @@ class Wall:
 
 HEAVY, LINES = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 sys.meta_path.insert(0, Wall())
-from purestep.runtime import cli
+from purestep.runtime.cli import main
 for words in LINES:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = cli.main(words)
+        code = main.main(words)
     print(json.dumps([code, out.getvalue(), err.getvalue(), len(sys.modules)]))
 """
 

@@ -45,16 +45,16 @@ def _own(about: str, module: str, name: str) -> Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "train": _own("train a policy, evaluate it and draw its learning curve", "commands", "train_command"),
-    "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "commands", "evaluate_command"),
-    "explain": _own("show how a policy that was trained to prove proves something", "commands", "explain_command"),
-    "chat": _own("try tasks with a trained language model and see the turns", "chat_command", "chat_command"),
-    "resume": _own("go on with a run that was stopped", "commands", "resume_command"),
-    "plot": _own("draw the learning curve of one run, or of several seeds", "commands", "plot_command"),
-    "host": _own("have workers of others' clusters on this machine", "host_commands", "host_command"),
+    "train": _own("train a policy, evaluate it and draw its learning curve", "run", "train_command"),
+    "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "run", "evaluate_command"),
+    "explain": _own("show how a policy that was trained to prove proves something", "run", "explain_command"),
+    "chat": _own("try tasks with a trained language model and see the turns", "chat", "chat_command"),
+    "resume": _own("go on with a run that was stopped", "run", "resume_command"),
+    "plot": _own("draw the learning curve of one run, or of several seeds", "run", "plot_command"),
+    "host": _own("serve this machine as a host for remote rollout workers", "host", "host_command"),
     "replay": _own(
         "go again through what generators and trainer of a run did, and check it",
-        "replay_command",
+        "replay",
         "replay_command",
     ),
 }

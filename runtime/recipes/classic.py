@@ -82,7 +82,7 @@ def _recipe(
         closing=Playing,
         resuming=Playing,
         evaluating=PlayedEpisodes,
-        report=deferred(str(__package__), "report", "closing_lines"),
+        report=deferred(str(__package__), "report", "final_lines"),
     )
 
 

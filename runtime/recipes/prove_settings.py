@@ -162,5 +162,5 @@ RECIPE = Recipe(
     closing=Ranking,
     resuming=Ranking,
     evaluating=Ranking,
-    report=deferred(str(__package__), "ranking", "closing_lines"),
+    report=deferred(str(__package__), "ranking", "final_lines"),
 )
