@@ -23,7 +23,7 @@ from attrs import define, field
 from . import async_outside, evidence
 from .async_outside import Process, Row
 
-MINUTES, EVERY = 30.0, 20.0  # of training; seconds between two kills
+MINUTES, EVERY = 10.0, 20.0  # of training; seconds between two kills
 STILL = 120.0  # seconds without an update that are a hang
 END = 60.0  # seconds after Ctrl-C in which a run has to end, and nothing of it to be alive
 INTERRUPTED = 130  # exit code after Ctrl-C
