@@ -161,7 +161,7 @@ def test_a_run_with_too_few_kills_or_updates_or_a_lost_sample_did_not_survive(zo
     assert not zorplex.survived({**KILLED, "wrong": {"sync": [], "async": ["lost"]}})
 
 
-# --- half an hour under fire ---
+# --- ten minutes under fire ---
 
 FIRE: Row = {
     "kills": 6,
