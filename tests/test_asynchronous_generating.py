@@ -363,7 +363,7 @@ def calling(parts: TextComponents, step: Any = ()) -> TextComponents:
 
 def test_tools_behind_a_service_say_what_they_say_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = tiny(tool_replicas=2)
-    monkeypatch.setattr(rollout_worker, "parts_of", lambda *given: calling(PARTS))
+    monkeypatch.setattr(rollout_worker, "text_components", lambda *given: calling(PARTS))
     with at_work(arguments) as scene:
         scene.ask({place: RolloutRequest(request, 0) for place, request in enumerate(REQUESTS)})
         scene.until(lambda: len(scene.answers) == len(REQUESTS))
@@ -387,7 +387,7 @@ def test_a_tool_that_fails_costs_its_own_calls_and_each_is_counted(how: str, mon
         return PARTS.rules.env.step(params, state, action, key)
 
     requests: tuple[Request, ...] = REQUESTS[1:]  # the first of them is at that task
-    monkeypatch.setattr(rollout_worker, "parts_of", lambda *given: calling(PARTS, step))
+    monkeypatch.setattr(rollout_worker, "text_components", lambda *given: calling(PARTS, step))
     with at_work(arguments) as scene:
         try:
             scene.ask({place: RolloutRequest(request, 0) for place, request in enumerate(requests)})

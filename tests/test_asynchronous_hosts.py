@@ -106,7 +106,7 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
     monkeypatch.setattr(placement, "opened", nobodys)
     monkeypatch.setattr(placement, "rejoining", lambda *_: nullcontext())
     monkeypatch.setattr(placement, "weight_publisher", lambda way, params: nullcontext())
-    monkeypatch.setattr(placement, "seen", lambda *_: [elsewhere()])
+    monkeypatch.setattr(placement, "probe_hosts", lambda *_: [elsewhere()])
     given = AsyncConfig(engine="monarch", hosts="10.0.0.2:7000")
     refused = pytest.raises(
         EngineError, match=r"^Monarch's buffers over TCP is not encrypted and goes to 10.0.0.2, .*; --trust-network"
@@ -123,7 +123,7 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
         with placed(given, said.append):
             pass
     monkeypatch.setattr(placement, "this_host", lambda: elsewhere(verbs=True))
-    monkeypatch.setattr(placement, "seen", lambda *_: [elsewhere(verbs=True)])
+    monkeypatch.setattr(placement, "probe_hosts", lambda *_: [elsewhere(verbs=True)])
     with placed(evolve(given, transfer="monarch"), said.append):
         pass
     assert said[-1] == "weights go by monarch: asked for, 1 host, all with RDMA"

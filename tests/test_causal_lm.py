@@ -278,7 +278,13 @@ def test_an_absent_library_has_its_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_importing_brings_no_library() -> None:
-    names = ("causal_lm", "causal_folder", "lora", "generate", "generate_turns")
+    names = (
+        "hugging_face.causal_lm",
+        "hugging_face.folder",
+        "hugging_face.lora",
+        "generation.engine",
+        "generation.scheduling",
+    )
     code = (
         f"import importlib, sys\nfor name in {names!r}: importlib.import_module('purestep.runtime.effects.' + name)\n"
         "print([name for name in ('transformers', 'tokenizers', 'openai', 'peft') if name in sys.modules])"

@@ -14,16 +14,16 @@ from purestep.runtime.effects.signals import interruptible
 
 LOST = """
 import atexit, sys
-from purestep.runtime import cli
+from purestep.runtime.cli import main
 from purestep.runtime.effects.distributed.process_group import RankError
 
 def lost(words):
     raise RankError("rank 0 is\\n alone")
 
-cli.COMMANDS = {"train": cli.Command("", lost)}
+main.COMMANDS = {"train": main.Command("", lost)}
 atexit.register(print, "taken apart")
 print("before", end="")
-print(cli.main(["train"]))
+print(main.main(["train"]))
 """
 
 
@@ -73,13 +73,13 @@ def test_a_process_alone_ends_as_ever(
 
 DONE = """
 import atexit, signal, sys
-from purestep.runtime import cli
+from purestep.runtime.cli import main
 
-cli.COMMANDS = {"done": cli.Command("", lambda words: 0)}
+main.COMMANDS = {"done": main.Command("", lambda words: 0)}
 sys.argv = ["purestep", "done"]
 for number in (signal.SIGINT, signal.SIGTERM):
     atexit.register(signal.raise_signal, number)
-sys.exit(cli.main())
+sys.exit(main.main())
 """
 
 

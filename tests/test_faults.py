@@ -48,7 +48,7 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_bare_errors_and_wrong_codes_are_seen(faults: Any) -> None:
-    wrong = faults.outside.faults_of
+    wrong = faults.faults_outside.faults_of
     assert wrong(0, (0,), "evaluation: return 3\n") == []
     assert wrong(1, (1,), "12 of 40 steps\npurestep: save: a full disk\n") == []
     assert wrong(130, (130,), "interrupted after 3 steps and saved; go on with: purestep resume run\n") == []
@@ -63,7 +63,7 @@ def test_bare_errors_and_wrong_codes_are_seen(faults: Any) -> None:
 def test_a_run_goes_on_after_each_fault_as_if_there_had_been_none(
     faults: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(faults.outside, "MEMORY", tmp_path / "none")  # that of this machine is others' too
+    monkeypatch.setattr(faults.faults_outside, "MEMORY", tmp_path / "none")  # that of this machine is others' too
     place = faults.Place(tmp_path, seed=0, kills=1)
     (tmp_path / "logs").mkdir()
     whole = faults.whole(place, "ppo")
@@ -74,4 +74,4 @@ def test_a_run_goes_on_after_each_fault_as_if_there_had_been_none(
     run, kind = tmp_path / "ppo-whole", faults.RECIPES["ppo"]
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"iteration":41.0}\n')
-    assert faults.outside.unlike(run, whole.portrait, kind) == ["differs: metrics.jsonl"]
+    assert faults.faults_outside.unlike(run, whole.portrait, kind) == ["differs: metrics.jsonl"]

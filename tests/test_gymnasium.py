@@ -354,7 +354,7 @@ def test_an_action_of_a_box_may_be_a_list_of_any_numbers() -> None:
 
 def test_without_gymnasium_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
-    for name in [name for name in sys.modules if name.startswith("purestep.runtime.effects.gymnasium.env")]:
+    for name in [name for name in sys.modules if name.startswith("purestep.runtime.effects.gymnasium")]:
         monkeypatch.delitem(sys.modules, name)
     wanted = "gymnasium is absent or too old, wanted >= 1.1; pip install 'purestep[gym]'"
     with pytest.raises(ModuleNotFoundError, match=f"^{re.escape(wanted)}$"):

@@ -481,7 +481,7 @@ def test_a_module_that_ends_python_is_refused(
         (["my_worlds:narrow", "--call"], "verify: --call is an Env, wanted a function without arguments"),
         (["my_worlds:k3", "--call"], "verify: --call is a function, wanted a function without arguments"),
         (["my_worlds:falls", "--call"], "verify: --call is ValueError: no world, wanted an object"),
-        (["my_worlds:narrow", "--suite", "machine"], "verify: object is an Env, wanted Play"),
+        (["my_worlds:narrow", "--suite", "machine"], "verify: object is an Env, wanted MachineCase"),
         (["my_worlds:narrow", "--suite", "estimator"], "verify: object for estimator is an Env, wanted a function"),
         ([":narrow"], "Empty module name"),
         (["my_worlds"], "wanted module:object"),

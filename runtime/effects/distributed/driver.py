@@ -4,9 +4,9 @@
 
     led(ranks, {"learn": learn}, program)    # on every process
 
-    def program(lead):                       # runs on rank 0 alone
+    def program(driver):                     # runs on rank 0 alone
         ...                                  # for as long as it likes
-        state = lead.tell("learn", state, batch)
+        state = driver.call("learn", state, batch)
 
 Rank 0 runs an ordinary program. The other ranks execute its calls ("words") in the same order, on the same trees: leaves that
 are sharded over processes stay where they are, see `runtime.distributed.handles`, and everything else is sent. Between two
