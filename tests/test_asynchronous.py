@@ -301,7 +301,7 @@ def test_weights_that_are_not_kept_are_named() -> None:
     first = a_batch(arguments, 0, trainer.state.params.policy)
     for version in range(3):
         trainer.update(version, first)
-    with pytest.raises(StructureError, match="anchored: weights of version is 1, wanted one of"):
+    with pytest.raises(StructureError, match="with_proximal: weights of version is 1, wanted one of"):
         trainer.with_proximal({0: SampleWithProximal(first[0])})
 
 

@@ -60,10 +60,14 @@ def test_no_room_for_another_call_is_a_truncation() -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "match"),
     [
-        (evolve(said("5"), log_probs=()), ShapeError, "hear: ids, log_probs, versions is of lengths"),
-        (ModelOutput(ids=(262,), log_probs=(0.0,), versions=(0,)), ChoiceError, "hear: ids is 262, wanted 0 to 261"),
-        (said("5" * 50), ChoiceError, "hear: number of ids is 51, wanted at most 40"),
-        (said("5", finish_reason="eos"), ChoiceError, "hear: finish_reason is 'eos'"),
+        (evolve(said("5"), log_probs=()), ShapeError, "add_output: ids, log_probs, versions is of lengths"),
+        (
+            ModelOutput(ids=(262,), log_probs=(0.0,), versions=(0,)),
+            ChoiceError,
+            "add_output: ids is 262, wanted 0 to 261",
+        ),
+        (said("5" * 50), ChoiceError, "add_output: number of ids is 51, wanted at most 40"),
+        (said("5", finish_reason="eos"), ChoiceError, "add_output: finish_reason is 'eos'"),
     ],
 )
 def test_what_no_sampler_could_have_given_is_refused(wrong: ModelOutput, error: type[Exception], match: str) -> None:
@@ -73,10 +77,10 @@ def test_what_no_sampler_could_have_given_is_refused(wrong: ModelOutput, error: 
 
 def test_a_prompt_without_room_to_answer_is_refused() -> None:
     with pytest.raises(
-        ChoiceError, match=r"begin_attempt: prompt is \d+ tokens long, wanted less than the capacity 10"
+        ChoiceError, match=r"begin_rollout: prompt is \d+ tokens long, wanted less than the capacity 10"
     ):
         begun(capacity=10)
-    with pytest.raises(ChoiceError, match="begin_attempt: max_new_tokens is 0"):
+    with pytest.raises(ChoiceError, match="begin_rollout: max_new_tokens is 0"):
         begun(max_new_tokens=0)
 
 

@@ -282,7 +282,7 @@ def without_prompts(codec: Codec) -> Codec:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"capacity": 3}, "begin_attempt: prompt is . tokens long, wanted less than the capacity 3"),
+        ({"capacity": 3}, "begin_rollout: prompt is . tokens long, wanted less than the capacity 3"),
         ({"temperature": -1.0}, "sampled: temperature is -1.0"),
         ({"top_p": 0.0}, "sampled: top_p is 0.0"),
         ({"chunk_length": 0}, r"slots, chunk_length is \(3, 0\)"),

@@ -129,7 +129,7 @@ def test_a_process_alone_tells_itself() -> None:
 
     def program(lead: Driver) -> int:
         seen.append(lead.call("double", {"a": torch.tensor(2.0)}, 3))
-        with pytest.raises(ChoiceError, match="tell: word is 'other', wanted one of"):
+        with pytest.raises(ChoiceError, match="call: word is 'other', wanted one of"):
             lead.call("other")
         with pytest.raises(ChoiceError, match="no"):
             lead.call("refuse")

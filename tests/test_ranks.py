@@ -35,8 +35,13 @@ pytest.importorskip("transformers")
 
 PAGE = Path(__file__).parent.parent / "docs" / "ranks.md"
 NAMED = (
-    *("effects.ranks.spread", "effects.ranks.torch_optimizer", "effects.ranks.learning", "effects.ranks.leading"),
-    *("ranks.dealing", "ranks.clipping", "ranks.simulated"),
+    *(
+        "effects.distributed.shard",
+        "effects.distributed.torch_optimizer",
+        "effects.distributed.learner",
+        "effects.distributed.driver",
+    ),
+    *("distributed.partition", "distributed.clip", "distributed.simulated_ranks"),
 )
 PROGRAM = Path(__file__).parent / "ranks_program.py"
 CLOSE = 1e-12  # of numbers in float64, in another order of sums
@@ -308,7 +313,7 @@ def test_the_page_names_what_there_is() -> None:
     called = set(re.findall(r"`(?:\w+=)?(\w+)\(", PAGE.read_text())) | {
         "clip_by_whole_norm",
         "by_tokens",
-        "by_parts",
+        "by_batches",
         "placed",
     }
     assert called - known == {"whole"} - known

@@ -158,7 +158,7 @@ def test_what_is_thought_is_summed_up_and_prompts_hold_what_was_said() -> None:
         (lambda: step(CACHE, BEGUN, Reply(cycle_step=1, text="")), "step: cycle_step is 1, wanted 0 to 0"),
         (lambda: step(CACHE, BEGUN, Reply(cycle_step=0, text="", finish_reason="eos")), "step: finish_reason is 'eos'"),
         (lambda: at_turn(BEGUN, 2), "at_turn: turn_number is 2, wanted 1 to 1"),
-        (lambda: step_env(CACHE, [BEGUN, WHOLE]), "step_world: a state is behind its 3 cycles"),
+        (lambda: step_env(CACHE, [BEGUN, WHOLE]), "step_env: a state is behind its 3 cycles"),
         (lambda: starting_points([BEGUN], keys.key(0), number=0), "starting_points: number is 0"),
         (lambda: start_requests(2, keys.key(0), attempts=0), "expand: n is 0"),
         (lambda: start_requests(2, keys.key(0), attempts=2, stream="test"), "start_requests: stream is 'test'"),

@@ -110,13 +110,13 @@ def begin_rollout(
     ((259, 50, 63, 256, 257), 3)
     """
     if max_new_tokens < 1:
-        where, remedy = "begin_attempt: max_new_tokens", "let the model speak"
+        where, remedy = "begin_rollout: max_new_tokens", "let the model speak"
         raise ChoiceError(message(where, got=max_new_tokens, wanted="at least 1", remedy=remedy))
     episode, prompt = begin(protocol, key_of(rollout.request.task))
     told = _told(codec, prompt.added, NOTHING, episode.turn)
     ids = _ids(told)
     if len(ids) >= capacity:
-        where, got = "begin_attempt: prompt", f"{len(ids)} tokens long"
+        where, got = "begin_rollout: prompt", f"{len(ids)} tokens long"
         remedy = "shorten it, or raise the capacity"
         raise ChoiceError(message(where, got=got, wanted=f"less than the capacity {capacity}", remedy=remedy))
     return Rollout(
@@ -191,15 +191,15 @@ def _ids(told: tuple[ContextTurn, ...]) -> Ids:
 
 
 def _check(codec: Codec, attempt: Rollout[S], said: ModelOutput) -> None:
-    choose("hear: finish_reason", said.finish_reason, dict.fromkeys(FINISH_REASONS))
+    choose("add_output: finish_reason", said.finish_reason, dict.fromkeys(FINISH_REASONS))
     lengths = len(said.ids), len(said.log_probs), len(said.versions)
     if len(set(lengths)) > 1:
         got, remedy = f"of lengths {lengths}", "give each id its log-prob and its version"
-        raise ShapeError(message("hear: ids, log_probs, versions", got=got, wanted="one length", remedy=remedy))
+        raise ShapeError(message("add_output: ids, log_probs, versions", got=got, wanted="one length", remedy=remedy))
     foreign = [token for token in said.ids if not 0 <= token < codec.vocabulary]
     if foreign:
         wanted, remedy = f"0 to {codec.vocabulary - 1}", "sample from the model that the codec was made for"
-        raise ChoiceError(message("hear: ids", got=foreign[0], wanted=wanted, remedy=remedy))
+        raise ChoiceError(message("add_output: ids", got=foreign[0], wanted=wanted, remedy=remedy))
     if len(said.ids) > attempt.room and isinstance(attempt.end, tuple):
         wanted, remedy = f"at most {attempt.room}", "sample no more than the attempt's room"
-        raise ChoiceError(message("hear: number of ids", got=len(said.ids), wanted=wanted, remedy=remedy))
+        raise ChoiceError(message("add_output: number of ids", got=len(said.ids), wanted=wanted, remedy=remedy))

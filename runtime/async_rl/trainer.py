@@ -88,7 +88,9 @@ class VersionedLearner:
             return self.state.params
         if version not in self.past:
             wanted, remedy = f"one of {sorted(self.past)}", "keep weights as long as samples may need them"
-            raise StructureError(message("anchored: weights of version", got=version, wanted=wanted, remedy=remedy))
+            raise StructureError(
+                message("with_proximal: weights of version", got=version, wanted=wanted, remedy=remedy)
+            )
         return replace(self.state.params, policy=self.past[version])
 
     def update(self, version: int, samples: Sequence[Sample]) -> TrainStepResult:

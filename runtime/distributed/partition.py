@@ -65,7 +65,7 @@ def by_batches(budget: int, *, ranks: int) -> Deal:
     >>> [[part.rows for part in own] for own in deal([2, 5, 3, 1, 2])]
     [[(1,), (4, 3)], [(2, 0), ()]]
     """
-    _positive("by_parts", budget=budget, ranks=ranks)
+    _positive("by_batches", budget=budget, ranks=ranks)
 
     def deal(lengths: Sequence[int]) -> tuple[tuple[SequenceBatch, ...], ...]:
         return _in_turn(padded_batches(lengths, range(len(lengths)), budget), ranks)

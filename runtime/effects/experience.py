@@ -55,7 +55,7 @@ def replay_buffer(
     """
     for name, limit, least in (("max_age", max_age, 0), ("uses", uses, 1)):
         if isinstance(limit, int) and limit < least:
-            where, remedy = f"experience: {name}", "pass () for no limit"
+            where, remedy = f"replay_buffer: {name}", "pass () for no limit"
             raise ChoiceError(message(where, got=limit, wanted=f"at least {least}", remedy=remedy))
     shelf, rows, lock = empty(capacity), _rows(like, capacity, folder), threading.Lock()
 

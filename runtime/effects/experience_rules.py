@@ -38,7 +38,9 @@ def empty(capacity: int) -> BufferState:
     tensor([False, False])
     """
     if capacity < 1:
-        raise ChoiceError(message("experience: capacity", got=capacity, wanted="at least 1", remedy="make some room"))
+        raise ChoiceError(
+            message("replay_buffer: capacity", got=capacity, wanted="at least 1", remedy="make some room")
+        )
     zero = torch.zeros((), dtype=torch.int64)
     row = torch.zeros(capacity, dtype=torch.int64)
     return BufferState(

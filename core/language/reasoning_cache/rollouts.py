@@ -225,7 +225,7 @@ def _asked(cache: ReasoningCache, state: InferenceProblemState) -> ModelRequest:
     if isinstance(asked, tuple):
         got, wanted = f"behind its {cache.num_reasoning_steps} cycles", "one with a call that is due"
         remedy = "let the cache run one cycle more than the runs that the states are from"
-        raise ChoiceError(message("step_world: a state", got=got, wanted=wanted, remedy=remedy))
+        raise ChoiceError(message("step_env: a state", got=got, wanted=wanted, remedy=remedy))
     return asked
 
 

@@ -67,7 +67,7 @@ class Driver:
         PurestepError, if it raised one on all processes; RankError if a process is gone or had another outcome, and then for
         every later call.
         """
-        handler = choose("tell: word", word, self.handlers) if word != END else _end
+        handler = choose("call: word", word, self.handlers) if word != END else _end
         with self.lock:
             if self.lost or self.over:
                 raise RankError(self.lost or self.over)

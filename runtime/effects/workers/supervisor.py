@@ -147,7 +147,7 @@ def pool_state(
     least = {"size": size, "patience": patience, "start": start, "tries": tries}
     for name, value in least.items():
         if not value > 0:
-            raise ChoiceError(message(f"crew: {name}", got=value, wanted="more than 0", remedy="let somebody work"))
+            raise ChoiceError(message(f"workers: {name}", got=value, wanted="more than 0", remedy="let somebody work"))
     return PoolState(
         size=size, patience=patience, start=start, pause=pause, longest=longest, tries=tries, due=(now,) * size
     )
@@ -190,7 +190,7 @@ def _with(state: PoolState, changed: WorkerState) -> PoolState:
 def _sent(state: PoolState, worker: WorkerState | None, event: TaskSent) -> tuple[PoolState, tuple[Action, ...]]:
     if any(event.task in one.tasks for one in state.workers):
         remedy = "give each task a number of its own, and give it out again only when it came back"
-        raise ChoiceError(message(f"crew: task {event.task}", got="with a worker", wanted="free", remedy=remedy))
+        raise ChoiceError(message(f"workers: task {event.task}", got="with a worker", wanted="free", remedy=remedy))
     if worker is None:
         return state, (ReportLost(event.worker, LATE, (event.task,)),)
     since = event.now if worker.ready and not worker.tasks else worker.since
