@@ -68,7 +68,8 @@ def ranked_learner(
     the model of one process at once, `packed` the capacity of rows into which several sequences are packed; a `deal` replaces
     both. `precision` is the dtype in which the model computes, if it is not its parameters' own. `reduction` is the dtype in
     which gradients of parts are added up, see `fsdp_module`: with float64, and `by_batches` as the deal, the result does not
-    depend on the number of processes beyond the rounding of norms. Metrics are always added in float64. All functions must be called
+    depend on the number of processes beyond the rounding of norms. Metrics are always added in float64. All functions must be
+    called
     on all processes alike. They raise RankError if a process is gone, StructureError if processes hold different batches;
     `loss` is refused, since no process has the loss of the whole batch. Raises: ChoiceError, StructureError.
     """
