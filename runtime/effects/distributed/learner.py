@@ -69,9 +69,8 @@ def ranked_learner(
     both. `precision` is the dtype in which the model computes, if it is not its parameters' own. `reduction` is the dtype in
     which gradients of parts are added up, see `fsdp_module`: with float64, and `by_batches` as the deal, the result does not
     depend on the number of processes beyond the rounding of norms. Metrics are always added in float64. All functions must be
-    called
-    on all processes alike. They raise RankError if a process is gone, StructureError if processes hold different batches;
-    `loss` is refused, since no process has the loss of the whole batch. Raises: ChoiceError, StructureError.
+    called on all processes alike. They raise RankError if a process is gone, StructureError if processes hold different
+    batches; `loss` is refused, since no process has the loss of the whole batch. Raises: ChoiceError, StructureError.
     """
     policy, model = sharded_module(module)
     algorithm = make(model)
