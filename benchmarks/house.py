@@ -1,10 +1,11 @@
-"""Lines and files of Python by package, and how often the runtime does one thing, at each commit that is named.
+"""Lines and files of Python by package, how often the runtime does one thing, and names, at each commit that is named.
 
 A package is a folder of the repository's root, of runtime or of runtime/effects; its figures are those of the files below it
 that no deeper package has. Needs the history of the repository. Prints a table and writes benchmarks/results/house.json.
 """
 
 import argparse
+import ast
 import io
 import re
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import tarfile
 import time
 from collections import Counter
+from statistics import median, quantiles
 
 from . import evidence
 
@@ -24,9 +26,16 @@ TWICE = {  # what one module of the runtime should do: a pattern of the modules 
 }
 BELOW = r"from \.+recipes\b"  # imports of recipes, where neither a recipe nor a command has them
 COMMANDS = ("cli", "commands", "chat_command", "host_commands", "replay_command", "words")
+SHIPPED = ("core/", "algorithms/", "runtime/", "properties/")
+OPENERS = r"(What|Who|Whom|Whose|Whether|How|Those)\b"  # of docstrings
+PRIVATE = frozenset(  # words that name no file, class or public function: section 5 of the plan, and their plurals
+    "desk desks hands hand crew spots spot alike keeping later folding filing lap naming greeting inlet inlets outlet outlets "
+    "dealing putting leading telling closing standing told heard said made lessons lesson spelling speaker voice team shelf "
+    "place places anchored parts".split()
+)
 EXCEPTIONS = "tests/test_packages.py"
 DEEPER = {("runtime",): 2, ("runtime", "effects"): 3}  # packages that are divided further
-ALL = "all"
+ALL, SHIPS = "all", "all that is shipped"
 
 
 def package(path: str) -> str:
@@ -44,7 +53,7 @@ def counted(commit: str) -> dict[str, dict[str, int]]:
     """Return files and lines of each package at a commit. Raises: CalledProcessError where there is no such commit."""
     files, lines = Counter[str](), Counter[str]()
     for path, text in _sources(commit).items():
-        for name in (package(path), ALL):
+        for name in (package(path), *([SHIPS] if path.startswith(SHIPPED) else []), ALL):
             files[name] += 1
             lines[name] += text.count("\n")
     return {name: {"files": files[name], "lines": lines[name]} for name in sorted(files)}
@@ -66,9 +75,56 @@ def repeated(commit: str) -> dict[str, int]:
     return found
 
 
+def named(commit: str) -> dict[str, int | float | list[str]]:
+    """Return the figures of names, docstrings and sizes of the shipped packages at a commit, and their fullest folder."""
+    sources = {name: text for name, text in _sources(commit).items() if name.startswith(SHIPPED)}
+    trees = {name: ast.parse(text) for name, text in sources.items()}
+    classes = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    documented = [
+        text
+        for name, tree in trees.items()
+        if not name.startswith("properties/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (text := ast.get_docstring(node))
+    ]
+    sizes = sorted(text.count("\n") for text in sources.values() if text)
+    folders = Counter(name.rpartition("/")[0] for name in _sources(commit))
+    return {
+        "lines of a file, median": median(sizes),
+        "lines of a file, 90 %": quantiles(sizes, n=10)[-1],
+        "lines of a file, largest": sizes[-1],
+        "class names defined more than once": sorted(name for name, number in classes.items() if number > 1),
+        "docstrings of core, algorithms, runtime": len(documented),
+        "of these open with a clause": sum(bool(re.match(OPENERS, text)) for text in documented),
+        "names with private words": sorted(
+            f"{path}: {name}" for path, tree in trees.items() for name in _names(path, tree) if _words(name) & PRIVATE
+        ),
+        "files of the fullest folder": max(folders.values()),
+    }
+
+
+def _names(path: str, tree: ast.Module) -> list[str]:
+    """Return the name of a file, of its classes, and of the public functions and methods that no function encloses."""
+    inside = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+    defined = [node for body in inside for node in body]
+    classes = [node.name for node in defined if isinstance(node, ast.ClassDef)]
+    functions = [node.name for node in defined if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [path.rpartition("/")[2], *classes, *(name for name in functions if not name.startswith("_"))]
+
+
+def _words(name: str) -> set[str]:
+    """Return the words of a name, in lower case.
+
+    >>> sorted(_words("WeightsError")), sorted(_words("in_place.py"))
+    (['error', 'weights'], ['in', 'place', 'py'])
+    """
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
 def _is_command(name: str) -> bool:
     stem = name.removeprefix("runtime/").removesuffix(".py")
-    return stem in COMMANDS or stem.endswith("_commands") or stem.endswith("_command")
+    return stem in COMMANDS or stem.startswith("cli/") or stem.endswith("_commands") or stem.endswith("_command")
 
 
 def _sources(commit: str) -> dict[str, str]:
@@ -95,7 +151,11 @@ def main() -> int:
     doubles = {name: repeated(name) for name in names}
     for what in doubles[names[0]]:
         print(f"{what:58}" + "".join(f"{table[what]:>12}" for table in doubles.values()))
-    figures = {"commits": found, "the same thing": doubles}
+    names_of = {name: named(name) for name in names}
+    for what in names_of[names[0]]:
+        cells = [len(value) if isinstance(value := table[what], list) else value for table in names_of.values()]
+        print(f"{what:58}" + "".join(f"{cell:>12g}" for cell in cells))
+    figures = {"commits": found, "the same thing": doubles, "names": names_of}
     path = evidence.write("house", seconds=time.perf_counter() - began, figures=figures)
     print(f"written: {path.relative_to(evidence.ROOT)}")
     return 0
