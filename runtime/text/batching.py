@@ -57,7 +57,7 @@ def packed_batches(lengths: Sequence[int], rows: Sequence[int], budget: int, cap
     [((1, 2, 0), 18)]
     """
     own = [max(1, lengths[row]) for row in rows]
-    check_lengths("packed_parts", own, budget, "raise the budget, or cut the sequence first")
+    check_lengths("packed_batches", own, budget, "raise the budget, or cut the sequence first")
     capacity = max(capacity, *own)
     full = packed_rows(own, capacity)
     each = max(1, budget // capacity)

@@ -53,7 +53,7 @@ class _BatchPlan:
     compiled: bool
 
 
-Trainer = Callable[..., TrainStepResult]  # (state, transcripts [N], key=()) -> Learned
+Trainer = Callable[..., TrainStepResult]  # (state, transcripts [N], key=()) -> TrainStepResult
 
 
 def language_trainer(
@@ -65,7 +65,7 @@ def language_trainer(
     minibatches: int = 1,
     compiled: bool = False,
 ) -> Trainer:
-    """Return a function (state, transcripts [N], key) -> Learned that makes epochs x minibatches updates of a batch.
+    """Return a function (state, transcripts [N], key) -> TrainStepResult that makes epochs x minibatches updates of a batch.
 
     `budget` is the most tokens, padding included, that go through the model at once. `packed` is the capacity of a row into
     which several sequences are packed (at least the longest of them is taken), for models that take positions and a mask.
