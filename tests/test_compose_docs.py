@@ -197,7 +197,7 @@ def test_metric_appears_in_the_metrics_and_in_the_file(names: Names) -> None:
     boats = ps.batched(ps.auto_reset(names["env"]), 16)
     state = plain_of(names).init(keys.key(0))
     _, played = ps.rollout(boats, names["model"], 20)(state.params, ps.begin(boats, keys.key(1)), keys.key(2))
-    _, counted = names["counting"](plain_of(names)).update(state, played, keys.key(3))
+    _, counted = names["counting"].update(state, played, keys.key(3))
     assert float(counted["stays"]) == pytest.approx(sum(row.count(1) for row in played.action.tolist()) / 320)
 
 
@@ -226,7 +226,7 @@ def test_resumed_run_equals_the_uninterrupted_one(names: Names, capsys: pytest.C
 
 def test_replay_buffer_and_queue_keep_their_limits(names: Names, capsys: pytest.CaptureFixture[str]) -> None:
     run("Replay buffer and queue", names)
-    assert capsys.readouterr().out == "torch.Size([64]) 256 0\n1 1 old\n"
+    assert capsys.readouterr().out == "torch.Size([64]) 256 0\naccepted\naccepted\naccepted\nfull\n1 old\n"
     assert_bits([names["first"], names["second"]], names["trajectories"][:2])
     assert names["versions"].tolist() == [0] * 64
     stored = {tuple(row) for row in torch.stack([names["rows"].observation[:, 0], names["rows"].reward], -1).tolist()}
