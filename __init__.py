@@ -1,8 +1,39 @@
 """purestep: reinforcement learning as pure, compiled steps over immutable records.
 
-The names most pipelines need, by hand; `purestep.core`, `purestep.algorithms` and `purestep.runtime` hold the rest, and
-`purestep.properties`, which needs hypothesis, the laws. A name is imported when it is first used:
-`import purestep` alone needs no torch.
+The names that most pipelines need are listed below; docs/compose.md shows how to compose a pipeline of your own from them.
+`purestep.core`, `purestep.algorithms` and `purestep.runtime` hold the rest, and `purestep.properties`, which needs hypothesis,
+the laws. A name is imported when it is first used: `import purestep` alone needs no torch.
+
+Records and keys:
+    keys, check, record, replace, select, stack, static, take, tensor, scan, tree_map, PurestepError
+Environments:
+    Env, Hoisted, auto_reset, batched, episode_statistics, time_limit, ENVS, make, Box, Discrete, Fields, TimeStep,
+    Trajectory, Transition, ended, first, following, validate
+Policies and networks:
+    Categorical, Normal, TanhNormal, Network, functional, mlp, ActorCritic, act, actor_critic_mlp, categorical_head,
+    flat, normal_head, scalar, separate, shared
+Optimizers and schedules:
+    Optimizer, adam, adamw, apply_updates, chain, clip_by_global_norm, scale_by_schedule, sgd, constant, cosine,
+    linear, warmup
+Estimators and losses:
+    gae, k1, k2, k3, policy_gradient, ppo_clip, discounted, lambda_returns, n_step, vtrace
+Algorithms:
+    a2c, Algorithm, TrainState, ppo, reinforce
+Rollouts, training and evaluation:
+    Worlds, begin, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, population,
+    with_hyperparameters, program
+Effects and machines:
+    Machine, drive, replay_buffer, queue
+Text environments:
+    parsers, Codec, byte_codec, Answer, Call, Parsed, answer, either, find_calls, strict_answer, tagged, tool_call,
+    Protocol, protocol, Request, expand, repeat, requests, task_keys, Rollout, TextTask, Outcome, TextEnv,
+    transcripts
+Language models:
+    objectives, LanguageAlgorithm, LanguageState, learner, Objective, cispo, credited, dapo, dr_grpo, grpo, gspo,
+    rloo, Transcript, rollouts, causal_model, from_config, tiny_llama, language_trainer
+
+Names that clash stay in their modules: `parsers.chain` and `parsers.after` compose parsers, `objectives.ppo` and
+`objectives.reinforce` are objectives of `learner`, which trains language models. examples/text_task.py is a text task.
 """
 
 from typing import TYPE_CHECKING
@@ -17,6 +48,18 @@ if TYPE_CHECKING:
     from .algorithms.kl import k1 as k1
     from .algorithms.kl import k2 as k2
     from .algorithms.kl import k3 as k3
+    from .algorithms.language import objectives as objectives
+    from .algorithms.language.learner import LanguageAlgorithm as LanguageAlgorithm
+    from .algorithms.language.learner import LanguageState as LanguageState
+    from .algorithms.language.learner import learner as learner
+    from .algorithms.language.objectives import Objective as Objective
+    from .algorithms.language.objectives import cispo as cispo
+    from .algorithms.language.objectives import credited as credited
+    from .algorithms.language.objectives import dapo as dapo
+    from .algorithms.language.objectives import dr_grpo as dr_grpo
+    from .algorithms.language.objectives import grpo as grpo
+    from .algorithms.language.objectives import gspo as gspo
+    from .algorithms.language.objectives import rloo as rloo
     from .algorithms.policy_losses import policy_gradient as policy_gradient
     from .algorithms.policy_losses import ppo_clip as ppo_clip
     from .algorithms.ppo import ppo as ppo
@@ -38,6 +81,30 @@ if TYPE_CHECKING:
     from .core.envs import ENVS as ENVS
     from .core.envs import make as make
     from .core.errors import PurestepError as PurestepError
+    from .core.language import parsers as parsers
+    from .core.language.codec import Codec as Codec
+    from .core.language.codec import byte_codec as byte_codec
+    from .core.language.parsers import Answer as Answer
+    from .core.language.parsers import Call as Call
+    from .core.language.parsers import Parsed as Parsed
+    from .core.language.parsers import answer as answer
+    from .core.language.parsers import either as either
+    from .core.language.parsers import find_calls as find_calls
+    from .core.language.parsers import strict_answer as strict_answer
+    from .core.language.parsers import tagged as tagged
+    from .core.language.parsers import tool_call as tool_call
+    from .core.language.protocol import Protocol as Protocol
+    from .core.language.protocol import protocol as protocol
+    from .core.language.requests import Request as Request
+    from .core.language.requests import expand as expand
+    from .core.language.requests import repeat as repeat
+    from .core.language.requests import requests as requests
+    from .core.language.requests import task_keys as task_keys
+    from .core.language.rollout import Rollout as Rollout
+    from .core.language.task import TextTask as TextTask
+    from .core.language.text_env import Outcome as Outcome
+    from .core.language.text_env import TextEnv as TextEnv
+    from .core.language.to_transcript import transcripts as transcripts
     from .core.machine import Machine as Machine
     from .core.networks import Network as Network
     from .core.networks import functional as functional
@@ -48,19 +115,28 @@ if TYPE_CHECKING:
     from .core.optim.optimizers import apply_updates as apply_updates
     from .core.optim.optimizers import chain as chain
     from .core.optim.optimizers import clip_by_global_norm as clip_by_global_norm
-    from .core.optim.optimizers import linear as linear
     from .core.optim.optimizers import scale_by_schedule as scale_by_schedule
     from .core.optim.optimizers import sgd as sgd
+    from .core.optim.schedules import constant as constant
+    from .core.optim.schedules import cosine as cosine
+    from .core.optim.schedules import linear as linear
+    from .core.optim.schedules import warmup as warmup
     from .core.policy import ActorCritic as ActorCritic
     from .core.policy import act as act
     from .core.policy import actor_critic_mlp as actor_critic_mlp
+    from .core.policy import categorical_head as categorical_head
     from .core.policy import flat as flat
+    from .core.policy import normal_head as normal_head
+    from .core.policy import scalar as scalar
     from .core.policy import separate as separate
     from .core.policy import shared as shared
     from .core.record import check as check
     from .core.record import record as record
     from .core.record import replace as replace
+    from .core.record import select as select
+    from .core.record import stack as stack
     from .core.record import static as static
+    from .core.record import take as take
     from .core.record import tensor as tensor
     from .core.scan import scan as scan
     from .core.spaces import Box as Box
@@ -69,14 +145,30 @@ if TYPE_CHECKING:
     from .core.steps import TimeStep as TimeStep
     from .core.steps import Trajectory as Trajectory
     from .core.steps import Transition as Transition
+    from .core.steps import ended as ended
     from .core.steps import first as first
     from .core.steps import following as following
+    from .core.transcript.record import Transcript as Transcript
+    from .core.tree import tree_map as tree_map
     from .runtime.compile import program as program
+    from .runtime.effects.experience import replay_buffer as replay_buffer
+    from .runtime.effects.generation.engine import rollouts as rollouts
+    from .runtime.effects.hugging_face.causal_lm import causal_model as causal_model
+    from .runtime.effects.hugging_face.causal_lm import from_config as from_config
+    from .runtime.effects.hugging_face.causal_lm import tiny_llama as tiny_llama
+    from .runtime.effects.queue import queue as queue
     from .runtime.evaluate import evaluate as evaluate
+    from .runtime.evaluate import summary as summary
     from .runtime.machine.drive import drive as drive
     from .runtime.normalizer import running as running
+    from .runtime.population import population as population
+    from .runtime.population import with_hyperparameters as with_hyperparameters
+    from .runtime.rollout import Worlds as Worlds
+    from .runtime.rollout import begin as begin
     from .runtime.rollout import rollout as rollout
+    from .runtime.text.trainer import language_trainer as language_trainer
     from .runtime.train import RunState as RunState
+    from .runtime.train import Trainer as Trainer
     from .runtime.train import train as train
     from .runtime.train import trainer as trainer
     from .runtime.validate import validate as validate
@@ -86,6 +178,9 @@ else:
         "algorithms.advantages": ("gae",),
         "algorithms.algorithm": ("Algorithm", "TrainState"),
         "algorithms.kl": ("k1", "k2", "k3"),
+        "algorithms.language": ("objectives",),
+        "algorithms.language.learner": ("LanguageAlgorithm", "LanguageState", "learner"),
+        "algorithms.language.objectives": ("Objective", "cispo", "credited", "dapo", "dr_grpo", "grpo", "gspo", "rloo"),
         "algorithms.policy_losses": ("policy_gradient", "ppo_clip"),
         "algorithms.ppo": ("ppo",),
         "algorithms.reinforce": ("reinforce",),
@@ -96,6 +191,25 @@ else:
         "core.env": ("Env", "Hoisted", "auto_reset", "batched", "episode_statistics", "time_limit"),
         "core.envs": ("ENVS", "make"),
         "core.errors": ("PurestepError",),
+        "core.language": ("parsers",),
+        "core.language.codec": ("Codec", "byte_codec"),
+        "core.language.parsers": (
+            "Answer",
+            "Call",
+            "Parsed",
+            "answer",
+            "either",
+            "find_calls",
+            "strict_answer",
+            "tagged",
+            "tool_call",
+        ),
+        "core.language.protocol": ("Protocol", "protocol"),
+        "core.language.requests": ("Request", "expand", "repeat", "requests", "task_keys"),
+        "core.language.rollout": ("Rollout",),
+        "core.language.task": ("TextTask",),
+        "core.language.text_env": ("Outcome", "TextEnv"),
+        "core.language.to_transcript": ("transcripts",),
         "core.machine": ("Machine",),
         "core.networks": ("Network", "functional", "mlp"),
         "core.optim.optimizers": (
@@ -105,21 +219,39 @@ else:
             "apply_updates",
             "chain",
             "clip_by_global_norm",
-            "linear",
             "scale_by_schedule",
             "sgd",
         ),
-        "core.policy": ("ActorCritic", "act", "actor_critic_mlp", "flat", "separate", "shared"),
-        "core.record": ("check", "record", "replace", "static", "tensor"),
+        "core.optim.schedules": ("constant", "cosine", "linear", "warmup"),
+        "core.policy": (
+            "ActorCritic",
+            "act",
+            "actor_critic_mlp",
+            "categorical_head",
+            "flat",
+            "normal_head",
+            "scalar",
+            "separate",
+            "shared",
+        ),
+        "core.record": ("check", "record", "replace", "select", "stack", "static", "take", "tensor"),
         "core.scan": ("scan",),
         "core.spaces": ("Box", "Discrete", "Fields"),
-        "core.steps": ("TimeStep", "Trajectory", "Transition", "first", "following"),
+        "core.steps": ("TimeStep", "Trajectory", "Transition", "ended", "first", "following"),
+        "core.transcript.record": ("Transcript",),
+        "core.tree": ("tree_map",),
         "runtime.compile": ("program",),
-        "runtime.evaluate": ("evaluate",),
+        "runtime.effects.experience": ("replay_buffer",),
+        "runtime.effects.generation.engine": ("rollouts",),
+        "runtime.effects.hugging_face.causal_lm": ("causal_model", "from_config", "tiny_llama"),
+        "runtime.effects.queue": ("queue",),
+        "runtime.evaluate": ("evaluate", "summary"),
         "runtime.machine.drive": ("drive",),
         "runtime.normalizer": ("running",),
-        "runtime.rollout": ("rollout",),
-        "runtime.train": ("RunState", "train", "trainer"),
+        "runtime.population": ("population", "with_hyperparameters"),
+        "runtime.rollout": ("Worlds", "begin", "rollout"),
+        "runtime.text.trainer": ("language_trainer",),
+        "runtime.train": ("RunState", "Trainer", "train", "trainer"),
         "runtime.validate": ("validate",),
     }
     __all__ = [name for names in _MODULES.values() for name in names]

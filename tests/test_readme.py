@@ -1,6 +1,7 @@
 """The README tells the truth: its code runs, its commands exist, and `import purestep` brings what it says and no more."""
 
 import os
+import pydoc
 import re
 import shlex
 import shutil
@@ -184,6 +185,30 @@ def test_public_names_are_listed_by_hand() -> None:
 
 def test_what_users_need_has_a_public_name() -> None:
     assert {"ppo", "gae", "ppo_clip", "Env", "record", "trainer", "train", "program", "keys", "validate"} <= NAMES
+    text = {"TextTask", "TextEnv", "Outcome", "Parsed", "Call", "Answer", "answer", "tool_call", "tagged", "parsers"}
+    sampled = {"Request", "requests", "expand", "task_keys", "protocol", "rollouts", "transcripts", "byte_codec"}
+    assert text | sampled | {"learner", "grpo", "dapo", "objectives", "language_trainer", "tiny_llama"} <= NAMES
+
+
+def test_names_are_those_of_their_modules() -> None:
+    """Two functions are called `ppo`, `chain` or `reinforce`: the short name is that of tensors, a module holds the other."""
+    assert purestep.ppo.__module__ == "purestep.algorithms.ppo"
+    assert purestep.chain.__module__ == "purestep.core.optim.optimizers"
+    assert purestep.reinforce.__module__ == "purestep.algorithms.reinforce"
+    assert purestep.objectives.ppo.__module__ == "purestep.algorithms.language.objectives"
+    assert purestep.parsers.chain.__module__ == "purestep.core.language.parsers"
+
+
+def test_help_lists_each_public_name_once_in_a_group() -> None:
+    said = purestep.__doc__ or ""
+    assert (ROOT / "docs" / "compose.md").exists()
+    assert "docs/compose.md" in said
+    groups = dict(re.findall(r"^(\w[\w ,]*):\n((?:    .*\n)+)", said, re.MULTILINE))
+    assert len(groups) >= 8
+    listed = [name for names in groups.values() for name in re.split(r",\s+", names.strip())]
+    assert sorted(listed) == sorted(NAMES)
+    shown = pydoc.plain(pydoc.render_doc(purestep))
+    assert all(f"    {heading}:\n" in shown for heading in groups)
 
 
 def test_importing_purestep_brings_no_more_than_it_needs() -> None:
