@@ -1,6 +1,6 @@
 """Replicas of a service as members of a cluster, on any hosts.
 
-    with opened("processes", hosts=addresses) as cluster, serving(on(cluster), 4) as service: ...
+    with opened("ray") as cluster, serving(on(cluster), 4) as service: ...
 
 A replica makes the calls of `service.serving`, one at a time; one that hangs or dies is killed, and restarted on an available
 host.

@@ -25,7 +25,7 @@ def on_one_rank(what: str) -> None:
     if several():
         if launched()[0]:
             raise SystemExit(1)
-        remedy = "start it without a launcher; several ranks train zorplex, or a task of yours"
+        remedy = "start it without a launcher; several ranks train zorplex, cache, or a task of yours"
         raise ChoiceError(message(what, got=f"on {launched()[1]} ranks", wanted="on one", remedy=remedy))
 
 
