@@ -25,8 +25,7 @@ slow: $(VENV)/.installed
 
 engines: $(VENV)/.installed
 	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,monarch,ray]'
-	$(RUN)/pytest -m "slow or not slow" tests/test_engine_*.py tests/test_transfer_*.py tests/test_asynchronous_hosts.py \
-		tests/test_asynchronous_monarch.py tests/test_asynchronous_ray.py
+	$(RUN)/pytest -m "slow or not slow" tests/integration/engines
 
 lint: $(VENV)/.installed
 	$(RUN)/ruff check . && $(RUN)/ruff format --check .

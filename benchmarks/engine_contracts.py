@@ -106,7 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_contracts", description=__doc__)
     parser.parse_args()
     began = time.perf_counter()
-    files = sorted({*TESTS.glob("test_engine_*.py"), *TESTS.glob("test_*_monarch.py")})
+    files = sorted({*TESTS.rglob("test_engine_*.py"), *TESTS.rglob("test_*_monarch.py")})
     found = run(files)
     wrong, tried = faults(found), claims(found)
     figures = {"kept": not wrong, "faults": wrong, "claims": tried, "tests": counted(found)}

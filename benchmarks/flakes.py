@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.flakes", description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     rounds = parser.parse_args().rounds
-    files = sorted(TESTS.glob("test_async*.py"))
+    files = sorted({*TESTS.rglob("test_async*.py"), *(TESTS / "unit" / "async_rl").glob("test_*.py")})
     began = time.perf_counter()
     rows: list[dict[str, Any]] = []
     failures: list[str] = []

@@ -46,7 +46,7 @@ ITEMS: Mapping[str, Item] = {
     ),
     "moments and weights below float32": Item(("test_precision",), "precision_laws"),
     "generators are filled one after the other": Item(("test_scheduler",), "scheduler_laws", "generators_share_alike"),
-    "an exception of a world ends the run": Item(("test_failing_worlds",)),
+    "an exception of a world ends the run": Item(("test_failing_environments",)),
 }
 
 
@@ -73,7 +73,7 @@ def main() -> int:
     argparse.ArgumentParser(prog="python -m benchmarks.silence", description=__doc__).parse_args()
     began = time.perf_counter()
     files = sorted({test.partition("::")[0] for item in ITEMS.values() for test in item.tests})
-    cases = run([evidence.ROOT / "tests" / f"{file}.py" for file in files])
+    cases = run([path for file in files for path in (evidence.ROOT / "tests").rglob(f"{file}.py")])
     rows: dict[str, Any] = {}
     wrong = []
     for name, item in ITEMS.items():

@@ -1,9 +1,9 @@
 """How far our losses, gradients, advantages and whole updates are from those of TRL's GRPOTrainer, which is run for it.
 
 The scripts of the peer (`benchmarks/peers/trl_losses.py` and `trl_step.py`) run TRL's own trainer and write what it was given
-and what came out; the functions of `tests/test_trl.py` and `tests/test_trl_step.py` compute the same of ours. Losses and
-their gradients are in float64, whole updates with log-probs in float32, as TRL has them. Distances are relative: of a loss to
-itself, of a gradient or a step of the weights to its norm. Writes results/trl_agreement.json.
+and what came out; the functions of test_trl.py and test_trl_step.py in `tests/unit/algorithms` compute the same of ours.
+Losses and their gradients are in float64, whole updates with log-probs in float32, as TRL has them. Distances are relative:
+of a loss to itself, of a gradient or a step of the weights to its norm. Writes results/trl_agreement.json.
 """
 
 import argparse
@@ -30,7 +30,7 @@ PEERS = evidence.ROOT / "benchmarks" / "peers"
 
 def tests(name: str) -> ModuleType:
     """A module of the tests."""
-    spec = importlib.util.spec_from_file_location(name, evidence.ROOT / "tests" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, evidence.ROOT / "tests" / "unit" / "algorithms" / f"{name}.py")
     if spec is None or spec.loader is None:
         raise FileNotFoundError(name)
     made = importlib.util.module_from_spec(spec)

@@ -64,7 +64,7 @@ def global_noise(env: AnyEnv) -> AnyEnv:
     return stepping(env, step)
 
 
-def moves_in_place(env: AnyEnv) -> AnyEnv:
+def mutates_state(env: AnyEnv) -> AnyEnv:
     """Write the new state into the old one."""
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
@@ -234,7 +234,7 @@ CONTRACT = "core.env: what reset and step promise"
 STEP_MUTANTS = {
     "same_twice": Mutant("counts steps in a Python list beside the state", counts_beside),
     "global_state_stays": Mutant("draws its noise with torch.rand", global_noise),
-    "inputs_stay": Mutant("moves the caller's own state: position.add_(...)", moves_in_place),
+    "inputs_stay": Mutant("moves the caller's own state: position.add_(...)", mutates_state),
     "outputs_own_storage": Mutant("a reset hands out a view of the params", shares_params),
     "batch_is_singles": Mutant("asks Python: if action == 1", asks_python),
     "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", logs),

@@ -80,7 +80,7 @@ def python_noise(step: Step) -> Step:
     return lambda state, reward: step(state, reward + random.random())
 
 
-def in_place(step: Step) -> Step:
+def halves_input(step: Step) -> Step:
     """Halve the caller's total in place."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
@@ -90,7 +90,7 @@ def in_place(step: Step) -> Step:
     return mutant
 
 
-def in_place_same(step: Step) -> Step:
+def scales_by_one(step: Step) -> Step:
     """Write the same values into the caller's tensor in place."""
 
     def mutant(state: Total, reward: Tensor) -> tuple[Total, Tensor]:
@@ -163,7 +163,7 @@ def on_the_cpu(step: Step) -> Step:
 MUTANTS: dict[str, Callable[[Step], Step]] = {
     "draws noise from torch's global generator": global_noise,
     "draws noise from the module random": python_noise,
-    "scales its input in place by 1, which changes nothing": in_place_same,
+    "scales its input in place by 1, which changes nothing": scales_by_one,
     "counts its calls in a list": counts_in_python,
 }
 
@@ -267,7 +267,7 @@ def _inputs_stay(one: SearchStrategy[Arguments]) -> Law:
         source=PURITY,
         inputs=always(one),
         check=check,
-        mutant=Mutant("adds in place: total.mul_(1 / 2)", in_place),
+        mutant=Mutant("adds in place: total.mul_(1 / 2)", halves_input),
     )
 
 

@@ -89,7 +89,7 @@ def momentum_beside(factory: Factory) -> Factory:
 
 
 @around
-def updates_in_place(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+def mutates_parameters(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Write the new parameters over the old ones in place."""
     after, metrics = algorithm.update(state, trajectory, key)
     for old, new in zip(leaves(state.params), leaves(after.params), strict=True):
@@ -173,7 +173,7 @@ def stops_early(algorithm: Algorithm, state: TrainState, trajectory: Trajectory,
 
 OF_STEPS = {
     "same_twice": Mutant("anneals its learning rate by a Python counter", counts_updates),
-    "inputs_stay": Mutant("adds its updates in place", updates_in_place),
+    "inputs_stay": Mutant("adds its updates in place", mutates_parameters),
     "structure_is_fixed": Mutant("counts its updates in float", float_counter),
     "outputs_own_storage": Mutant("reports a view of the data among its metrics", views),
     "batch_is_singles": Mutant("asks Python: if approximate_kl < 1", stops_early),
@@ -196,7 +196,7 @@ def small_model() -> ActorCritic:
 
 
 @attrs.frozen
-class Lesson:
+class UpdateInputs:
     """One update: the seed of the parameters, the data, and the seed of the update's key."""
 
     seed: int
@@ -205,7 +205,7 @@ class Lesson:
 
 
 @st.composite
-def lessons(draw: DrawFn, length: int = 4, batch: int = 2) -> Lesson:
+def update_inputs(draw: DrawFn, length: int = 4, batch: int = 2) -> UpdateInputs:
     """Draw trajectories [length, batch] of dyadic numbers; the data need not come from the policy."""
     shape = (length, batch)
     behaviour = draw(dyadic(shape, limit=2)).abs()
@@ -220,7 +220,7 @@ def lessons(draw: DrawFn, length: int = 4, batch: int = 2) -> Lesson:
         action=action,
         behaviour_log_prob=-behaviour,
     )
-    return Lesson(draw(seeds()), draw(trajectory), draw(seeds()))
+    return UpdateInputs(draw(seeds()), draw(trajectory), draw(seeds()))
 
 
 def update_laws(*, round_trip: Callable[[Any], Any] | None = None, tolerance: Tolerance = ROUNDING) -> Suite:
@@ -229,7 +229,7 @@ def update_laws(*, round_trip: Callable[[Any], Any] | None = None, tolerance: To
     The learner must have no entropy bonus, and an optimiser with the hyper-parameter learning_rate.
     """
     save = round_trip or through_bytes
-    steps = step_laws(lessons(), tolerance=tolerance, carry=0)
+    steps = step_laws(update_inputs(), tolerance=tolerance, carry=0)
     lifts = tuple(lifted(law, _update_of, _arguments, mutant=OF_STEPS[law.name]) for law in steps)
     return Suite("update_laws", (*lifts, _resumed(save), _zero_rate(), _zero_advantage(), _ascent()))
 
@@ -240,7 +240,7 @@ def _update_of(factory: Factory) -> Callable[..., Any]:
 
 def _arguments(factory: Factory, drawn: Any) -> Any:
     if isinstance(drawn, tuple):
-        return tuple(_arguments(factory, lesson) for lesson in drawn)
+        return tuple(_arguments(factory, given) for given in drawn)
     state = factory(small_model()).init(keys.key(drawn.seed))
     return state, drawn.trajectory, keys.key(drawn.update_seed)
 
@@ -258,38 +258,38 @@ def _law(
 
 
 def _resumed(round_trip: Callable[[Any], Any]) -> Law:
-    def check(factory: Factory, drawn: list[Lesson], seen: Seen) -> None:
+    def check(factory: Factory, drawn: list[UpdateInputs], seen: Seen) -> None:
         algorithm = factory(small_model())
         live = stored = algorithm.init(keys.key(drawn[0].seed))
-        for i, lesson in enumerate(drawn):
-            key = keys.key(lesson.update_seed)
-            live, wanted = algorithm.update(live, lesson.trajectory, key)
+        for i, given in enumerate(drawn):
+            key = keys.key(given.update_seed)
+            live, wanted = algorithm.update(live, given.trajectory, key)
             fresh = factory(small_model())
-            stored, got = fresh.update(round_trip(stored), lesson.trajectory, key)
+            stored, got = fresh.update(round_trip(stored), given.trajectory, key)
             same(f"update {i + 1}, saved and loaded before it", (stored, dict(got)), (live, dict(wanted)))
         seen("two updates", len(drawn) > 1)
 
     mutant = Mutant("keeps its momentum beside the state", momentum_beside)
     claim = "Updates with a save and a load before each are the updates without, bit for bit."
-    inputs = st.lists(lessons(), min_size=1, max_size=3)
+    inputs = st.lists(update_inputs(), min_size=1, max_size=3)
     return _law("resumed_is_unbroken", claim, mutant, inputs, check, "two updates")
 
 
 def _zero_rate() -> Law:
-    def check(factory: Factory, lesson: Lesson, seen: Seen) -> None:
+    def check(factory: Factory, given: UpdateInputs, seen: Seen) -> None:
         algorithm = factory(small_model())
-        state = algorithm.init(keys.key(lesson.seed))
-        moved, _ = algorithm.update(state, lesson.trajectory, keys.key(lesson.update_seed))
+        state = algorithm.init(keys.key(given.seed))
+        moved, _ = algorithm.update(state, given.trajectory, keys.key(given.update_seed))
         seen("an update that moves", _differs(moved.params, state.params))
         known = hyperparameters(state.optimizer)
         require("learning_rate" in known, f"the optimiser has {sorted(known)}, wanted a learning_rate")
         still = replace(state, optimizer=with_hyperparameters(state.optimizer, {"learning_rate": 0.0}))
-        after, _ = algorithm.update(still, lesson.trajectory, keys.key(lesson.update_seed))
+        after, _ = algorithm.update(still, given.trajectory, keys.key(given.update_seed))
         same("params after an update at rate 0", after.params, state.params)
 
     mutant = Mutant("decays its weights by a fixed share", decays)
     claim = "At learning rate 0 an update leaves the parameters."
-    return _law("rate_0_changes_nothing", claim, mutant, lessons(), check, "an update that moves")
+    return _law("rate_0_changes_nothing", claim, mutant, update_inputs(), check, "an update that moves")
 
 
 def _differs(a: Any, b: Any) -> bool:
@@ -308,16 +308,16 @@ def worthless(model: ActorCritic) -> ActorCritic:
 
 
 def _zero_advantage() -> Law:
-    def check(factory: Factory, lesson: Lesson, seen: Seen) -> None:
+    def check(factory: Factory, given: UpdateInputs, seen: Seen) -> None:
         algorithm = factory(worthless(small_model()))
-        state = algorithm.init(keys.key(lesson.seed))
-        unpaid = replace(lesson.trajectory, reward=torch.zeros_like(lesson.trajectory.reward))
-        after, _ = algorithm.update(state, unpaid, keys.key(lesson.update_seed))
+        state = algorithm.init(keys.key(given.seed))
+        unpaid = replace(given.trajectory, reward=torch.zeros_like(given.trajectory.reward))
+        after, _ = algorithm.update(state, unpaid, keys.key(given.update_seed))
         same("params after an update on advantages of 0", after.params, state.params)
 
     mutant = Mutant("adds an entropy bonus nobody asked for", bonus)
     claim = "Where every advantage is 0 and there is no bonus, an update leaves the policy."
-    return _law("advantage_0_changes_nothing", claim, mutant, lessons(), check)
+    return _law("advantage_0_changes_nothing", claim, mutant, update_inputs(), check)
 
 
 def knowing(exact: Tensor) -> ActorCritic:

@@ -188,7 +188,7 @@ class Orchestrator:
                 until = self.pauses[0][0] - seconds() if self.pauses else LOOK
                 report = self.hands.workers.receive(max(0.0, min(LOOK, until)))
                 if not isinstance(report, tuple):
-                    self.heard(report)
+                    self.record_report(report)
 
     def look(self) -> None:
         """Queue the events of pauses that are over and of trainer commands that are done."""
@@ -217,7 +217,7 @@ class Orchestrator:
         """
         (self.ready if self.there else self.held).append(Finished(number, kind))
 
-    def heard(self, report: workers.Report) -> None:
+    def record_report(self, report: workers.Report) -> None:
         """Handle a report from a worker, or about one."""
         if isinstance(report, workers.WorkerJoined):
             if report.worker >= self.hands.count:

@@ -212,7 +212,7 @@ def _shelf(lead: Driver) -> dict[str, Any]:
     def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
         about: dict[str, Any] = {"facts": {**facts, "ranks": lead.ranks.size}, "metadata": dict(metadata)}
         if _divided(tree):
-            lead.call_later("save", run.absolute(), step, tree, machine, about)
+            lead.start_call("save", run.absolute(), step, tree, machine, about)
         else:
             at_once.save(run, step, tree, form=FULL, machine=machine, **about)
 

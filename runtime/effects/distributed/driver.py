@@ -57,7 +57,7 @@ class Driver:
     words: int = 0  # number of calls so far
     over: str = ""  # the error text, once no more calls are possible
     lost: str = ""  # the error text, if a rank sends no heartbeats
-    waiting: "tuple[Future[Any], ...]" = ()  # the call that `call_later` has started
+    waiting: "tuple[Future[Any], ...]" = ()  # the call that `start_call` has started
     lock: threading.Lock = field(factory=threading.Lock)
 
     def call(self, word: str, *given: Any) -> Any:
@@ -103,13 +103,13 @@ class Driver:
         given: Any = shared(self.ranks, call)[1]
         return given
 
-    def call_later(self, word: str, *given: Any) -> None:
+    def start_call(self, word: str, *given: Any) -> None:
         """Call it in a thread, after the running calls. One at a time: raises the exception of the one before."""
         self.settled()
         self.waiting = (self.pool.submit(self.call, word, *given),)
 
     def settled(self) -> None:
-        """Wait for the call that `call_later` has started. Raises its exception."""
+        """Wait for the call that `start_call` has started. Raises its exception."""
         waiting, self.waiting = self.waiting, ()
         for one in waiting:
             one.result()

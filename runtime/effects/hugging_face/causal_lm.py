@@ -100,7 +100,7 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     params = {name: value.detach() for name, value in module.named_parameters()}
-    parts = _ModelParts(
+    parts = _ModelFunctions(
         prefix=f"{module.base_model_prefix}.",
         whole=hollow(module.base_model),
         cached=hollow(module.base_model),
@@ -130,11 +130,11 @@ def reusing_cache(model: CausalModel) -> CausalModel:
     was not made by `causal_model` is returned unchanged.
     """
     parts = getattr(model.extend, "__self__", None)
-    return evolve(model, extend=parts.overwrite) if isinstance(parts, _ModelParts) else model
+    return evolve(model, extend=parts.overwrite) if isinstance(parts, _ModelFunctions) else model
 
 
 @frozen
-class _ModelParts:
+class _ModelFunctions:
     """The functions of a model. Its two copies of the body hold no weights; one may be called while the other is in use."""
 
     prefix: str

@@ -28,7 +28,7 @@ from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, Tolerance, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import integers, seeds
-from purestep.properties.suites.update import lessons, small_model
+from purestep.properties.suites.update import small_model, update_inputs
 
 # --- mutants ---
 # Common errors in PPO with two anchors: each is the right update, written once more with one mistake.
@@ -148,7 +148,7 @@ MODEL = small_model()
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    lesson, done = draw(lessons()), draw(st.integers(2, 6))
+    lesson, done = draw(update_inputs()), draw(st.integers(2, 6))
     params = MODEL.init(keys.key(lesson.seed))
     state = TrainState(params=params, optimizer=sgd(RATE).init(params), step=torch.tensor(done))
     version = (done - draw(integers((4, 2), 0, 4))).clamp(min=0)

@@ -110,18 +110,18 @@ class _MonarchEngine:
         """Add this machine as a host."""
         made = node(LOOPBACK)
         try:
-            crew = self.crew(made.at, START)
+            attached = self.attach(made.at, START)
         except BaseException:
             made.end()
             raise
-        crew.path = [*sys.path]
-        members = crew.host_access()
+        attached.path = [*sys.path]
+        members = attached.host_access()
 
         def close() -> None:
             members.close()
             made.end()
 
-        lost = self.take_in(LOCAL, crew, HostAccess(members.start, members.send, members.end, close))
+        lost = self.take_in(LOCAL, attached, HostAccess(members.start, members.send, members.end, close))
 
         def wait() -> None:
             made.wait()
@@ -141,15 +141,15 @@ class _MonarchEngine:
             raise EngineError(
                 message(f"host {address}", got="unreachable", wanted="a host that listens", remedy=remedy)
             )
-        crew = self.crew(f"{self.home.scheme}://{joined(ip, port)}", until - time.monotonic())
-        self.take_in(address, crew, crew.host_access())
+        attached = self.attach(f"{self.home.scheme}://{joined(ip, port)}", until - time.monotonic())
+        self.take_in(address, attached, attached.host_access())
         return address
 
-    def crew(self, at: str, timeout: float) -> HostMembers:
+    def attach(self, at: str, timeout: float) -> HostMembers:
         """Attach to the worker loop at that address."""
         return HostMembers(self.home, at, self.state.handle_report, silence=self.silence, timeout=max(0.1, timeout))
 
-    def take_in(self, host: str, crew: HostMembers, place: HostAccess) -> Callable[[str], None]:
+    def take_in(self, host: str, attached: HostMembers, place: HostAccess) -> Callable[[str], None]:
         """Add a host, so that members can be started on it; return the function to be called with the reason if it is lost."""
         self.state.take_in(host, place)
 
@@ -157,5 +157,5 @@ class _MonarchEngine:
             self.state.lost(host, [place], why)
             place.close()
 
-        crew.watch(lost)
+        attached.watch(lost)
         return lost

@@ -94,7 +94,7 @@ def _locked(path: Path, flags: int) -> int:
     return descriptor
 
 
-def made(descriptor: int, path: Path, own: WeightLayout, slots: int, guard: int) -> Mapped:
+def new_ring(descriptor: int, path: Path, own: WeightLayout, slots: int, guard: int) -> Mapped:
     """Return the file as a ring of this layout; one that a publisher has left is taken over unchanged."""
     if _left(descriptor, path, slots, guard):
         return opened(descriptor, path, own)

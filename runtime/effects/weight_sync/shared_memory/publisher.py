@@ -27,7 +27,7 @@ from torch import Tensor
 from .....core.errors import ChoiceError, choose, message
 from .....core.tree import leaves
 from ...workers.survivor import removed_afterwards
-from .file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, made, opened, shared_folder, sweep
+from .file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, new_ring, opened, shared_folder, sweep
 from .layout import WeightLayout, WeightsError, checksum, layout, same_architecture, text
 from .ring_buffer import RING, Ring, Steps, complete
 
@@ -91,7 +91,7 @@ def _file(path: Path, own: WeightLayout, slots: int, guard: int) -> Iterator[Map
     fresh, descriptor = not path.exists(), held(path)
     try:
         try:
-            mapped = made(descriptor, path, own, slots, guard)
+            mapped = new_ring(descriptor, path, own, slots, guard)
             fresh = True
             yield mapped
         finally:

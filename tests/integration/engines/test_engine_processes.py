@@ -1,0 +1,39 @@
+"""The engine of plain processes keeps the contract of engines, on this machine alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from purestep.runtime.effects.cluster import opened, served
+from purestep.runtime.effects.cluster.interface import EngineError
+
+from ...support.engine_contract import CONTRACT, Bench, Claim, name_of
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with opened("processes") as cluster:
+        yield Bench(
+            cluster=cluster,
+            host=None,
+            opened=lambda: opened("processes"),
+            nowhere="127.0.0.1:1",
+            start=2.0,
+            quiet=0.3,
+        )
+
+
+@pytest.mark.parametrize("claim", CONTRACT, ids=name_of)
+def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
+    claim(bench, tmp_path)
+
+
+def test_other_hosts_are_those_of_other_engines(bench: Bench) -> None:
+    why = "^host 10.0.0.2:7000 is given to the engine processes, wanted this machine alone; take the engine monarch .* or ray"
+    with pytest.raises(EngineError, match=why), opened("processes", hosts=("10.0.0.2:7000",)):
+        pass
+    with pytest.raises(EngineError, match=why):
+        bench.cluster.add_host("10.0.0.2:7000", timeout=1.0)
+    with pytest.raises(EngineError, match=why):
+        served("processes", "10.0.0.2:7000", ready=print)

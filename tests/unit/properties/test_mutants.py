@@ -1,0 +1,104 @@
+"""No law without a mistake it catches: every law kills its own mutant, spares the original, and is told apart from others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from purestep.properties.framework.families import Family
+from purestep.properties.framework.families import families as for_users
+from purestep.properties.framework.law import Law, Mutant
+from purestep.properties.framework.matrix import Row, Table, commit, faults, figures, laws_here, main, matrix
+from purestep.properties.framework.profiles import Profile, named_profile
+from purestep.properties.framework.report import BROKEN, PASSED
+from purestep.properties.framework.run import run
+
+from ...laws.families import families as for_ourselves
+
+QUICK = named_profile("quick")
+FAMILIES = (*for_users(), *for_ourselves())
+ALL = [laws_here(family, QUICK) for family in FAMILIES if not family.night]
+LAWS = [pytest.param(family, law, id=f"{family.suite.name}-{law.name}") for family in ALL for law in family.suite]
+MUTANTS = [
+    pytest.param(family, mutant, id=f"{family.suite.name}-{mutant.edit}") for family in ALL for mutant in family.mutants
+]
+FEW = evolve(QUICK, examples=5)
+COMPILES = "compiled_is_eager"
+
+
+def outcome(law: Law, subject: Any, profile: Profile = QUICK) -> str:
+    return run(law, subject, profile=profile, shrink=False).outcome
+
+
+@pytest.mark.parametrize(("family", "law"), LAWS)
+def test_every_law_kills_its_mutant_and_spares_the_original(family: Family, law: Law) -> None:
+    assert outcome(law, law.mutant.make(family.subject)) == BROKEN
+    assert outcome(law, family.subject, FEW) != BROKEN  # in full: the tests of laws
+
+
+@pytest.mark.parametrize(("family", "mutant"), MUTANTS)
+def test_every_mutant_is_killed_by_some_law_and_spared_by_another(family: Family, mutant: Mutant) -> None:
+    """What every law kills tells no law from another."""
+    laws = [law for law in family.suite if law.name != COMPILES]
+    owned = any(law.mutant.edit == mutant.edit for law in family.suite)  # then the test above has seen it killed
+    assert owned or any(outcome(law, mutant.make(family.subject)) == BROKEN for law in laws)
+    assert len(laws) < 3 or any(outcome(law, mutant.make(family.subject), FEW) != BROKEN for law in reversed(laws))
+
+
+def row(edit: str, owners: tuple[str, ...], **outcomes: str) -> Row:
+    return Row(edit, owners, outcomes)
+
+
+def test_faults_of_a_matrix_are_named() -> None:
+    table = Table(
+        "some_laws",
+        (
+            row("(the original)", (), one=PASSED, two=BROKEN, three=PASSED),
+            row("spared by its own", ("one",), one=PASSED, two=BROKEN, three=PASSED),
+            row("harmless", (), one=PASSED, two=PASSED, three=PASSED),
+            row("coarse", (), one=BROKEN, two=BROKEN, three=BROKEN),
+            row("good", ("one",), one=BROKEN, two=PASSED, three=PASSED),
+        ),
+        0.0,
+    )
+    assert faults([table]) == [
+        "some_laws: (the original): does not pass ['two']",
+        "some_laws: spared by its own: spared by the law it belongs to, ['one']",
+        "some_laws: harmless: killed by no law",
+        "some_laws: coarse: killed by every law, too coarse to tell them apart",
+    ]
+    assert figures([table])["killed"] == 3
+
+
+def test_suites_of_users_and_of_our_own_machinery_are_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    users, own = ({family.suite.name for family in families()} for families in (for_users, for_ourselves))
+    assert users.isdisjoint(own)
+    assert main(["--families", f"{for_ourselves.__module__}:families", "--suite", "matching_laws"]) == 0
+    assert capsys.readouterr().out.splitlines()[-2].startswith("1 suites, ")
+    assert main(["--suite", "matching_laws"]) == 0
+    assert capsys.readouterr().out.startswith("0 suites, ")
+
+
+def test_the_command_prints_a_table_and_writes_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "matrix.json"
+    assert main(["--suite", "categorical_laws", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "| gives logits for log-probs | **KILL** | . | KILL | . |" in printed
+    assert "every law kills its own mutant and spares the original" in printed
+    written = json.loads(out.read_text())
+    assert set(written) == {"commit", "command", "seconds", "figures"}
+    assert written["figures"]["mutants"] == written["figures"]["killed"] == 4
+    assert written["commit"] == commit()
+
+
+@pytest.mark.slow
+def test_the_matrix_of_the_night() -> None:
+    """What the tests above leave out, in two processes; the command makes the whole."""
+    night = {family.suite.name for family in FAMILIES if family.night}
+    tables = list(matrix(night, jobs=2))
+    assert {table.suite for table in tables} == night != set()
+    assert faults(tables) == []

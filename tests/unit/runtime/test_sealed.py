@@ -1,0 +1,199 @@
+"""Artefacts that this user's secret seals: nothing of another's is unpickled, and none of another function is used."""
+
+import os
+import pickle
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._inductor import codecache
+
+from purestep.properties import check
+from purestep.runtime import compile
+from purestep.runtime.compile import keep_to_oneself, program
+from purestep.runtime.files.secret import NAME, is_private, private_folder, secret_in
+from purestep.runtime.identity import UnknownError, identity
+
+from ...laws.runtime.identity import identity_laws
+
+test_identity = check(identity_laws(), identity)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache for each test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "purestep"
+
+
+def scaled(factor: Any) -> Callable[[Tensor], Tensor]:
+    return lambda x: factor * x
+
+
+def eager(function: Callable[..., Any], where: Path) -> Any:
+    return program(function, name="it", artefact=where, backend="aot_eager")
+
+
+def test_an_edited_constant_or_closure_is_compiled_anew(tmp_path: Path) -> None:
+    where, x = tmp_path / "it", torch.ones(2)
+    assert eager(scaled(2), where)(x).tolist() == [2.0, 2.0]
+    again = eager(scaled(2), where)
+    assert again(x).tolist() == [2.0, 2.0]
+    assert again.loaded
+    for function, wanted in ((scaled(3), 3.0), (lambda x: x + 1, 2.0), (lambda x: x + 2, 3.0)):
+        other = eager(function, where)
+        with pytest.warns(UserWarning, match="of another function"):
+            assert other(x).tolist() == [wanted] * 2
+        assert not other.loaded
+
+
+class Bomb:
+    """Makes a folder where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("kept", [0, 32, 96])
+def test_what_another_has_written_is_not_unpickled(tmp_path: Path, kept: int) -> None:
+    where = tmp_path / "it"
+    eager(scaled(2), where)(torch.ones(2))
+    where.write_bytes(where.read_bytes()[:kept] + pickle.dumps(Bomb(tmp_path / "made")) + b" " * 96)
+    again = eager(scaled(2), where)
+    with pytest.warns(UserWarning, match="damaged, or not written by you"):
+        assert again(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert not (tmp_path / "made").exists()
+
+
+def test_without_a_secret_of_ones_own_nothing_is_loaded_or_kept(tmp_path: Path, own_cache: Path) -> None:
+    where = tmp_path / "it"
+    eager(scaled(2), where)(torch.ones(2))
+    before = where.read_bytes()
+    (own_cache / NAME).chmod(0o644)
+    again = eager(scaled(2), where)
+    with pytest.warns(UserWarning, match="is no file of yours alone"):
+        assert again(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert not again.loaded
+    assert where.read_bytes() == before
+    (own_cache / NAME).unlink()
+    other = eager(scaled(2), where)  # another secret: what the old one sealed is nobody's
+    with pytest.warns(UserWarning, match="not written by you"):
+        other(torch.ones(2))
+
+
+def test_an_endless_artefact_is_no_wait(tmp_path: Path) -> None:
+    where = tmp_path / "it"
+    os.mkfifo(where)
+    with pytest.warns(UserWarning, match="a FIFO"):
+        assert eager(scaled(2), where)(torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_what_cannot_be_described_is_not_kept(tmp_path: Path) -> None:
+    generator = torch.Generator()
+
+    def drawing(x: Tensor) -> Tensor:
+        return x if generator is None else 2 * x
+
+    with pytest.warns(UserWarning, match=r"generator.*Generator.*wanted something that can be described"):
+        assert eager(drawing, tmp_path / "it")(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert not (tmp_path / "it").exists()
+
+
+def test_a_secret_is_made_once_and_is_ones_own(tmp_path: Path) -> None:
+    secret = secret_in(tmp_path)
+    assert secret is not None
+    assert len(secret) == 32
+    assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o600
+    assert secret_in(tmp_path) == secret
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+
+
+def fifo_in_its_place(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.chmod(0o640),
+        lambda path: path.write_bytes(b"short"),
+        lambda path: (path.rename(path.with_name("real")), path.symlink_to("real")),
+        fifo_in_its_place,
+        lambda path: (path.unlink(), path.mkdir()),
+        lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    ],
+)
+def test_a_secret_that_others_may_know_is_none(tmp_path: Path, harm: Callable[[Path], Any]) -> None:
+    secret_in(tmp_path)
+    harm(tmp_path / NAME)
+    assert secret_in(tmp_path) is None
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_secret_or_a_folder_of_somebody_elses_is_none(tmp_path: Path) -> None:
+    secret_in(tmp_path)
+    os.chown(tmp_path / NAME, 65534, 65534)
+    assert secret_in(tmp_path) is None
+    (tmp_path / "folder").mkdir(mode=0o700)
+    assert is_private(tmp_path / "folder")
+    os.chown(tmp_path / "folder", 65534, 65534)
+    assert private_folder(tmp_path / "folder", tmp_path / "own") == tmp_path / "own"
+
+
+def test_the_compiler_builds_where_nobody_else_can_write(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_HEADER_DIR", "_HEADER_LOCK_DIR"):
+        monkeypatch.setattr(codecache, name, "", raising=False)
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setattr(compile, "default_cache_dir", lambda: "/tmp/torchinductor_victim")
+    keep_to_oneself()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(own_cache / "inductor")
+    assert is_private(own_cache / "inductor")
+    (own_cache / "inductor").chmod(0o777)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/tmp/torchinductor_victim")  # as torch sets it, where it is first
+    keep_to_oneself()
+    other = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    assert other not in (own_cache / "inductor", Path("/tmp/torchinductor_victim"))
+    assert is_private(other)
+    other.rmdir()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(own_cache / "named"))
+    keep_to_oneself()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(own_cache / "named")
+
+
+def test_backend_none_calls_the_function_itself() -> None:
+    calls: list[int] = []
+
+    def noted(x: Tensor, n: Tensor) -> Tensor:
+        calls.append(1)
+        return x * n
+
+    plain = program(noted, backend="none")
+    for n in (2.0, 3.0):
+        assert plain(torch.ones(2), torch.tensor(n)).tolist() == [n, n]
+    assert len(calls) == 2
+    assert plain.seconds == []
+
+
+def test_an_identity_refuses_what_looks_things_up_by_itself() -> None:
+    for function in (lambda x: eval("x"), lambda x: vars(x), lambda x: globals()):
+        with pytest.raises(UnknownError, match="a call of"):
+            identity(function)
+
+
+def test_pickle_leaves_the_identity_as_it_was() -> None:
+    class Factor:
+        number = 2
+
+    before = identity(scaled(Factor()))
+    Factor().__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    assert "__slotnames__" in vars(Factor)
+    assert identity(scaled(Factor())) == before
