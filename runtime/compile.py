@@ -124,9 +124,8 @@ def program(
 
     `artefact` is a file that keeps the compiled form between processes. It is used only where this user has written it, for
     the same function (code, constants, closure) and arguments of the same shapes; else it is replaced. A function whose
-    identity
-    cannot be determined is compiled anew in each process, with a warning. `backend` "aot_eager" traces without generating code,
-    for tests; "none" calls the function as it is.
+    identity cannot be determined is compiled anew in each process, with a warning. `backend` "aot_eager" traces without
+    generating code, for tests; "none" calls the function as it is.
 
     >>> double = program(lambda x: 2 * x, backend="aot_eager")
     >>> double(torch.ones(2)), len(double.seconds)

@@ -522,6 +522,7 @@ class Cut(BaseException):
     """A crash."""
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_and_went_on_is_gone_through_over_its_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:

@@ -597,7 +597,7 @@ def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_pat
     assert (tmp_path / "again" / "rollouts.jsonl").read_bytes() == (trained / "rollouts.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("cut", [1, 3])
+@pytest.mark.parametrize("cut", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tmp_path: Path) -> None:
     """Cut in the warm start, and in a step of training whose rollouts were published already."""
     run = tmp_path / "run"
@@ -766,7 +766,7 @@ def test_what_does_not_go_together_is_a_line(words: list[str], said: str, tmp_pa
 # --- servers, generators, ranks ---
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_server_answers_prompts_and_next_steps(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, where = tmp_path / "run", "http://127.0.0.1:9/v1"
     # 0.2 s to publish, so that the other workers come meanwhile

@@ -120,6 +120,7 @@ def test_the_other_recipes_train(recipe: str, env: str, tmp_path: Path) -> None:
     assert (tmp_path / "learning_curve.png").exists()
 
 
+@pytest.mark.slow
 def test_a_run_in_which_no_episode_ended_has_no_picture(tmp_path: Path, capsys: Said) -> None:
     assert train(tmp_path, "--env", "pendulum") == 0
     said = capsys.readouterr()

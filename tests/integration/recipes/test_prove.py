@@ -92,6 +92,7 @@ def test_train_ranks_draws_a_proof_and_a_curve_and_says_what_it_took(tmp_path: P
     assert {path.name for path in run.iterdir()} >= {folder.MARKER, *names_of("prove")}
 
 
+@pytest.mark.slow
 def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +124,7 @@ def test_without_a_proof_there_is_no_picture_and_that_is_said(countries: Path, t
     assert not (run / "proof.png").exists()
 
 
+@pytest.mark.slow
 def test_training_anew_removes_the_old_proof(countries: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert train(run) == 0
@@ -338,6 +340,7 @@ def test_a_split_without_facts_is_refused_before_training_and_in_an_evaluation(
     assert "countries: valid is empty" in one_line(capsys)
 
 
+@pytest.mark.slow
 def test_missing_room_is_told_once_for_training_and_once_for_the_ranking(tmp_path: Path, capsys: Said) -> None:
     assert train(tmp_path / "narrow", "--successors", "1", "--atoms", "2") == 0
     said = sorted(line for line in capsys.readouterr().err.splitlines() if "left out" in line)

@@ -297,7 +297,7 @@ def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_pat
     assert any(not torch.equal(begun[0][name], leaf) for name, leaf in begun[1].items())
 
 
-@pytest.mark.parametrize("cut", [2, 3, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (1, 4))])
+@pytest.mark.parametrize("cut", [2, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (1, 3, 4))])
 def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tmp_path: Path) -> None:
     """Cut between any two iterations: in the warm start, at its end, and among the steps of reinforcement."""
     run = tmp_path / "run"
@@ -567,7 +567,7 @@ def test_adapters_alone_are_trained_and_merged_into_the_model(own_model: str, tm
     assert module.generation_config.eos_token_id == [2, 5]
 
 
-@pytest.mark.parametrize("lora", [0, 2])
+@pytest.mark.parametrize("lora", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_run_goes_on_with_the_model_it_began_with_and_no_other(
     lora: int, own_model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -622,6 +622,7 @@ def test_a_run_goes_on_with_a_server_only_where_it_had_one(tmp_path: Path, own: 
         commands.resume_command([str(tmp_path), "--server", given])
 
 
+@pytest.mark.slow
 def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server of this process: it knows nothing but the folder it was pointed to, and is told when that has changed."""
     published: list[int] = []

@@ -326,6 +326,7 @@ def test_a_hoisted_step_has_the_bits_of_the_whole(order: tuple[str, ...]) -> Non
     assert check(state) is state
 
 
+@pytest.mark.slow
 def test_the_whole_tower_in_a_full_graph(compiled: Any) -> None:
     env = composed(HOISTED, "time_limit", "pooled", "statistics", "batched")
     select_env = batched(episode_statistics(auto_reset(time_limit(HOISTED, 3), "select")), WORLDS)

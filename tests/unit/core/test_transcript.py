@@ -113,6 +113,7 @@ def test_compiled_is_eager_and_token_by_token_is_at_once(compiled: Compiled) -> 
     assert not wanted.truncated.any()
 
 
+@pytest.mark.slow
 def test_a_turn_compiles_to_one_graph_that_means_the_same(compiled: Compiled) -> None:
     given = (
         begun(3, 11),

@@ -277,6 +277,7 @@ def test_an_absent_library_has_its_remedy(monkeypatch: pytest.MonkeyPatch) -> No
         library()
 
 
+@pytest.mark.slow
 def test_importing_brings_no_library() -> None:
     names = (
         "hugging_face.causal_lm",

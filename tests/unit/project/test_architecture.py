@@ -88,8 +88,9 @@ def name_of(path: Path) -> str:
     return ".".join(("purestep", *path.with_suffix("").parts)).removesuffix(".__init__")
 
 
-def nodes(path: Path) -> Iterator[ast.AST]:
-    return ast.walk(ast.parse((ROOT / path).read_text()))
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse((ROOT / path).read_text())))
 
 
 def imported(path: Path, tree: Iterator[ast.AST]) -> Iterator[str]:

@@ -302,7 +302,11 @@ def one_line(call: Mistake, said: str) -> None:
     assert "; " in text
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+SLOW = {"an undeclared metric, compiled", "rows that do not divide, compiled"}
+EACH = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in MISTAKES]
+
+
+@pytest.mark.parametrize("mistake", EACH)
 def test_a_mistake_is_one_line(mistake: str) -> None:
     one_line(*MISTAKES[mistake])
 
