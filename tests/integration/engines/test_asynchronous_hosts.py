@@ -129,6 +129,7 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
     assert said[-1] == "weights go by monarch: asked for, 1 host, all with RDMA"
 
 
+@pytest.mark.slow
 def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     has = packages()
     with opened("processes") as cluster:

@@ -70,6 +70,9 @@ def step(params, state, action, key):
 TASK = TextTask(name="least", env=lambda stream: TextEnv((), reset, step), parser=lambda text: Parsed(text[:1] or "?"))
 """
 both = pytest.mark.parametrize("reference", [SAFE, MARKET], ids=["safe", "market"])
+second_is_slow = pytest.mark.parametrize(
+    "reference", [pytest.param(SAFE, id="safe"), pytest.param(MARKET, id="market", marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +147,7 @@ def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
     assert "task 1 (right: " in capsys.readouterr().out
 
 
-@both
+@second_is_slow
 def test_generators_report_labels_too(reference: str, tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(reference, **THREADS)
     session.start(run, arguments, overwrite=False, notice=silent)
@@ -177,7 +180,7 @@ def cut_short(begin: Callable[[], Any], at: int) -> None:
         patch.undo()
 
 
-@both
+@second_is_slow
 @pytest.mark.parametrize("how", ["turns", "server", "ranks"])
 def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
     how: str, reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

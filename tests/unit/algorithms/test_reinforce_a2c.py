@@ -161,6 +161,7 @@ def test_observation_may_be_a_record_and_params_one_vector() -> None:
     assert all(torch.isfinite(value) for value in metrics.values())
 
 
+@pytest.mark.slow
 def test_update_is_one_graph_and_runs_in_a_scan(compiled: Any) -> None:
     algorithm = a2c(actor_critic_mlp(OBSERVATIONS, ACTIONS, hidden=()), sgd(0.1))  # small: compiling is what costs
     state, data = algorithm.init(keys.key(1)), random_trajectory(3, 4)

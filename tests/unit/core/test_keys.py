@@ -162,6 +162,7 @@ def some(parent: Tensor) -> dict[str, Tensor]:
     return {name: ALL[name](parent) for name in ("randint", "permutation", "normal")}
 
 
+@pytest.mark.slow
 def test_draws_in_a_compiled_scan(compiled: Any) -> None:
     def step(parent: Tensor, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         return keys.split(parent)[0], some(keys.fold_in(parent, x))

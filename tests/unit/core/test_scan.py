@@ -126,6 +126,7 @@ def test_all_lowerings_give_the_same_bits(compiled: Any) -> None:
         assert_same(result, loops[i // len(UNROLLS)])
 
 
+@pytest.mark.slow
 def test_the_code_generator_keeps_every_bit(compiled: Any) -> None:
     def program(init: Any, xs: Any) -> Any:
         return scan(count, init, xs), scan(count, init, xs, reverse=True, unroll=3)

@@ -106,6 +106,7 @@ def equal_to_one_process(rows: list[dict[str, Any]]) -> None:
 # --- two ranks, started once ---
 
 
+@pytest.mark.slow
 def test_gradients_and_updates_are_those_of_one_process(two: tuple[Ended, list[dict[str, Any]]]) -> None:
     equal_to_one_process(two[1])
     kinds = {name.split()[0] for name in two[1][0]}

@@ -304,6 +304,7 @@ def test_some_worlds_can_be_reset_alone(mode: AutoresetMode) -> None:
     assert not np.array_equal(after[1], before[1])
 
 
+@pytest.mark.slow
 def test_a_compiled_vector_env_is_the_eager_one() -> None:
     lower: Callable[[Any], Any] = partial(program, backend="eager")
     eager, compiled = (GymnasiumVectorEnv(rooms(), 2, lower=way) for way in (lambda f: f, lower))

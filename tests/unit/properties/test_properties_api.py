@@ -442,6 +442,7 @@ def test_the_command_verifies_an_object(module: Path, capsys: pytest.CaptureFixt
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_command_names_a_foreign_convention(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify_command(["my_worlds:drops", "--suite", "estimator"]) == 1
     assert "its convention on truncation: drop" in capsys.readouterr().out

@@ -245,7 +245,11 @@ def test_begin_resets_every_world() -> None:
 
 
 @pytest.mark.parametrize(
-    "lower", [lambda run: run, lambda run: program(run, backend="aot_eager")], ids=["eager", "compiled"]
+    "lower",
+    [
+        pytest.param(lambda run: run, id="eager"),
+        pytest.param(lambda run: program(run, backend="aot_eager"), id="compiled", marks=pytest.mark.slow),
+    ],
 )
 def test_a_memory_is_that_of_the_episode(lower: Any) -> None:
     """Episodes of 4 steps: after 12 each world begins its fourth, after 14 it has gone two steps of it."""
@@ -318,6 +322,7 @@ def test_a_batch_of_rollouts_is_its_singles() -> None:
         assert_bits(take(many, i), act_for(params[i], take(worlds, i), keys.split(KEY, 3)[i]))
 
 
+@pytest.mark.slow
 def test_a_compiled_loop_of_several_steps_at_once_has_the_same_bits() -> None:
     """Two iterations of four steps, and one step that is left over."""
     env, model = batched(auto_reset(ring()), BATCH), table()
