@@ -2,14 +2,11 @@
 
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.effects import queue_rules
-from purestep.runtime.effects.checkpoint import async_save_rules
 from purestep.runtime.effects.cluster.device_assignment import next_device
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
 
-from .async_save import MUTANTS as ASYNC_SAVE_MUTANTS
-from .async_save import later_laws
 from .checkpoint_layout import MUTANTS as CHECKPOINT_LAYOUT_MUTANTS
 from .checkpoint_layout import filing_laws, own_filing
 from .device_assignment import MUTANTS as DEVICE_ASSIGNMENT_MUTANTS
@@ -49,5 +46,4 @@ def families() -> list[Family]:
         Family(hands_laws(), own_posting(), edits(WORKER_ADAPTER_MUTANTS)),
         Family(spots_laws(), next_device, edits(DEVICE_ASSIGNMENT_MUTANTS)),
         Family(filing_laws(), own_filing(), edits(CHECKPOINT_LAYOUT_MUTANTS)),
-        Family(later_laws(), async_save_rules.step, edits(ASYNC_SAVE_MUTANTS)),
     ]
