@@ -4,7 +4,7 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.effects import queue_rules
+from purestep.runtime.effects import bounded_queue
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
@@ -20,7 +20,7 @@ from .effects.workers import workers_laws
 test_ring = check(ring_laws(), RING)
 test_weights = check(weights_laws(), own_transfer())
 test_choice = check(choice_laws(), choice)
-test_queue = check(queue_laws(), queue_rules.step)
+test_queue = check(queue_laws(), bounded_queue.step)
 test_experience = check(experience_laws(), own_replaying())
 test_workers = check(workers_laws(), supervisor.step)
 test_service = check(service_laws(), own_serving())
@@ -31,7 +31,7 @@ test_service = check(service_laws(), own_serving())
     ("suite", "subject"),
     [
         (ring_laws(), RING),
-        (queue_laws(), queue_rules.step),
+        (queue_laws(), bounded_queue.step),
         (workers_laws(), supervisor.step),
         (service_laws(), own_serving()),
     ],

@@ -1,7 +1,7 @@
 """Families of laws of effects: weights, queues, workers, services, engines and checkpoints of several ranks."""
 
 from purestep.properties.framework.families import Family, edits
-from purestep.runtime.effects import queue_rules
+from purestep.runtime.effects import bounded_queue
 from purestep.runtime.effects.cluster.device_assignment import next_device
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
@@ -38,7 +38,7 @@ def families() -> list[Family]:
         Family(ring_laws(), RING, edits(RING_MUTANTS)),
         Family(weights_laws(), own_transfer(), edits(WEIGHTS_MUTANTS)),
         Family(choice_laws(), choice, edits(SELECT_TRANSPORT_MUTANTS)),
-        Family(queue_laws(), queue_rules.step, edits(QUEUE_MUTANTS)),
+        Family(queue_laws(), bounded_queue.step, edits(QUEUE_MUTANTS)),
         Family(experience_laws(), own_replaying(), edits(EXPERIENCE_MUTANTS)),
         Family(workers_laws(), supervisor.step, edits(WORKERS_MUTANTS)),
         Family(service_laws(), own_serving(), edits(SERVICE_MUTANTS)),
