@@ -147,16 +147,6 @@ async def _told_version(server: Server, client: Any, version: int) -> None:
             raise
 
 
-def probed(server: Server, ids: Sequence[int]) -> tuple[float, ...]:
-    """Return the log-probs of ids under the server's model, from the second on. Raises: ServerError."""
-
-    async def job() -> tuple[float, ...]:
-        async with server.connect() as client:
-            return await _probed(server, client, tuple(ids))
-
-    return finished(job())
-
-
 async def _probed(server: Server, client: Any, ids: tuple[int, ...]) -> tuple[float, ...]:
     body: dict[str, Any] = {
         "model": server.model,

@@ -4,14 +4,10 @@
 not count against it.
 """
 
-from collections.abc import Sequence
-from typing import TypeVar
-
 from attrs import evolve, frozen
 
 from ....core.errors import ChoiceError, message
 
-P = TypeVar("P")
 HEALTHY, WAITING, RESTARTING = "healthy", "waiting", "restarting"
 
 
@@ -184,25 +180,3 @@ def wakes(state: Roster) -> float:
     10.5
     """
     return min((one.retry for one in state.replicas if one.state == WAITING), default=float("inf"))
-
-
-def slices(processes: Sequence[P], per_replica: int) -> tuple[tuple[P, ...], ...]:
-    """Return the processes in replicas of so many neighbours. Raises: ChoiceError if some would be left over.
-
-    >>> slices("abcd", 2)
-    (('a', 'b'), ('c', 'd'))
-    >>> slices("abcde", 2)
-    Traceback (most recent call last):
-    purestep.core.errors.ChoiceError: slices: processes is 5, wanted a multiple of 2; 1 would serve nobody: take 4 or 6
-    """
-    count = len(processes)
-    if per_replica < 1 or count < 1:
-        where, remedy = "slices: (processes, per_replica)", "let one process serve"
-        raise ChoiceError(message(where, got=(count, per_replica), wanted="at least 1 of each", remedy=remedy))
-    left = count % per_replica
-    if left:
-        remedy = f"{left} would serve nobody: take {count - left} or {count - left + per_replica}"
-        if count < per_replica:
-            remedy = f"{left} would serve nobody: take {per_replica}"
-        raise ChoiceError(message("slices: processes", got=count, wanted=f"a multiple of {per_replica}", remedy=remedy))
-    return tuple(tuple(processes[at : at + per_replica]) for at in range(0, count, per_replica))

@@ -21,7 +21,7 @@ from attrs import field, frozen
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.codec import byte_codec
-from purestep.core.language.events import LENGTH, STOP, Event, ToolResult
+from purestep.core.language.events import STOP
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import RolloutSpec, expand, requests, rollouts, task_keys
 from purestep.core.language.rollout import ModelTurn, Rollout, begin_rollout
@@ -29,10 +29,9 @@ from purestep.core.language.text_env import Outcome, Raised, Terminated, TextEnv
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.transcript.log_probs import token_log_probs
-from purestep.runtime.effects.openai_server import client, parse_response, sample, text_only
+from purestep.runtime.effects.openai_server import client, parse_response, sample
 from purestep.runtime.effects.openai_server.client import Server, reached
 from purestep.runtime.effects.openai_server.sample import ServerError, served, server, serving
-from purestep.runtime.effects.openai_server.text_only import spoken
 
 httpx2 = pytest.importorskip("httpx2")
 pytest.importorskip("openai")
@@ -466,8 +465,7 @@ def test_a_world_that_takes_its_time_keeps_no_other_request_waiting() -> None:
     assert [attempt.end for attempt in after] == [Terminated()] * 3
 
 
-@pytest.mark.parametrize("way", ["ids", "texts"])
-def test_a_world_that_hangs_keeps_no_process_from_ending(way: str) -> None:
+def test_a_world_that_hangs_keeps_no_process_from_ending() -> None:
     left_behind: list[bool] = []  # at its end a process waits for all threads but those that are daemons
 
     def reset(params: Any, key: Any) -> tuple[Any, str]:
@@ -479,26 +477,18 @@ def test_a_world_that_hangs_keeps_no_process_from_ending(way: str) -> None:
         return state, Outcome(terminated=True)
 
     rules = protocol(TextEnv((), reset, once), zorplex_parser(), max_steps=1)
-    if way == "ids":
-        attempts = begun(2, rules)
-        left_behind.clear()
-        served(fake(ideal).server(), rules, CODEC, attempts, version=0)
-    else:
-        spoken(fake(by_text).server(), rules, all_rollouts(1), max_new_tokens=16)
+    attempts = begun(2, rules)
+    left_behind.clear()
+    served(fake(ideal).server(), rules, CODEC, attempts, version=0)
     assert left_behind == [True, True]
 
 
-@pytest.mark.parametrize("way", ["ids", "texts"])
-def test_what_a_world_raises_ends_its_episode(way: str) -> None:
+def test_what_a_world_raises_ends_its_episode() -> None:
     def broken(params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Outcome]:
         raise LookupError("no such world")
 
     rules = protocol(TextEnv((), lambda _, key: ((), "What is zorplex[a]?"), broken), zorplex_parser(), max_steps=1)
-    ways: dict[str, Callable[[], Any]] = {
-        "ids": lambda: served(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0),
-        "texts": lambda: spoken(fake(by_text).server(), rules, all_rollouts(1), max_new_tokens=16),
-    }
-    (rollout,) = ways[way]()
+    (rollout,) = served(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0)
     assert rollout.end == Raised("LookupError: no such world")
 
 
@@ -618,43 +608,7 @@ def test_a_server_without_the_model_is_refused(model: str, names: tuple[str, ...
         reached("http://fake/v1", model, http_client=listing(*names)[0])
 
 
-# --- texts alone ---
-
-
-def by_text(body: dict[str, Any], **changes: Any) -> Any:
-    said = "\x00\x00".join(message["content"] for message in body["messages"])
-    content = {"role": "assistant", "content": expert(said.encode())}
-    return {"choices": [{"index": 0, "message": content, "finish_reason": "stop", **changes}]}
-
-
-def test_a_server_of_texts_gives_episodes_to_evaluate() -> None:
-    one = fake(by_text)
-    episodes = spoken(one.server(), RULES, all_rollouts(3, "evaluation"), max_new_tokens=16, temperature=0.5)
-    assert [episode.world.answer for episode in episodes] == [episode.world.task.answer for episode in episodes]
-    roles = [message["role"] for message in one.bodies[-1]["messages"]]
-    assert roles == ["user", "assistant", "user", "assistant", "user"]
-    assert {(body["max_tokens"], body["temperature"]) for body in one.bodies} == {(16, 0.5)}
-    events: tuple[Event, ...] = episodes[0].events
-    assert len([event for event in events if isinstance(event, ToolResult)]) == 2
-
-
-def test_a_text_that_was_cut_is_known_as_such() -> None:
-    cut = fake(lambda body: by_text(body, finish_reason="length"))
-    (episode,) = spoken(cut.server(), RULES, all_rollouts(1), max_new_tokens=16)
-    assert {(step.finish_reason, step.incomplete) for step in episode.steps} == {(LENGTH, True)}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [lambda body: {"choices": []}, lambda body: by_text(body, message={"content": None}), lambda body: 5],
-    ids=["no choice", "no text", "a number"],
-)
-def test_an_answer_without_a_text_is_refused(answer: Answer) -> None:
-    with pytest.raises(ServerError, match="wanted one choice with a text"):
-        spoken(fake(answer).server(), RULES, all_rollouts(1), max_new_tokens=16)
-
-
-@pytest.mark.parametrize("module", [sample, client, parse_response, text_only])
+@pytest.mark.parametrize("module", [sample, client, parse_response])
 def test_importing_brings_no_client(module: ModuleType) -> None:
     """Only functions import it: it is an extra."""
     top = ast.parse(Path(str(module.__file__)).read_text()).body
