@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import frozen
 
@@ -11,44 +11,17 @@ from ..effects.checkpoint.atomic_files import INSIDE
 from ..effects.checkpoint.single import Checkpoint
 
 
-class Store(Protocol):
+@frozen(kw_only=True)
+class Store:
     """Functions that save and load checkpoints."""
 
-    @property
-    def size(self) -> int:
-        """Return the number of ranks."""
-        ...
-
-    @property
-    def save(self) -> Callable[..., None]:
-        """Save (run, step, tree, *, machine, facts, metadata) as `checkpoint.save` does, possibly asynchronously."""
-        ...
-
-    @property
-    def settle(self) -> Callable[[], None]:
-        """Wait until everything is saved."""
-        ...
-
-    @property
-    def newest(self) -> Callable[..., Path | None]:
-        """Return the folder of the newest good checkpoint: (run, *, report, without), as `checkpoint.latest`."""
-        ...
-
-    @property
-    def load(self) -> Callable[..., Checkpoint[Any]]:
-        """Return the content of a checkpoint: (where, like, *, classes), as `checkpoint.load`."""
-        ...
-
-
-@frozen(kw_only=True)
-class Alone:
-    """The store of one process."""
-
-    size: int
-    save: Callable[..., None]
-    settle: Callable[[], None]
-    newest: Callable[..., Path | None]
-    load: Callable[..., Checkpoint[Any]]
+    size: int  # number of ranks
+    save: Callable[
+        ..., None
+    ]  # (run, step, tree, *, machine, facts, metadata), as `single.save`, possibly asynchronously
+    settle: Callable[[], None]  # waits until everything is saved
+    newest: Callable[..., Path | None]  # (run, *, report, without): the newest good one's folder, as `single.latest`
+    load: Callable[..., Checkpoint[Any]]  # (where, like, *, classes), as `single.load`
 
 
 def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
@@ -72,4 +45,4 @@ def load(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
     return load(where, like, classes=classes)
 
 
-PROCESS = Alone(size=1, save=save, settle=lambda: None, newest=newest, load=load)
+PROCESS = Store(size=1, save=save, settle=lambda: None, newest=newest, load=load)

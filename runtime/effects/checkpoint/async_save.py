@@ -46,8 +46,8 @@ class Saver:
     ) -> None:
         """Copy the tree of step `number` to the CPU and write it from there, after the save before it is finished.
 
-        Raises: CheckpointError if the save before failed, and then this one is not started; and the errors of `save` of
-        saving.py that are raised before anything is written.
+        Raises: CheckpointError if the save before failed, and then this one is not started; and the errors of `save.save` that
+        are raised before anything is written.
         """
         self.close()
         given = staged(number, tree, form=self.form, machine=machine, facts=facts, metadata=metadata, group=self.group)

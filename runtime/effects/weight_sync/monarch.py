@@ -23,7 +23,7 @@ from torch import Tensor
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
 from ..cluster.local.member_program import described
-from ..cluster.monarch.version import installed
+from ..cluster.version import installed
 from .checksums import agreed, digest, known, summing, sums
 from .interface import WeightPublisher, WeightReader, refuse_closed
 from .packing import handed, room_of, same
@@ -144,7 +144,7 @@ def _desk_of(actor: Any) -> _Slots:
 
 
 def _module(name: str) -> Any:
-    installed()
+    installed("monarch")
     return importlib.import_module(name)
 
 
