@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -30,8 +29,8 @@ from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.runtime.effects.openai_server import client, parse_response, sample
-from purestep.runtime.effects.openai_server.client import Server, reached
-from purestep.runtime.effects.openai_server.sample import ServerError, served, server, serving
+from purestep.runtime.effects.openai_server.client import Server, wait_for
+from purestep.runtime.effects.openai_server.sample import ServerError, served, server
 
 httpx2 = pytest.importorskip("httpx2")
 pytest.importorskip("openai")
@@ -408,21 +407,6 @@ def test_ctrl_c_cancels_all_of_them() -> None:
     assert sorted(cancelled) == [1, 2, 3]
 
 
-def test_cancelling_from_outside_cancels_all_of_them() -> None:
-    cancelled: list[int] = []
-
-    async def run() -> None:
-        asked = asyncio.Event()
-        job = asyncio.create_task(serving(waiting(cancelled, asked.set).server(), RULES, CODEC, begun(3), version=0))
-        await asked.wait()
-        job.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await job
-
-    asyncio.run(run())
-    assert sorted(cancelled) == [1, 2, 3]
-
-
 def test_no_more_requests_are_under_way_than_allowed() -> None:
     running, most = 0, 0
 
@@ -559,14 +543,15 @@ def listing(*names: str, busy: int = 0) -> tuple[Callable[[], Any], list[str]]:
     return lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(respond)), asked
 
 
-def test_a_server_that_starts_is_waited_for_and_its_model_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE", 0.001)
     carrier, asked = listing("tiny", busy=2)
-    one = reached("http://fake/v1", within=5.0, retries=0, http_client=carrier)
-    assert (one.model, asked) == ("tiny", ["/v1/models"] * 3)
-    assert reached("http://fake/v1", "b", http_client=listing("a", "b")[0]).model == "b"
+    wait_for(server("http://fake/v1", "tiny", retries=0, http_client=carrier), 5.0)
+    assert asked == ["/v1/models"] * 3
+    wait_for(server("http://fake/v1", "b", http_client=listing("a", "b")[0]), 5.0)
+    busy = server("http://fake/v1", "tiny", retries=0, http_client=listing("tiny", busy=10**6)[0])
     with pytest.raises(ServerError, match="status 503"):
-        reached("http://fake/v1", within=0.01, retries=0, http_client=listing("tiny", busy=10**6)[0])
+        wait_for(busy, 0.01)
 
 
 def test_a_server_that_is_silent_is_waited_for_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -580,7 +565,7 @@ def test_a_server_that_is_silent_is_waited_for_no_longer_than_said(monkeypatch: 
 
     start = time.monotonic()
     with pytest.raises(ServerError, match="silent until the time-out"):
-        reached("http://fake/v1", within=0.2, timeout=20.0, http_client=carrier)
+        wait_for(server("http://fake/v1", "tiny", timeout=20.0, http_client=carrier), 0.2)
     assert time.monotonic() - start < 10.0
 
 
@@ -598,14 +583,14 @@ def test_a_server_that_does_not_let_us_in_is_asked_once(status: int, monkeypatch
         return httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
 
     with pytest.raises(ServerError, match=f"status {status}: .*wrong key"):
-        reached("http://fake/v1", within=0.3, http_client=carrier)
+        wait_for(server("http://fake/v1", "tiny", http_client=carrier), 0.3)
     assert asked == ["/v1/models"]
 
 
-@pytest.mark.parametrize(("model", "names"), [("", ("a", "b")), ("", ()), ("c", ("a", "b"))])
-def test_a_server_without_the_model_is_refused(model: str, names: tuple[str, ...]) -> None:
-    with pytest.raises(ServerError, match=r"models is .*; name the one to ask"):
-        reached("http://fake/v1", model, http_client=listing(*names)[0])
+@pytest.mark.parametrize("names", [(), ("a", "b")])
+def test_a_server_without_the_model_is_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(ServerError, match=r"models is .*, wanted 'c'; name the one to ask"):
+        wait_for(server("http://fake/v1", "c", http_client=listing(*names)[0]), 5.0)
 
 
 @pytest.mark.parametrize("module", [sample, client, parse_response])
