@@ -5,7 +5,7 @@ import pytest
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.effects import bounded_queue
-from purestep.runtime.effects.tools import service_rules
+from purestep.runtime.effects.tools import service
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
@@ -24,7 +24,7 @@ test_choice = check(choice_laws(), choice)
 test_queue = check(queue_laws(), bounded_queue.step)
 test_experience = check(experience_laws(), own_replaying())
 test_workers = check(workers_laws(), supervisor.step)
-test_service = check(service_laws(), service_rules.step)
+test_service = check(service_laws(), service.step)
 
 
 @pytest.mark.slow
@@ -34,7 +34,7 @@ test_service = check(service_laws(), service_rules.step)
         (ring_laws(), RING),
         (queue_laws(), bounded_queue.step),
         (workers_laws(), supervisor.step),
-        (service_laws(), service_rules.step),
+        (service_laws(), service.step),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

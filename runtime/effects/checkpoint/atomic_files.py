@@ -109,8 +109,8 @@ def _regular(path: Path, descriptor: int) -> int:
     return descriptor
 
 
-def read_bytes(path: Path, offset: int = 0) -> bytes:
-    """Return the content of a file from an offset on; a link is followed.
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file; a link is followed.
 
     Raises: CheckpointError for a FIFO, a device or a folder; OSError.
     """
@@ -118,7 +118,6 @@ def read_bytes(path: Path, offset: int = 0) -> bytes:
         raise CheckpointError(message(str(path), got=FOLDER, wanted=FILE, remedy="move it away"))
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     with os.fdopen(_regular(path, os.open(path, flags)), "rb") as file:
-        file.seek(offset)
         return file.read()
 
 

@@ -3,7 +3,7 @@
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.effects import bounded_queue
 from purestep.runtime.effects.cluster.device_assignment import next_device
-from purestep.runtime.effects.tools import service_rules
+from purestep.runtime.effects.tools import service
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
@@ -42,7 +42,7 @@ def families() -> list[Family]:
         Family(queue_laws(), bounded_queue.step, edits(QUEUE_MUTANTS)),
         Family(experience_laws(), own_replaying(), edits(EXPERIENCE_MUTANTS)),
         Family(workers_laws(), supervisor.step, edits(WORKERS_MUTANTS)),
-        Family(service_laws(), service_rules.step, edits(SERVICE_MUTANTS)),
+        Family(service_laws(), service.step, edits(SERVICE_MUTANTS)),
         Family(engine_laws(), own_clustering(), edits(ENGINE_MUTANTS)),
         Family(hands_laws(), own_posting(), edits(WORKER_ADAPTER_MUTANTS)),
         Family(spots_laws(), next_device, edits(DEVICE_ASSIGNMENT_MUTANTS)),

@@ -1,6 +1,6 @@
 """Laws of a service of replicas: healthy ones serve in fair turns, and failed ones are restarted.
 
-The subject is a `step(roster, event) -> (roster, actions)` as in `runtime.effects.tools.service_rules`.
+The subject is a `step(roster, event) -> (roster, actions)` as in `runtime.effects.tools.service`.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.tools import service_rules
-from purestep.runtime.effects.tools.service_rules import (
+from purestep.runtime.effects.tools import service
+from purestep.runtime.effects.tools.service import (
     HEALTHY,
     WAITING,
     Clock,
@@ -128,12 +128,10 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.tools.service_rules: replicas as a pure machine"
+SOURCE = "runtime.effects.tools.service: replicas as a pure machine"
 REPLICAS = 3
 Story = tuple[tuple[str, int], ...]
-Step = Callable[
-    [service_rules.Roster, service_rules.Event], tuple[service_rules.Roster, tuple[service_rules.Action, ...]]
-]
+Step = Callable[[service.Roster, service.Event], tuple[service.Roster, tuple[service.Action, ...]]]
 
 
 @frozen
@@ -141,9 +139,9 @@ class Moment:
     """An event, the roster before and after it, and the actions."""
 
     event: Any
-    before: service_rules.Roster
-    after: service_rules.Roster
-    actions: tuple[service_rules.Action, ...]
+    before: service.Roster
+    after: service.Roster
+    actions: tuple[service.Action, ...]
     now: float
 
 
@@ -168,12 +166,12 @@ def stories() -> Any:
 
 def played(step: Step, story: Story) -> Course:
     """Run a story through the machine. "late" reports a call again that has failed before."""
-    state, now, course = service_rules.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
+    state, now, course = service.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
     out: list[Picked] = []  # calls that are being served
     told: list[Picked] = []  # calls that failed
     starting: list[int] = []
 
-    def feed(event: service_rules.Event) -> None:
+    def feed(event: service.Event) -> None:
         nonlocal state
         after, actions = step(state, event)
         course.moments.append(Moment(event, state, after, actions, now))
@@ -224,7 +222,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], 
     )
 
 
-def _up(state: service_rules.Roster) -> set[int]:
+def _up(state: service.Roster) -> set[int]:
     return {one.number for one in state.replicas if one.state == HEALTHY}
 
 
@@ -305,7 +303,7 @@ def _pauses() -> Law:
             if isinstance(event, Served) and moment.before.replicas[event.number].generation == event.generation:
                 row[event.number] = 0 if event.number in _up(moment.before) else row[event.number]
             if isinstance(event, Clock):
-                due = {n for n, at in last.items() if moment.now >= at + service_rules.pause(moment.before, row[n])}
+                due = {n for n, at in last.items() if moment.now >= at + service.pause(moment.before, row[n])}
                 begun = {one.number for one in moment.actions if isinstance(one, Restart)}
                 seen("a start after several failures", any(row[number] > 1 for number in begun))
                 require(begun == due, f"at {moment.now} {sorted(begun)} start again, wanted {sorted(due)}")

@@ -24,8 +24,7 @@ from purestep.runtime.effects.tools.calls import (
     in_threads,
 )
 from purestep.runtime.effects.tools.guard import guarded
-from purestep.runtime.effects.tools.service import ServiceError, serving
-from purestep.runtime.effects.tools.service_rules import HEALTHY, WAITING
+from purestep.runtime.effects.tools.service import HEALTHY, WAITING, ServiceError, serving
 
 
 class Crowd:
