@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import frozen
 
@@ -11,17 +11,44 @@ from ..effects.checkpoint.atomic_files import INSIDE
 from ..effects.checkpoint.single import Checkpoint
 
 
-@frozen(kw_only=True)
-class Store:
+class Store(Protocol):
     """Functions that save and load checkpoints."""
 
-    size: int  # number of ranks
-    save: Callable[
-        ..., None
-    ]  # (run, step, tree, *, machine, facts, metadata), as `single.save`, possibly asynchronously
-    settle: Callable[[], None]  # waits until everything is saved
-    newest: Callable[..., Path | None]  # (run, *, report, without): the newest good one's folder, as `single.latest`
-    load: Callable[..., Checkpoint[Any]]  # (where, like, *, classes), as `single.load`
+    @property
+    def size(self) -> int:
+        """Return the number of ranks."""
+        ...
+
+    @property
+    def save(self) -> Callable[..., None]:
+        """Save (run, step, tree, *, machine, facts, metadata) as `checkpoint.save` does, possibly asynchronously."""
+        ...
+
+    @property
+    def settle(self) -> Callable[[], None]:
+        """Wait until everything is saved."""
+        ...
+
+    @property
+    def newest(self) -> Callable[..., Path | None]:
+        """Return the folder of the newest good checkpoint: (run, *, report, without), as `checkpoint.latest`."""
+        ...
+
+    @property
+    def load(self) -> Callable[..., Checkpoint[Any]]:
+        """Return the content of a checkpoint: (where, like, *, classes), as `checkpoint.load`."""
+        ...
+
+
+@frozen(kw_only=True)
+class Alone:
+    """The store of one process."""
+
+    size: int
+    save: Callable[..., None]
+    settle: Callable[[], None]
+    newest: Callable[..., Path | None]
+    load: Callable[..., Checkpoint[Any]]
 
 
 def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
@@ -45,4 +72,4 @@ def load(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
     return load(where, like, classes=classes)
 
 
-PROCESS = Store(size=1, save=save, settle=lambda: None, newest=newest, load=load)
+PROCESS = Alone(size=1, save=save, settle=lambda: None, newest=newest, load=load)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from attrs import frozen
 
@@ -12,7 +13,8 @@ from ...core.transcript.record import Transcript
 from ..effects import folder
 from ..effects.checkpoint.description import Description, described
 from ..effects.checkpoint.directory import steps
-from ..runs.store import PROCESS, Store
+from ..effects.checkpoint.single import Checkpoint
+from ..runs.store import PROCESS
 from .build_learner import algorithm_of, objective_of, optimizer_of, trainer_of
 from .components import TextComponents
 from .config import TextConfig
@@ -22,15 +24,20 @@ Reader = Callable[[LanguageState, Transcript], Reading]
 
 
 @frozen(kw_only=True)
-class LearnerBackend(Store):
-    """The learner of a run and its store. The state that a learner's `init` returns fits the team's other functions."""
+class LearnerBackend:
+    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the team's other functions."""
 
+    size: int  # ranks
     check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support
     parts: Callable[[TextComponents], TextComponents]  # the same parts, whose `whole` also takes sharded parameters
     learner: Callable[
         [TextConfig, TextComponents], tuple[LanguageAlgorithm, Trainer]
     ]  # only `init` of the algorithm may be called
     reader: Callable[[TextConfig, TextComponents], Reader]  # returns a state's readings of samples
+    save: Callable[..., None]  # this and the following as in `Store`
+    settle: Callable[[], None]
+    newest: Callable[..., Path | None]
+    load: Callable[..., Checkpoint[Any]]
 
 
 def learner_alone(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:

@@ -59,8 +59,8 @@ def stride(rows: int, limit: int = 10_000) -> int:
     return max(1, math.ceil(rows / limit))
 
 
-def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
-    """Return a sink that passes on the rows whose column `by` is a multiple of `every`. Raises: ChoiceError.
+def thin(sink: Sink, every: int) -> Sink:
+    """Return a sink that passes on the rows whose column "iteration" is a multiple of `every`. Raises: ChoiceError.
 
     >>> sink = thin(print, 2)
     >>> for iteration in range(1, 5):
@@ -73,7 +73,7 @@ def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
         raise ChoiceError(message("thin: every", got=every, wanted="at least 1", remedy=remedy))
 
     def write(row: Row) -> None:
-        if int(column(row, by)) % every == 0:
+        if int(column(row, "iteration")) % every == 0:
             sink(row)
 
     return write
@@ -132,10 +132,10 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
-def rewind(path: Path, last: float, *, by: str = "iteration") -> None:
-    """Remove the rows whose column `by` is beyond `last`: a run that resumes from there will write them again."""
+def rewind(path: Path, last: float) -> None:
+    """Remove the rows whose column "iteration" is beyond `last`: a run that resumes from there will write them again."""
     if kind(path) != ABSENT:
-        kept = [row for row in read(path) if column(row, by) <= last]
+        kept = [row for row in read(path) if column(row, "iteration") <= last]
         write_whole(path, "".join(map(_text, kept)).encode())
 
 

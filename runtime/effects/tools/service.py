@@ -20,6 +20,7 @@ from ....core.errors import ChoiceError, PurestepError, message
 from .calls import DIED, TIMED_OUT, Perform, Returned, ToolFailure
 
 HEALTHY, WAITING, RESTARTING = "healthy", "waiting", "restarting"
+PROBE = 60.0  # seconds in which a replica that was restarted must answer a first call
 Begin = Callable[[int], AbstractContextManager[Perform]]
 
 
@@ -214,7 +215,6 @@ def serving(
     tries: int = 2,
     pause: float = 0.5,
     longest: float = 30.0,
-    probe: float = 60.0,
 ) -> Iterator[Service]:
     """Yield a service of `count` replicas, `begin(number)` each.
 
@@ -222,11 +222,11 @@ def serving(
     each with all its seconds; the last result is returned. A function that raises is not a failure of the replica. If no
     replica is healthy a call waits for its seconds, then ServiceError is raised. A replica that failed is ended once no call
     uses it, and another one is started after `pause` seconds (twice as many after each consecutive failure, at most `longest`);
-    it is in service when it has answered a first call within `probe` seconds. Raises: ChoiceError.
+    it is in service when it has answered a first call within a minute. Raises: ChoiceError.
     """
     if tries < 1:
         raise ChoiceError(message("serving: tries", got=tries, wanted="at least 1", remedy="let one replica try"))
-    desk = _ReplicaPool(begin, roster(count, pause=pause, longest=longest), probe)
+    desk = _ReplicaPool(begin, roster(count, pause=pause, longest=longest))
     try:
         desk.open()
         yield Service(
@@ -248,8 +248,8 @@ class _Seat:
 class _ReplicaPool:
     """The roster, the replicas, and a thread that restarts replicas."""
 
-    def __init__(self, begin: Begin, roster: Roster, probe: float) -> None:
-        self.begin, self.roster, self.probe = begin, roster, probe
+    def __init__(self, begin: Begin, roster: Roster) -> None:
+        self.begin, self.roster = begin, roster
         self.changed = threading.Condition()
         self.seats: dict[int, _Seat] = {}
         self.closing = False
@@ -364,7 +364,7 @@ class _ReplicaPool:
         seat = _Seat(self.begin(number))
         with ExitStack() as undone:
             undone.callback(seat.stack.close)
-            if not isinstance(seat.perform(int, (), self.probe), Returned):
+            if not isinstance(seat.perform(int, (), PROBE), Returned):
                 return False
             undone.pop_all()
         self.seats[number] = seat
