@@ -298,18 +298,10 @@ def restored(snapshot: Snapshot) -> Queue:
         given: tuple[tuple[QueuedSample, Any], ...] = keeper.ask(lambda caller: Take(caller, count), seconds)
         return tuple(sample for _, sample in given)
 
-    return Queue(
-        put,
-        take,
-        keeper.advance,
-        lambda: _ignore(keeper.tell(Close())),
-        keeper.state,
-        keeper.snapshot,
-    )
+    def close() -> None:
+        keeper.tell(Close())
 
-
-def _ignore(value: object) -> None:
-    """Ignore a result, for calls that return nothing."""
+    return Queue(put, take, keeper.advance, close, keeper.state, keeper.snapshot)
 
 
 class _Keeper:

@@ -173,7 +173,9 @@ def replay_buffer(
         if isinstance(limit, int) and limit < least:
             where, remedy = f"replay_buffer: {name}", "pass () for no limit"
             raise ChoiceError(message(where, got=limit, wanted=f"at least {least}", remedy=remedy))
-    shelf, rows, lock = empty(capacity), _rows(like, capacity, folder), threading.Lock()
+    shelf, lock = empty(capacity), threading.Lock()
+    wide = to_tensordict(like).expand(capacity)
+    rows = wide.clone().zero_() if folder is None else wide.memmap_like(str(folder))
 
     def add_(samples: Any, versions: Tensor) -> None:
         nonlocal shelf
@@ -207,8 +209,3 @@ def replay_buffer(
             shelf = saved
 
     return ReplayBuffer(add_, draw_, size, state, restore)
-
-
-def _rows(like: Any, capacity: int, folder: Path | None) -> TensorDict:
-    wide = to_tensordict(like).expand(capacity)
-    return wide.clone().zero_() if folder is None else wide.memmap_like(str(folder))

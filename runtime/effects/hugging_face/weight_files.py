@@ -28,13 +28,9 @@ def read_weights(
     with stored(path) as (source, shelf):
         shapes = {name: one.shape for name, one in shelf.items()}
         check_weights(shapes, wanted, _twins(shelf, wanted), str(source))
-        params = {name: _fitted(shelf[name].read(), leaf) for name, leaf in like.items()}
+        params = {name: divided(shelf[name].read().to(leaf.dtype), leaf) for name, leaf in like.items()}
     report(f"weights: {len(params)} tensors from {source}")
     return params
-
-
-def _fitted(stored: Tensor, like: Tensor) -> Tensor:
-    return divided(stored.to(like.dtype), like)
 
 
 def _twins(shelf: Mapping[str, Stored], wanted: Mapping[str, tuple[int, ...]]) -> set[str]:
