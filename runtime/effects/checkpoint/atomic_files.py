@@ -16,20 +16,13 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from ....core.errors import CheckpointError, message
+from ...files import reading
 
 PARTIAL = ".partial-"  # prefix of a file's name while it is written
 LOCK = ".lock"
 DEEPEST = 256  # folders within folders
-KINDS = {
-    stat.S_IFREG: "a file",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFLNK: "a link",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-ABSENT, FILE, FOLDER = "absent", KINDS[stat.S_IFREG], KINDS[stat.S_IFDIR]
+ABSENT, FILE, FOLDER = "absent", "a file", reading.KINDS[stat.S_IFDIR]
+KINDS = {stat.S_IFREG: FILE, stat.S_IFLNK: "a link", **reading.KINDS}
 WITHIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 HELD, MOST = re.compile(rb"[0-9]*\n?"), 32  # allowed content of a lock file of ours, and its largest size in bytes
 
