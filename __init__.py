@@ -151,12 +151,12 @@ if TYPE_CHECKING:
     from .core.transcript.record import Transcript as Transcript
     from .core.tree import tree_map as tree_map
     from .runtime.compile import program as program
-    from .runtime.effects.experience import replay_buffer as replay_buffer
+    from .runtime.effects.bounded_queue import queue as queue
     from .runtime.effects.generation.engine import rollouts as rollouts
     from .runtime.effects.hugging_face.causal_lm import causal_model as causal_model
     from .runtime.effects.hugging_face.causal_lm import from_config as from_config
     from .runtime.effects.hugging_face.causal_lm import tiny_llama as tiny_llama
-    from .runtime.effects.queue import queue as queue
+    from .runtime.effects.replay_buffer import replay_buffer as replay_buffer
     from .runtime.evaluate import evaluate as evaluate
     from .runtime.evaluate import summary as summary
     from .runtime.machine.drive import drive as drive
@@ -241,10 +241,10 @@ else:
         "core.transcript.record": ("Transcript",),
         "core.tree": ("tree_map",),
         "runtime.compile": ("program",),
-        "runtime.effects.experience": ("replay_buffer",),
+        "runtime.effects.bounded_queue": ("queue",),
         "runtime.effects.generation.engine": ("rollouts",),
         "runtime.effects.hugging_face.causal_lm": ("causal_model", "from_config", "tiny_llama"),
-        "runtime.effects.queue": ("queue",),
+        "runtime.effects.replay_buffer": ("replay_buffer",),
         "runtime.evaluate": ("evaluate", "summary"),
         "runtime.machine.drive": ("drive",),
         "runtime.normalizer": ("running",),

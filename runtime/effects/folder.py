@@ -271,9 +271,9 @@ def write_json(path: Path, value: Mapping[str, Any], *, files: Files = DISK) -> 
     write_whole(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode(), files=files)
 
 
-def write_text(path: Path, text: str, *, files: Files = DISK) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a text; a crash leaves the old file or the new."""
-    write_whole(path, text.encode(), files=files)
+    write_whole(path, text.encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -5,8 +5,7 @@
 
 An entry has a number of its own and some lines. They are appended and synced as one piece, whose last line is marked, so
 that a crash leaves an entry complete or not at all: the next writer removes an incomplete one, and skips a number that is there
-already. So an entry that is published again after a crash is in the file once. A reader gets complete entries, and continues
-from where it was.
+already. So an entry that is published again after a crash is in the file once. A reader gets complete entries.
 """
 
 import os
@@ -38,7 +37,7 @@ class StreamEntry:
 
 @frozen
 class StreamReading:
-    """Entries, and the offset in the file after the last of them, from which to read on."""
+    """Entries, and the offset in the file after the last of them."""
 
     entries: tuple[StreamEntry, ...]
     offset: int
@@ -114,8 +113,8 @@ def _cut(path: Path, size: int) -> None:
         os.fsync(file.fileno())
 
 
-def read(path: Path, *, offset: int = 0) -> StreamReading:
-    """Return the complete entries of a stream from an offset on, which an earlier `read` returned; none if there is no file.
+def read(path: Path) -> StreamReading:
+    """Return the complete entries of a stream; none if there is no file.
 
     An entry that is being written is left for the next time. Raises: StructureError for a line that `writer` did not write.
 
@@ -123,12 +122,11 @@ def read(path: Path, *, offset: int = 0) -> StreamReading:
     StreamReading(entries=(), offset=0)
     """
     if kind(path) == ABSENT:
-        return StreamReading((), offset)
-    data = read_bytes(path, offset)
+        return StreamReading((), 0)
     entries: list[StreamEntry] = []
     rows: list[dict[str, Any]] = []
-    place = offset
-    for text in data.split(b"\n")[:-1]:
+    place = offset = 0
+    for text in read_bytes(path).split(b"\n")[:-1]:
         place += len(text) + 1
         number, last, row = _row(path, text)
         rows.append(row)

@@ -17,13 +17,13 @@ MOST_JSON = 1 << 26  # bytes of a description in JSON
 MOST_CONFIG = 1 << 20  # bytes of a configuration or a key
 CHUNK = 1 << 16
 DEEPEST = 100  # largest nesting of brackets
-KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class UnreadableError(OSError):
@@ -53,7 +53,7 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        found = next((name for of, name in KINDS if of(mode)), "no regular file")
+        found = KINDS.get(stat.S_IFMT(mode), "no regular file")
         raise UnreadableError(errno.EINVAL, found, str(path))
     with os.fdopen(descriptor, "rb") as file:
         yield file

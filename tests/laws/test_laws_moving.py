@@ -4,7 +4,8 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.effects import queue_rules
+from purestep.runtime.effects import bounded_queue
+from purestep.runtime.effects.tools import service
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
@@ -13,17 +14,17 @@ from .effects.experience import experience_laws, own_replaying
 from .effects.queue import queue_laws
 from .effects.ring import ring_laws
 from .effects.select_transport import choice_laws
-from .effects.service import own_serving, service_laws
+from .effects.service import service_laws
 from .effects.weights import own_transfer, weights_laws
 from .effects.workers import workers_laws
 
 test_ring = check(ring_laws(), RING)
 test_weights = check(weights_laws(), own_transfer())
 test_choice = check(choice_laws(), choice)
-test_queue = check(queue_laws(), queue_rules.step)
+test_queue = check(queue_laws(), bounded_queue.step)
 test_experience = check(experience_laws(), own_replaying())
 test_workers = check(workers_laws(), supervisor.step)
-test_service = check(service_laws(), own_serving())
+test_service = check(service_laws(), service.step)
 
 
 @pytest.mark.slow
@@ -31,9 +32,9 @@ test_service = check(service_laws(), own_serving())
     ("suite", "subject"),
     [
         (ring_laws(), RING),
-        (queue_laws(), queue_rules.step),
+        (queue_laws(), bounded_queue.step),
         (workers_laws(), supervisor.step),
-        (service_laws(), own_serving()),
+        (service_laws(), service.step),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

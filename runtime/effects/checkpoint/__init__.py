@@ -1,11 +1,10 @@
 """Checkpoints of training on several ranks: complete or not there at all, and loadable on any number of ranks.
 
     group = joined()                                      # group.py: on each rank, once
-    with locked(run, group), saving(run, group=group) as saver:                             # later.py: beside training
+    with locked(run, group), saving(run, group=group) as saver:                             # async_save.py: during training
         saver.save(step, tree, machine=state)             # DTensors are sharded, plain tensors are equal on all ranks
-    path = latest(run, group=group)                       # loading.py
+    path = latest(run, group=group)                       # load.py
     checkpoint = load(path, like, group=group)            # `like` determines the current number of ranks
 
-saving.py saves synchronously; forms.py has the three forms; modules.py is for torch's own modules and optimisers; weights.py
-reads folders of weights, whoever wrote them, and stored.py describes their content.
+save.py saves synchronously; formats.py has the three forms; modules.py is for torch's own modules and optimisers.
 """

@@ -8,23 +8,13 @@ with saving(run, group=group) as saver:
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define
 
 from ....core.errors import CheckpointError
-from .async_save_rules import (
-    Answer,
-    Event,
-    NoMoreSaves,
-    RaiseFault,
-    SaveEnded,
-    SaveQueue,
-    SaveRequested,
-    WaitForSave,
-    step,
-)
 from .atomic_files import DISK, Files
 from .formats import SHARDED, Form
 from .group import ALONE, LostError, RankGroup
@@ -32,24 +22,16 @@ from .save import staged, write
 from .single import to_stderr
 
 
-@frozen
-class How:
-    """Settings of all checkpoints of a run."""
+@define
+class Saver:
+    """Asynchronous saver of checkpoints. Every rank has one, and saves the same steps in the same order."""
 
     run: Path
     form: Form
     keep: int
     group: RankGroup
     files: Files
-
-
-@define
-class Saver:
-    """Asynchronous saver of checkpoints. Every rank has one, and saves the same steps in the same order."""
-
-    how: How
     thread: ThreadPoolExecutor
-    desk: SaveQueue = field(factory=SaveQueue)
     writing: "tuple[Future[Path], ...]" = ()  # the running save
     cause: BaseException | None = None  # of the last failure
 
@@ -64,45 +46,25 @@ class Saver:
     ) -> None:
         """Copy the tree of step `number` to the CPU and write it from there, after the save before it is finished.
 
-        Raises: CheckpointError if the save before failed, and then this one is not started; and the errors of `save` of
-        saving.py that are raised before anything is written.
+        Raises: CheckpointError if the save before failed, and then this one is not started; and the errors of `save.save` that
+        are raised before anything is written.
         """
-        self._settled(SaveRequested(number))
-        how = self.how
-        try:
-            given = staged(
-                number, tree, form=how.form, machine=machine, facts=facts, metadata=metadata, group=how.group
-            )
-        except BaseException:
-            self.desk, _ = step(self.desk, SaveEnded())
-            raise
-        self.writing = (self.thread.submit(write, how.run, given, keep=how.keep, group=how.group, files=how.files),)
+        self.close()
+        given = staged(number, tree, form=self.form, machine=machine, facts=facts, metadata=metadata, group=self.group)
+        job = partial(write, self.run, given, keep=self.keep, group=self.group, files=self.files)
+        self.writing = (self.thread.submit(job),)
 
     def ended(self, seconds: float) -> bool:
         """Return whether no save is running, waiting at most so many seconds."""
         return not wait(self.writing, seconds).not_done
 
     def close(self) -> None:
-        """Wait until all saves are on the disk. Raises: CheckpointError if one failed."""
-        self._settled(NoMoreSaves())
-
-    def _settled(self, event: Event) -> None:
-        """Wait until it is this event's turn; raise the error of a failed save."""
-        self.desk, answers = step(self.desk, event)
-        while any(isinstance(answer, WaitForSave) for answer in answers):
-            self.desk, answers = step(self.desk, self._end())
-        self._heeded(answers)
-
-    def _end(self) -> SaveEnded:
-        """Wait for the thread; return its outcome."""
-        (future,), self.writing = self.writing, ()
-        self.cause = future.exception()
-        return SaveEnded(_said(self.cause) if self.cause else "")
-
-    def _heeded(self, answers: tuple[Answer, ...]) -> None:
-        for answer in answers:
-            if isinstance(answer, RaiseFault):
-                raise CheckpointError(answer.fault) from self.cause
+        """Wait until the running save is on the disk. Raises: CheckpointError if it failed."""
+        for running in self.writing:
+            self.cause = running.exception()
+            self.writing = ()
+            if self.cause:
+                raise CheckpointError(_said(self.cause)) from self.cause
 
 
 def _said(cause: BaseException) -> str:
@@ -120,7 +82,7 @@ def saving(
     CheckpointError is printed, unless it reports a lost rank, whose loss ends the block as well.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="checkpoint") as thread:
-        saver = Saver(How(run, form, keep, group, files), thread)
+        saver = Saver(run, form, keep, group, files, thread)
         try:
             yield saver
         except BaseException:

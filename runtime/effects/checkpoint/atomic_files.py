@@ -16,20 +16,13 @@ from pathlib import Path
 from attrs import evolve, frozen
 
 from ....core.errors import CheckpointError, message
+from ...files import reading
 
 PARTIAL = ".partial-"  # prefix of a file's name while it is written
 LOCK = ".lock"
 DEEPEST = 256  # folders within folders
-KINDS = {
-    stat.S_IFREG: "a file",
-    stat.S_IFDIR: "a folder",
-    stat.S_IFLNK: "a link",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-ABSENT, FILE, FOLDER = "absent", KINDS[stat.S_IFREG], KINDS[stat.S_IFDIR]
+ABSENT, FILE, FOLDER = "absent", "a file", reading.KINDS[stat.S_IFDIR]
+KINDS = {stat.S_IFREG: FILE, stat.S_IFLNK: "a link", **reading.KINDS}
 WITHIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 HELD, MOST = re.compile(rb"[0-9]*\n?"), 32  # allowed content of a lock file of ours, and its largest size in bytes
 
@@ -109,8 +102,8 @@ def _regular(path: Path, descriptor: int) -> int:
     return descriptor
 
 
-def read_bytes(path: Path, offset: int = 0) -> bytes:
-    """Return the content of a file from an offset on; a link is followed.
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file; a link is followed.
 
     Raises: CheckpointError for a FIFO, a device or a folder; OSError.
     """
@@ -118,7 +111,6 @@ def read_bytes(path: Path, offset: int = 0) -> bytes:
         raise CheckpointError(message(str(path), got=FOLDER, wanted=FILE, remedy="move it away"))
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     with os.fdopen(_regular(path, os.open(path, flags)), "rb") as file:
-        file.seek(offset)
         return file.read()
 
 

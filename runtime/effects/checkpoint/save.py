@@ -35,7 +35,7 @@ from .formats import SHARDED, Form
 from .group import ALONE, RankGroup, all_or_none, by_first, gathered, together
 from .layout import MODEL, SHARDS, STATE, File, folders, numbered, one_tree, placed
 from .manifest import MANIFEST, TENSORS, Leaf, Manifest, describe_leaves, named
-from .single import CHUNK, environment, storable
+from .single import CHUNK, environment, ignore, storable
 
 PIECES = "sharded"  # the writer of Hugging Face's form has ranks write here before it merges their files
 
@@ -177,11 +177,7 @@ def _begun(root: Path, step: int, files: Files) -> tuple[str, str, int]:
     """
     name = free_name(root, step)
     beside = begin(root, f"{name}.{secrets.token_hex(4)}", files)
-    return beside.name, name, 1 + max((sequence for sequence, _ in ordered(root, _ignore)), default=0)
-
-
-def _ignore(fault: CheckpointError) -> None:
-    """Ignore a checkpoint that cannot be read: a save does not depend on older ones."""
+    return beside.name, name, 1 + max((sequence for sequence, _ in ordered(root, ignore)), default=0)
 
 
 def _write_parts(partial: Path, given: Staged, group: RankGroup, files: Files) -> None:
@@ -253,5 +249,5 @@ def _finish(root: Path, beside: str, name: str, description: Description, keep: 
     files.sync(root / beside / MANIFEST)
     files.rename(root / beside, root / f"{PARTIAL}{name}")
     folder = publish(root, name, files)
-    prune(root, [old for _, old in ordered(root, _ignore)[keep:]], files)
+    prune(root, [old for _, old in ordered(root, ignore)[keep:]], files)
     return folder

@@ -111,7 +111,7 @@ def save(
         root = run / "checkpoints"
         manifest = Manifest(
             step=step,
-            sequence=1 + max((sequence for sequence, _ in _ordered(root, _ignore)), default=0),
+            sequence=1 + max((sequence for sequence, _ in _ordered(root, ignore)), default=0),
             leaves=describe_leaves(tensors),
             sha256=hashlib.sha256(data).hexdigest(),
             machine=encode(machine, "machine"),
@@ -140,7 +140,7 @@ def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Fi
         files.append(partial / MANIFEST, text)
         files.sync(partial / MANIFEST)
         folder = publish(root, name, files)
-        prune(root, [old for _, old in _ordered(root, _ignore)[keep:]], files)
+        prune(root, [old for _, old in _ordered(root, ignore)[keep:]], files)
     except BaseException:
         with suppress(OSError):
             sweep(root, files)
@@ -159,7 +159,7 @@ def _ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tupl
     return sorted(found, reverse=True)
 
 
-def _ignore(fault: CheckpointError) -> None:
+def ignore(fault: CheckpointError) -> None:
     """Ignore a checkpoint that cannot be read: a save does not depend on older ones."""
 
 

@@ -26,7 +26,6 @@ from attrs import frozen
 
 from ....core.errors import ChoiceError, PurestepError, message
 
-SETUP = "setup"  # the method for expensive initialisation
 LATE, STOPPED = (
     "timed out",
     "stopped",

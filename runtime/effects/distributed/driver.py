@@ -13,6 +13,7 @@ are sharded over processes stay where they are, see `runtime.distributed.handles
 calls they wait as long as it takes, and check that rank 0 is alive. Calls of several threads are made one after the other.
 """
 
+import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -30,11 +31,11 @@ from ...distributed.handles import enrolled, found, named
 from ..signals import end_at_once
 from .heartbeat import Channel, alive
 from .process_group import AGAIN, ProcessGroup, RankError, gathered, one_line, shared
-from .signals import deaf, interruptible
 
 END = ""  # the last call, with the exit code
 GRACE = 10.0  # seconds in which a running call may still end when a rank is lost
 Handlers = Mapping[str, Callable[..., Any]]  # by word; each takes trees and returns one, the same on every process
+Interrupt = Callable[[RankError], None]  # raises an error in the main thread
 Call = tuple[str, Any, tuple[int, ...]]  # a word, trees with numbers for sharded leaves, numbers to be freed
 
 
@@ -232,3 +233,47 @@ def _heard(
         return word, {}, int(given[0])
     _, _, new = _performed(ranks, word, choose("word", word, handlers), given, held, first)
     return word, new, 0
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ignore Ctrl-C, which reaches all processes: rank 0 handles it, saves, and then ends the others."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Yield a function by which other threads raise an error in the main thread, which runs this block; else a no-op.
+
+    Uses SIGURG: it interrupts a wait, as Ctrl-C does, and is ignored without a handler.
+    """
+    main = threading.main_thread()
+    if threading.current_thread() is not main or signal.getsignal(signal.SIGURG) is not signal.SIG_DFL:
+        yield _nobody
+        return
+    errors: list[RankError] = []
+
+    def interrupt(error: RankError) -> None:
+        errors.append(error)
+        signal.pthread_kill(main.ident or 0, signal.SIGURG)
+
+    def handle(*_: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    signal.signal(signal.SIGURG, handle)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGURG, signal.SIG_DFL)
+
+
+def _nobody(error: RankError) -> None:
+    """Ignore the error: the block is not in the main thread, or SIGURG has another handler."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Shard
 
 from ....algorithms.language.learner import LanguageState
 from ....core.record import replace
@@ -57,8 +57,3 @@ def _shard(ranks: ProcessGroup, leaf: Tensor) -> Tensor:
     own = leaf.detach()[first:last].to(ranks.device, copy=True, memory_format=torch.contiguous_format)
     shape, stride = leaf.shape, torch.empty(leaf.shape, device="meta").stride()
     return DTensor.from_local(own, ranks.mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
-
-
-def replicated(ranks: ProcessGroup, value: Tensor) -> DTensor:
-    """Return a tensor that all processes have as a DTensor, which can be combined with shards."""
-    return DTensor.from_local(value, ranks.mesh, [Replicate()], run_check=False)

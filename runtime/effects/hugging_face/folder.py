@@ -18,9 +18,8 @@ from ..checkpoint.atomic_files import plain_folder
 from ..checkpoint.single import to_stderr
 from .causal_lm import Params, causal_model
 from .optional import library
-from .stored import stored
+from .stored import could_hold, some, stored
 from .tokenizer import save_tokenizer
-from .weight_rules import could_hold, some
 
 # Configuration fields which mean that the weights are not simply those of the folder's files.
 OTHERWISE = ("quantization_config", "transformers_weights", "extra_files")

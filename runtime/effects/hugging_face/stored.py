@@ -1,9 +1,9 @@
-"""The content of a folder of weights, under the names in its files: looked up at once, read on request."""
+"""The content of a folder of weights: its files, and the tensors in them by name, looked up at once and read on request."""
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
@@ -14,7 +14,11 @@ from torch import Tensor
 from ....core.errors import CheckpointError, message
 from ...files.reading import MOST_JSON, parse_json, read_bounded
 from ...files.reading import opened as opened_file
-from .weight_rules import INDEX, OLD_INDEX, PICKLED, chosen, files_of
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+OLD_WHOLE, OLD_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+ORDER = (WHOLE, INDEX, OLD_WHOLE, OLD_INDEX)  # after them: the one file that ends in .pt
+PICKLED = (".bin", ".pt")
 
 
 @frozen
@@ -30,7 +34,7 @@ class Stored:
 def stored(path: str | Path) -> Iterator[tuple[Path, dict[str, Stored]]]:
     """Yield the file that lists the weights, and all of them by name; they can be read until the block ends.
 
-    `path` is a folder, or such a file; in a folder the first of `weight_rules.ORDER` is used, then its one `.pt`. Pickles are
+    `path` is a folder, or such a file; in a folder the first of `ORDER` is used, then its one `.pt`. Pickles are
     read as tensors alone: they cannot run anything.
 
     Raises: CheckpointError for a folder without weights, an absent file of several, and a file that holds no weights.
@@ -113,3 +117,69 @@ def _unreadable(path: Path, cause: Exception, wanted: str) -> str:
     said = next(iter(str(cause).splitlines()), "")
     got = f"unreadable ({type(cause).__name__}{': ' if said else ''}{said[:120]})"
     return message(f"weights: {path}", got=got, wanted=wanted, remedy="fetch or write it again")
+
+
+def chosen(names: Collection[str], where: str) -> str:
+    """Return the file that lists the weights: the first of `ORDER` that is there, then a file that ends in .pt.
+
+    Raises: CheckpointError if there is none, or more than one .pt.
+
+    >>> chosen(["pytorch_model.bin", "model.safetensors.index.json", "config.json"], "folder")
+    'model.safetensors.index.json'
+    """
+    found = [name for name in ORDER if name in names]
+    if found:
+        return found[0]
+    last = sorted(name for name in names if name.endswith(".pt"))
+    if len(last) == 1:
+        return last[0]
+    got = f"a folder with {', '.join(last)}" if last else "a folder without weights"
+    wanted = "one .pt" if last else ", ".join((*ORDER, "a .pt"))
+    remedy = "name the file itself, or leave one there" if last else "check the path"
+    raise CheckpointError(message(f"weights: {where}", got=got, wanted=f"{wanted}", remedy=remedy))
+
+
+def could_hold(names: Iterable[str]) -> bool:
+    """Return whether one of the names is one that `chosen` may choose.
+
+    >>> could_hold(["config.json", "last.pt"]), could_hold(["config.json", "model.gguf"])
+    (True, False)
+    """
+    return any(name in ORDER or name.endswith(".pt") for name in names)
+
+
+def files_of(weight_map: object, there: Collection[str], where: str) -> dict[str, tuple[str, ...]]:
+    """Return the names of the tensors in each file of an index, in the index's order.
+
+    Raises: CheckpointError for an index without a map of names to files beside it, or, naming them, for absent files.
+
+    >>> files_of({"a": "1.safetensors", "b": "2.safetensors", "c": "1.safetensors"}, ["1.safetensors", "2.safetensors"], "i")
+    {'1.safetensors': ('a', 'c'), '2.safetensors': ('b',)}
+    """
+    if not isinstance(weight_map, Mapping) or not all(_is_plain(file) for file in weight_map.values()):
+        remedy = "write the index again, with the library that made it"
+        wanted = "a weight_map of names to files beside it"
+        raise CheckpointError(message(f"weights: {where}", got="another index", wanted=wanted, remedy=remedy))
+    files: dict[str, tuple[str, ...]] = {}
+    for name, file in weight_map.items():
+        files[file] = (*files.get(file, ()), str(name))
+    absent = sorted(set(files) - set(there))
+    if absent:
+        got, remedy = f"without {some(absent)}", "fetch the whole folder again"
+        raise CheckpointError(message(f"weights: {where}", got=got, wanted=f"all {len(files)} files", remedy=remedy))
+    return files
+
+
+def _is_plain(file: object) -> bool:
+    return isinstance(file, str) and file not in ("", "..") and PurePosixPath(file).name == file
+
+
+def some(names: Iterable[str], most: int = 3) -> str:
+    """Return the first few names, and the number of the others.
+
+    >>> some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    listed = list(names)
+    rest = len(listed) - most
+    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")

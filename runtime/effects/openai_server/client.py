@@ -79,47 +79,34 @@ def server(
     return Server(url=url.rstrip("/"), model=model, connect=connect, seconds=seconds, concurrency=concurrency)
 
 
-def reached(url: str, model: str = "", *, within: float = 0.0, **options: Any) -> Server:
-    """Return the `server` at a URL once it answers, waiting up to `within` seconds, with this model or the only one it has.
+def wait_for(one: Server, within: float) -> None:
+    """Wait until the server answers, up to `within` seconds, and has its model.
 
     An attempt that has started gets at least one second, so the wait may be one second longer; a server that denies access
-    (401, 403) is not retried. Raises: ServerError if it does not answer or has other models, ChoiceError.
+    (401, 403) is not retried. Raises: ServerError if it does not answer or has other models.
     """
-    return awaited(server(url, model, **options), within)
+    names = finished(_models(one, within))
+    if one.model not in names:
+        raise refused(one.url, "models", got=names, wanted=repr(one.model), remedy="name the one to ask")
 
 
-def awaited(one: Server, within: float) -> Server:
-    """Return the server once it answers, waiting up to `within` seconds; see `reached`. Raises: ServerError."""
-    return finished(_awaited(one, within))
-
-
-async def _awaited(one: Server, within: float) -> Server:
+async def _models(one: Server, within: float) -> list[Any]:
+    """Return the names of the server's models, once it lists them."""
     end = time.monotonic() + within
     openai = library("openai")
     while True:
+        look = evolve(one, seconds=min(one.seconds, max(end - time.monotonic(), LOOK)))
         try:
-            listed = await _listed(one, end, within)
-            break
+            async with one.connect() as client:
+                listed = await answered(look, client.with_options(max_retries=0).models.with_raw_response.list)
         except ServerError as error:
             shut = isinstance(error.__cause__, openai.AuthenticationError | openai.PermissionDeniedError)
             if shut or time.monotonic() > end:
                 raise
             await asyncio.sleep(min(PAUSE, within))
-    rows = listed.get("data") if isinstance(listed, dict) else None
-    names = [row["id"] for row in rows or () if isinstance(row, dict) and "id" in row]
-    if one.model in names or (not one.model and len(names) == 1):
-        return evolve(one, model=one.model or names[0])
-    remedy = "name the one to ask"
-    raise refused(one.url, "models", got=names, wanted=repr(one.model) if one.model else "one", remedy=remedy)
-
-
-async def _listed(one: Server, end: float, within: float) -> Any:
-    """Return the server's list of models; if `within` > 0, in one attempt that ends with the wait."""
-    async with one.connect() as client:
-        if not within > 0:
-            return await answered(one, client.models.with_raw_response.list)
-        look = evolve(one, seconds=min(one.seconds, max(end - time.monotonic(), LOOK)))
-        return await answered(look, client.with_options(max_retries=0).models.with_raw_response.list)
+        else:
+            rows = listed.get("data") if isinstance(listed, dict) else None
+            return [row["id"] for row in rows or () if isinstance(row, dict) and "id" in row]
 
 
 def json_of(raw: Any) -> Any:

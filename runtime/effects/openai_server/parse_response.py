@@ -19,7 +19,7 @@ LOG_PROBS = {  # the distribution that a server's log-probs refer to
     PROCESSED: "the distribution sampled from, temperature and top_p included",
 }
 UNKNOWN = "\ufffd"  # replaces invalid bytes in texts; decoders differ in how many they write
-TEXT_ONLY = "train with a server that gives it (vLLM does), or evaluate by texts with chat_text.spoken"
+TEXT_ONLY = "train with a server that gives it (vLLM does)"
 
 
 def check_sampling(log_probs: str, temperature: float, top_p: float) -> None:

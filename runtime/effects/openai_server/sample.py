@@ -48,46 +48,32 @@ def served(
     Requests run concurrently. If one fails, or on Ctrl-C, the others are cancelled.
     Raises: ServerError (unreachable, too slow, or its answer cannot be used for training), ChoiceError.
     """
-    job = serving(
-        server, protocol, codec, attempts, version=version, temperature=temperature, top_p=top_p, log_probs=log_probs
-    )
-    return finished(job)
-
-
-async def serving(
-    server: Server,
-    protocol: Protocol[P, S],
-    codec: Codec,
-    attempts: Sequence[Rollout[S]],
-    *,
-    version: int,
-    temperature: float = 1.0,
-    top_p: float = 1.0,
-    log_probs: str = RAW,
-) -> tuple[Rollout[S], ...]:
-    """Coroutine version of `served`: cancelling it cancels all its requests."""
     check_sampling(log_probs, temperature, top_p)
     if version < 0:
         remedy = "count the published weights from 0"
         raise ChoiceError(message("served: version", got=version, wanted="at least 0", remedy=remedy))
-    turns = asyncio.Semaphore(server.concurrency)
-    steps = asyncio.Semaphore(server.concurrency)
+    how = {"temperature": temperature, "top_p": top_p}
 
-    async with server.connect() as client:
-        create = client.completions.with_raw_response.create
+    async def job() -> tuple[Rollout[S], ...]:
+        turns = asyncio.Semaphore(server.concurrency)
+        steps = asyncio.Semaphore(server.concurrency)
+        async with server.connect() as client:
+            create = client.completions.with_raw_response.create
 
-        async def ask(attempt: Rollout[S]) -> ModelOutput:
-            body = request_of(attempt, codec, server.model, temperature=temperature, top_p=top_p)
-            async with turns:
-                reply = await answered(server, partial(create, **body))
-            return output_of(reply, attempt, codec, server.url, version=version, temperature=temperature, top_p=top_p)
+            async def ask(attempt: Rollout[S]) -> ModelOutput:
+                body = request_of(attempt, codec, server.model, **how)
+                async with turns:
+                    reply = await answered(server, partial(create, **body))
+                return output_of(reply, attempt, codec, server.url, version=version, **how)
 
-        async def answer(attempt: Rollout[S], said: ModelOutput) -> Rollout[S]:
-            # Slow tools of one environment must not delay the other requests.
-            async with steps:
-                return await aside(add_output, protocol, codec, attempt, said)
+            async def answer(attempt: Rollout[S], said: ModelOutput) -> Rollout[S]:
+                # Slow tools of one environment must not delay the other requests.
+                async with steps:
+                    return await aside(add_output, protocol, codec, attempt, said)
 
-        return await all_of([_attempted(server, ask, answer, attempt) for attempt in attempts])
+            return await all_of([_attempted(server, ask, answer, attempt) for attempt in attempts])
+
+    return finished(job())
 
 
 async def _attempted(

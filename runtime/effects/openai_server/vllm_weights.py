@@ -18,7 +18,7 @@ from ....core.errors import CheckpointError, ChoiceError, message
 from ...files.reading import MOST_CONFIG, parse_json, read_bounded
 from ..checkpoint.atomic_files import ABSENT, DISK, kind, new_folder
 from ..hugging_face.optional import library
-from .client import Server, ServerError, answered, awaited, finished, refused
+from .client import Server, ServerError, answered, finished, refused, wait_for
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"
@@ -111,8 +111,9 @@ def publish(
         wanted, remedy = len(probe) - 1, "give one for each id after the first"
         raise ChoiceError(message("publish: log_probs", got=len(log_probs), wanted=wanted, remedy=remedy))
     lay_out(root, save, version=version)
-    here = awaited(server, within) if within > 0 else server
-    return finished(_published(here, version, tuple(probe), tuple(log_probs), tolerance))
+    if within > 0:
+        wait_for(server, within)
+    return finished(_published(server, version, tuple(probe), tuple(log_probs), tolerance))
 
 
 async def _published(
@@ -145,16 +146,6 @@ async def _told_version(server: Server, client: Any, version: int) -> None:
     except ServerError as error:
         if not isinstance(error.__cause__, library("openai").NotFoundError):
             raise
-
-
-def probed(server: Server, ids: Sequence[int]) -> tuple[float, ...]:
-    """Return the log-probs of ids under the server's model, from the second on. Raises: ServerError."""
-
-    async def job() -> tuple[float, ...]:
-        async with server.connect() as client:
-            return await _probed(server, client, tuple(ids))
-
-    return finished(job())
 
 
 async def _probed(server: Server, client: Any, ids: tuple[int, ...]) -> tuple[float, ...]:

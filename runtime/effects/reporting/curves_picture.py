@@ -1,7 +1,8 @@
 """Pictures of a task's own evaluation: its curves before and after training, and the rewards of the training steps."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,14 @@ def curves_picture(
     if not rewarded and not curves:
         remedy = "let it train or evaluate first"
         raise ChoiceError(message("curves_picture", got="nothing to draw", wanted="rewards or curves", remedy=remedy))
-    panels = [draw for draw, there in ((_draw_curves, curves), (_draw_rewards, rewarded)) if there]
+    panels: list[Callable[[Axes], None]] = [partial(_draw_curves, curves=curves, axis=axis)] if curves else []
+    panels += [partial(_draw_rewards, runs=rewarded)] if rewarded else []
     figure = Figure(figsize=(5.4 * len(panels), 4.0), dpi=140, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     figure.suptitle(axis.title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     for place, draw in enumerate(panels, 1):
         axes = figure.add_subplot(1, len(panels), place)
-        if draw is _draw_curves:
-            _draw_curves(axes, curves, axis)
-        else:
-            _draw_rewards(axes, rewarded)
+        draw(axes)
         _dress(axes)
     return save_figure(figure, out)
 

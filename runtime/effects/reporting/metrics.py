@@ -3,7 +3,8 @@
 A sink is a function of one row. A file or a display is opened by a context manager that yields a sink, so that a recipe reads
 
     with jsonl(run / "metrics.jsonl") as file, progress(total) as bar:
-        handlers = {Report: fan_out(thin(file, stride(iterations)), bar)}
+        for sink in (thin(file, stride(iterations)), bar):
+            sink(floats(row))
 
 A row belongs to one iteration. `thin` limits the size of a file, by a rule that depends on the row alone: a resumed run writes
 the same rows as one that never stopped.
@@ -12,7 +13,6 @@ the same rows as one that never stopped.
 import math
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
@@ -21,7 +21,6 @@ from time import time
 from typing import Any
 
 import torch
-from attrs import frozen
 from torch import Tensor
 
 from ....core.errors import ChoiceError, ShapeError, StructureError, message
@@ -31,13 +30,6 @@ from ..checkpoint.atomic_files import ABSENT, kind, new_folder, opened, read_byt
 
 Row = dict[str, float]
 Sink = Callable[[Row], None]
-
-
-@frozen
-class ReportMetrics:
-    """Command to report the metrics of an iteration: numbers, or tensors [] of any device."""
-
-    row: Mapping[str, Any]
 
 
 def floats(values: Mapping[str, Any]) -> Row:
@@ -58,20 +50,6 @@ def floats(values: Mapping[str, Any]) -> Row:
     return {name: float(numbers.get(name, value)) for name, value in values.items()}
 
 
-def fan_out(*sinks: Sink) -> Callable[[ReportMetrics], tuple[()]]:
-    """Return a handler of `ReportMetrics` that passes each row to every sink, one row at a time."""
-    turn = threading.Lock()
-
-    def handle(command: ReportMetrics) -> tuple[()]:
-        row = floats(command.row)
-        with turn:
-            for sink in sinks:
-                sink(row)
-        return ()
-
-    return handle
-
-
 def stride(rows: int, limit: int = 10_000) -> int:
     """Return the smallest `every` with which a run of so many rows leaves at most `limit` of them.
 
@@ -81,8 +59,8 @@ def stride(rows: int, limit: int = 10_000) -> int:
     return max(1, math.ceil(rows / limit))
 
 
-def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
-    """Return a sink that passes on the rows whose column `by` is a multiple of `every`. Raises: ChoiceError.
+def thin(sink: Sink, every: int) -> Sink:
+    """Return a sink that passes on the rows whose column "iteration" is a multiple of `every`. Raises: ChoiceError.
 
     >>> sink = thin(print, 2)
     >>> for iteration in range(1, 5):
@@ -95,7 +73,7 @@ def thin(sink: Sink, every: int, *, by: str = "iteration") -> Sink:
         raise ChoiceError(message("thin: every", got=every, wanted="at least 1", remedy=remedy))
 
     def write(row: Row) -> None:
-        if int(column(row, by)) % every == 0:
+        if int(column(row, "iteration")) % every == 0:
             sink(row)
 
     return write
@@ -154,10 +132,10 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
-def rewind(path: Path, last: float, *, by: str = "iteration") -> None:
-    """Remove the rows whose column `by` is beyond `last`: a run that resumes from there will write them again."""
+def rewind(path: Path, last: float) -> None:
+    """Remove the rows whose column "iteration" is beyond `last`: a run that resumes from there will write them again."""
     if kind(path) != ABSENT:
-        kept = [row for row in read(path) if column(row, by) <= last]
+        kept = [row for row in read(path) if column(row, "iteration") <= last]
         write_whole(path, "".join(map(_text, kept)).encode())
 
 

@@ -127,9 +127,7 @@ def _draw(axes: Axes, curves: list[tuple[Numbers, Numbers]], label: str, colour:
     axes.plot(grid, mean, color=colour, linewidth=2.2, label=f"{label}, {seeds}" if label else seeds)
 
 
-def bars(
-    groups: Mapping[str, Mapping[str, float]], out: Path, *, title: str, unit: str, note: str = "", digits: int = 0
-) -> Path:
+def bars(groups: Mapping[str, Mapping[str, float]], out: Path, *, title: str, unit: str, note: str = "") -> Path:
     """Draw a horizontal bar for each number, {group: {series: number}}, with the number at its end; return `out`.
 
     A series has one colour in all groups, and no bar in a group that lacks it. Raises: ShapeError when there is no number.
@@ -146,7 +144,7 @@ def bars(
         ticks.append(place + (len(group) - 1) / 2)
         for name, value in group.items():
             drawn = axes.barh(place, value, height=0.82, color=colours[name], label=name)
-            axes.bar_label(drawn, [f"{value:,.{digits}f}"], padding=4, fontsize=9, color=INK)
+            axes.bar_label(drawn, [f"{value:,.0f}"], padding=4, fontsize=9, color=INK)
             place += 1
         place += 0.7
     axes.set_yticks(ticks, list(groups), color=INK, fontsize=10)
@@ -178,8 +176,8 @@ def _colours(count: int) -> list[str]:
     return [COLOURS[index % len(COLOURS)] for index in range(count)]
 
 
-def _page(note: str, *, width: float = 8.0, height: float = 4.6) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained", facecolor="white")
+def _page(note: str, *, height: float = 4.6) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(8.0, height), dpi=150, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if note:

@@ -24,6 +24,7 @@ from ..workers.program import ANSWER, NOTE, READY, described
 from . import worker as tool_worker
 
 RAISED, TIMED_OUT, DIED = "raised", "timed_out", "died"  # how a call failed
+START = 60.0  # seconds in which a function must be imported in its worker
 BODY = pickle.dumps((tool_worker.serve, ()))
 
 
@@ -114,11 +115,11 @@ class ToolProcess:
 
 
 @contextlib.contextmanager
-def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
+def in_processes(limit: int = 4) -> Iterator[Perform]:
     """Yield a `Perform` that calls in worker processes, at most `limit` at a time; the workers end with the block.
 
     A call that is running then fails ("died"), and after the block `perform` raises ToolError.
-    A call's time limit starts when its function has been imported there, which may take `start` seconds. A worker that was
+    A call's time limit starts when its function has been imported there, which may take a minute. A worker that was
     killed, or died, is replaced at the next call. The functions' prints go to standard error.
     Functions are imported by their module's name, so one of a script itself (`__main__`), a lambda or a function inside
     another cannot be sent: then, and if arguments cannot be pickled, `perform` raises ToolError. Raises: ChoiceError.
@@ -135,7 +136,7 @@ def in_processes(limit: int = 4, *, start: float = 60.0) -> Iterator[Perform]:
         with turns:
             worker, sound = crew.take(), False
             try:
-                made = _asked(worker, frame, start, seconds)
+                made = _asked(worker, frame, seconds)
                 sound = not (isinstance(made, ToolFailure) and made.kind in (TIMED_OUT, DIED))
             finally:
                 crew.give_back(worker, sound)
@@ -207,9 +208,9 @@ def _waiting(idle: deque[ToolProcess]) -> ToolProcess:
     return ToolProcess(run_body(BODY, said.put, name="tool"), said)
 
 
-def _asked(worker: ToolProcess, frame: bytes, start: float, seconds: float) -> Returned | ToolFailure:
+def _asked(worker: ToolProcess, frame: bytes, seconds: float) -> Returned | ToolFailure:
     worker.child.work(0, frame)
-    until = time.monotonic() + start
+    until = time.monotonic() + START
     while True:
         try:
             word, *rest = worker.said.get(timeout=max(0.0, until - time.monotonic()))

@@ -8,63 +8,37 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....core.errors import choose, message
-from .shared_memory.layout import WeightsError
-
 DIGEST = 16  # bytes
 Sum = Callable[[Any], int]
-
-
-def _xxh3(where: str) -> Sum:
-    try:
-        library = importlib.import_module("xxhash")
-    except ModuleNotFoundError:
-        remedy = "pip install xxhash, or let the publisher take checks='crc32'"
-        raise WeightsError(message(f"{where}: xxhash", got="absent", wanted="installed", remedy=remedy)) from None
-    found: Sum = library.xxh3_64_intdigest
-    return found
-
-
-def _blake2b(data: Any) -> int:
-    return int.from_bytes(hashlib.blake2b(data, digest_size=DIGEST).digest(), "big")
-
-
-CHECKS: dict[str, Callable[[str], Sum]] = {
-    "crc32": lambda where: zlib.crc32,
-    "xxh3": _xxh3,  # faster, needs xxhash on both sides
-    "blake2b": lambda where: _blake2b,  # slower, and secure against forgery
-}
-
-
-FASTEST = ("xxh3", "crc32")
+CHECKS = ("xxh3", "crc32")  # the faster one first; it needs xxhash on both sides
 
 
 def known() -> tuple[str, ...]:
     """Return the names of the checksums that can be made here.
 
-    >>> {"crc32", "blake2b"} <= set(known())
+    >>> "crc32" in known()
     True
     """
     return tuple(name for name in CHECKS if name != "xxh3" or importlib.util.find_spec("xxhash"))
 
 
-def agreed(chosen: str, has: Sequence[str]) -> str:
-    """Return the checksum for two sides: the one that was chosen, or else the fastest that both have.
+def agreed(has: Sequence[str]) -> str:
+    """Return the fastest checksum that this side and the other, which `has` these, can make.
 
-    >>> agreed("", ("crc32",)), agreed("blake2b", ("crc32",))
-    ('crc32', 'blake2b')
+    >>> agreed(("crc32",))
+    'crc32'
     """
-    here = known()
-    return chosen or next((name for name in FASTEST if name in here and name in has), FASTEST[-1])
+    return next((name for name in known() if name in has), CHECKS[-1])
 
 
-def summing(checks: str, where: str = "weights") -> Sum:
-    """Return the checksum of a chunk by its name. Raises: ChoiceError, WeightsError if its library is missing.
+def summing(checks: str) -> Sum:
+    """Return the checksum of a chunk by its name.
 
     >>> summing("crc32")(b"123") == zlib.crc32(b"123")
     True
     """
-    return choose(f"{where}: checks", checks, CHECKS)(where)
+    found: Sum = importlib.import_module("xxhash").xxh3_64_intdigest if checks == "xxh3" else zlib.crc32
+    return found
 
 
 def sums(data: memoryview, chunk: int, checks: Sum) -> tuple[int, ...]:

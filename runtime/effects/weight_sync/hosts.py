@@ -14,21 +14,21 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 DEVICES = Path("/sys/class/infiniband")
 
 
-def this_host(*, boot: Path = BOOT, devices: Path = DEVICES) -> Host:
+def this_host() -> Host:
     """Return this machine's properties. The value is small, and is sent to the process that chooses.
 
     >>> this_host().memory == this_host().memory
     True
     """
-    verbs = devices.is_dir() and any(devices.iterdir())
-    return Host(name=platform.node() or "localhost", memory=_memory(boot), verbs=verbs)
+    verbs = DEVICES.is_dir() and any(DEVICES.iterdir())
+    return Host(name=platform.node() or "localhost", memory=_memory(), verbs=verbs)
 
 
-def _memory(boot: Path) -> str:
+def _memory() -> str:
     """Return an id of the boot and the device of shared memory: containers of one machine have different devices."""
     folder = shared_folder()
     with suppress(OSError):
-        return f"{boot.read_text().strip()}/{os.stat(folder).st_dev}"
+        return f"{BOOT.read_text().strip()}/{os.stat(folder).st_dev}"
     return f"{uuid.getnode():x}/{folder}"
 
 

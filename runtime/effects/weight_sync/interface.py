@@ -74,13 +74,13 @@ def weight_publisher(way: str, params: Any, **options: Any) -> AbstractContextMa
     return made
 
 
-def weight_reader(address: str, like: Any, **options: Any) -> AbstractContextManager[WeightReader]:
+def weight_reader(address: str, like: Any) -> AbstractContextManager[WeightReader]:
     """Return the reader for an address; `like` is a tree of the architecture, on the devices to fetch to.
 
     Raises: ChoiceError for an address of no transport, WeightsError for another architecture or without a publisher.
     """
     place = choose("weight_reader: way of the address", address.partition("://")[0], WAYS)[1]
-    made: AbstractContextManager[WeightReader] = _named(place)(address, like, **options)
+    made: AbstractContextManager[WeightReader] = _named(place)(address, like)
     return made
 
 

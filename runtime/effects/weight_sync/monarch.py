@@ -7,6 +7,7 @@ read that was overwritten is repeated. Buffers occupy memory of both processes u
 of a publisher does. Monarch's own keys and networks apply; there is no other key.
 """
 
+import base64
 import importlib
 import itertools
 import threading
@@ -22,13 +23,13 @@ from torch import Tensor
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
 from ..cluster.local.member_program import described
-from ..cluster.monarch.version import installed
-from .checksums import agreed, digest, summing, sums
+from ..cluster.version import installed
+from .checksums import agreed, digest, known, summing, sums
 from .interface import WeightPublisher, WeightReader, refuse_closed
-from .monarch_address import actor_of, address_of
 from .packing import handed, room_of, same
 from .shared_memory.layout import WeightLayout, WeightsError, layout, same_architecture, text, views
 
+SCHEME = "monarch://"
 CHUNK_BYTES = 1 << 23
 ASK_SECONDS = 10.0  # for the actor to answer that it is there
 _DESKS: dict[str, "_Slots"] = {}  # the publishers of this process, for their actors, which run in it too
@@ -62,8 +63,8 @@ class _Offer:
 class _Slots:
     """The publisher's side: slots written in turn."""
 
-    def __init__(self, own: WeightLayout, slots: int, chunk: int, checks: str, buffer: Any) -> None:
-        self.own, self.chunk, self.checks, self.letters = own, chunk, checks, text(own)
+    def __init__(self, own: WeightLayout, slots: int, chunk: int, buffer: Any) -> None:
+        self.own, self.chunk, self.letters = own, chunk, text(own)
         self.lock, self.writing, self.closed = threading.Lock(), threading.Lock(), False
         self.slots, self.newest = [_slot(own, chunk, buffer) for _ in range(slots)], -1
 
@@ -89,7 +90,7 @@ class _Slots:
 
     def offer(self, newer_than: int, has: tuple[str, ...]) -> _Offer | tuple[()]:
         """Return the newest publication, or () if it is not newer."""
-        checks = agreed(self.checks, has)
+        checks = agreed(has)
         while True:
             with self.lock:
                 if self.closed or self.newest < 0 or self.slots[self.newest].version <= newer_than:
@@ -143,14 +144,29 @@ def _desk_of(actor: Any) -> _Slots:
 
 
 def _module(name: str) -> Any:
-    installed()
+    installed("monarch")
     return importlib.import_module(name)
 
 
+def address_of(handle: Any, timeout: float) -> str:
+    """Return the address of an actor, once it is running: its pickle, so an untrusted address must not be opened."""
+    handle.initialized.get(timeout=timeout)
+    letter: bytes = importlib.import_module("cloudpickle").dumps(handle)
+    return SCHEME + base64.urlsafe_b64encode(letter).decode()
+
+
+def actor_of(address: str) -> Any:
+    """Return the handle of the actor in an address. Raises: ChoiceError for a malformed one."""
+    try:
+        return importlib.import_module("cloudpickle").loads(base64.urlsafe_b64decode(address.removeprefix(SCHEME)))
+    except Exception as error:  # unpickling anything else can raise anything
+        wanted, remedy = f"{SCHEME} and an actor", "take the address that the publisher names, all of it"
+        got = f"{address[:40]!r} ({type(error).__name__})"
+        raise ChoiceError(message("weight_reader: address", got=got, wanted=wanted, remedy=remedy)) from error
+
+
 @contextmanager
-def monarch_publisher(
-    params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES, checks: str = ""
-) -> Iterator[WeightPublisher]:
+def monarch_publisher(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES) -> Iterator[WeightPublisher]:
     """Yield the publisher of weights like `params`; its address names an actor in this process, for Monarch's other processes.
 
     A reader is overtaken when `slots` - 1 publications end while it reads, and reads again. Weights on a GPU are copied to
@@ -160,8 +176,6 @@ def monarch_publisher(
     for name, value, least in (("slots", slots, 2), ("chunk", chunk, 1)):
         if value < least:
             raise ChoiceError(message(f"monarch: {name}", got=value, wanted=f"at least {least}", remedy="take more"))
-    if checks:
-        summing(checks, "monarch")
     own, tensors = layout(params), same(params)
     actors, buffer = _module("monarch.actor"), _module("monarch.rdma").RDMABuffer
     kind = {
@@ -169,7 +183,7 @@ def monarch_publisher(
         "offer": actors.endpoint(_offered),
         "closed": actors.endpoint(_closed),
     }
-    desk, title = _Slots(own, slots, chunk, checks, buffer), f"purestep_weights_{next(_numbers)}"
+    desk, title = _Slots(own, slots, chunk, buffer), f"purestep_weights_{next(_numbers)}"
     _DESKS[title] = desk
     try:
         handle = actors.this_proc().spawn(title, type("WeightsDesk", (actors.Actor,), kind), title)
@@ -225,8 +239,7 @@ class _MonarchReader:
                     raise WeightsError(message("fetch: monarch", got=got, wanted="what is published", remedy=remedy))
 
     def _asked(self, newer_than: int, until: float) -> Any:
-        has = importlib.import_module(".checksums", __package__).known()
-        return self.desk.offer.call_one(newer_than, has).get(timeout=max(0.1, until - time.monotonic()))
+        return self.desk.offer.call_one(newer_than, known()).get(timeout=max(0.1, until - time.monotonic()))
 
     def _read(self, offer: _Offer, room: Tensor, until: float) -> bool:
         """Read the bytes of an offer; return whether they are the publication that was offered, completely."""
@@ -236,7 +249,7 @@ class _MonarchReader:
             action.read_remote(room[number * offer.chunk :][: offer.chunk], handle)
         if offer.handles:
             action.submit(timeout=int(left) + 1).get(timeout=left + 1.0)
-        table = sums(room.numpy().data, offer.chunk, summing(offer.checks, "fetch: monarch"))
+        table = sums(room.numpy().data, offer.chunk, summing(offer.checks))
         return digest(offer.version, offer.layout, offer.chunk, offer.checks, table) == offer.digest
 
     def _told(self, act: Any) -> Any:

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
-from ..cluster.ray.version import installed
 from ..cluster.security import ray_token
+from ..cluster.version import installed
 from . import ray_board
 from .interface import WeightPublisher, WeightReader, refuse_closed
 from .packing import handed, same
@@ -97,7 +97,7 @@ def ray_reader(address: str, like: Any) -> Iterator[WeightReader]:
 
 def _connected(where: str) -> Any:
     """Return the module of Ray. Raises: EngineError, WeightsError if this process is not connected to it."""
-    installed()
+    installed("ray")
     ray: Any = importlib.import_module("ray")
     if not ray.is_initialized():
         remedy = "open the engine ray first, or take another transport"

@@ -12,16 +12,14 @@ SCHEME = "shared://"
 
 
 @contextmanager
-def shared_publisher(
-    params: Any, *, path: Path | None = None, slots: int = 3, guard: str | None = None
-) -> Iterator[WeightPublisher]:
-    """Publish weights: see `weights.publishing`."""
-    with publishing(params, path=path, slots=slots, guard=guard) as publisher:
+def shared_publisher(params: Any, *, slots: int = 3) -> Iterator[WeightPublisher]:
+    """Publish weights: see `publishing`."""
+    with publishing(params, slots=slots) as publisher:
         yield WeightPublisher("shared", f"{SCHEME}{publisher.path}", publisher.publish)
 
 
 @contextmanager
 def shared_reader(address: str, like: Any) -> Iterator[WeightReader]:
-    """Read weights: see `weights.reading`."""
+    """Read weights: see `reading`."""
     reader = reading(Path(address.removeprefix(SCHEME)), like)
     yield WeightReader("shared", reader.fetch, reader.closed)

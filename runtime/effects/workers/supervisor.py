@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 from ....core.errors import ChoiceError, message
 
 HUNG, GARBAGE, LATE = "hung", "garbage", "gone before it was sent"  # in addition to an engine's reasons for an end
+PAUSE, LONGEST = 0.1, 30.0  # seconds before the second replacement in a row, and at most before a later one
 
 
 @frozen
@@ -28,8 +29,6 @@ class PoolState:
     size: int
     patience: float  # seconds that a worker with work may be silent
     start: float  # seconds that it may take to start
-    pause: float  # seconds before the second replacement in a row; twice as long before each further one
-    longest: float  # the longest such pause
     tries: int  # consecutive losses, with no answer between, after which no worker is replaced
     workers: tuple[WorkerState, ...] = ()
     due: tuple[float, ...] = ()  # when replacements start
@@ -134,8 +133,6 @@ def pool_state(
     *,
     patience: float,
     start: float = 60.0,
-    pause: float = 0.1,
-    longest: float = 30.0,
     tries: int = 5,
     now: float = 0.0,
 ) -> PoolState:
@@ -148,9 +145,7 @@ def pool_state(
     for name, value in least.items():
         if not value > 0:
             raise ChoiceError(message(f"workers: {name}", got=value, wanted="more than 0", remedy="let somebody work"))
-    return PoolState(
-        size=size, patience=patience, start=start, pause=pause, longest=longest, tries=tries, due=(now,) * size
-    )
+    return PoolState(size=size, patience=patience, start=start, tries=tries, due=(now,) * size)
 
 
 def step(state: PoolState, event: Event) -> tuple[PoolState, tuple[Action, ...]]:
@@ -203,7 +198,7 @@ def _lost(state: PoolState, worker: WorkerState, why: str, now: float) -> tuple[
     state = evolve(
         state,
         workers=tuple(one for one in state.workers if one.number != worker.number),
-        due=() if over else (*state.due, now + pause(state, failures)),
+        due=() if over else (*state.due, now + pause(failures)),
         failures=failures,
     )
     actions: tuple[Action, ...] = (KillWorker(worker.number), ReportLost(worker.number, why, worker.tasks))
@@ -213,15 +208,15 @@ def _lost(state: PoolState, worker: WorkerState, why: str, now: float) -> tuple[
     ) if over else actions
 
 
-def pause(state: PoolState, failures: int) -> float:
+def pause(failures: int) -> float:
     """Return the seconds before the replacement after so many consecutive losses: 0 after the first, then doubling each time.
 
-    pause_1 = 0,   pause_n = min(longest, pause 2^(n-2))
+    pause_1 = 0,   pause_n = min(30, 0.1 2^(n-2))
 
-    >>> [pause(pool_state(1, patience=5.0, longest=0.5), n) for n in (1, 2, 3, 4, 5)]
-    [0.0, 0.1, 0.2, 0.4, 0.5]
+    >>> [pause(n) for n in (1, 2, 3, 4, 99)]
+    [0.0, 0.1, 0.2, 0.4, 30.0]
     """
-    return 0.0 if failures < 2 else min(state.longest, state.pause * 2.0 ** min(failures - 2, 60))
+    return 0.0 if failures < 2 else min(LONGEST, PAUSE * 2.0 ** min(failures - 2, 60))
 
 
 def deadline(state: PoolState, worker: WorkerState) -> float:

@@ -18,7 +18,7 @@ from purestep.runtime.effects.cluster.interface import EngineError, MemberLost, 
 from purestep.runtime.effects.cluster.monarch.engine import SILENCE, hosted
 from purestep.runtime.effects.cluster.monarch.members import LEAST
 from purestep.runtime.effects.cluster.monarch.runtime import reached
-from purestep.runtime.effects.cluster.monarch.version import installed, tried
+from purestep.runtime.effects.cluster.version import installed, tried
 
 from ...support.engine_contract import (
     CONTRACT,
@@ -75,10 +75,10 @@ def test_without_monarch_it_says_what_to_install() -> None:
 
 @pytest.mark.parametrize("version", ["0.6.9", "0.8.0", "0.70.0", "1.0.7", "10.7", "dev", ""])
 def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
-    assert tried("0.7.1") == "0.7.1"
-    assert tried("0.7.0rc2") == "0.7.0rc2"
+    assert tried("monarch", "0.7.1") == "0.7.1"
+    assert tried("monarch", "0.7.0rc2") == "0.7.0rc2"
     with pytest.raises(EngineError, match=f"version of torchmonarch is {version}, wanted 0.7.x; pip install"):
-        tried(version)
+        tried("monarch", version)
 
 
 def test_a_host_that_cannot_reach_us_is_refused() -> None:
@@ -89,7 +89,7 @@ def test_a_host_that_cannot_reach_us_is_refused() -> None:
 def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(EngineError, match="the system is darwin, wanted linux"):
-        installed()
+        installed("monarch")
 
 
 # --- beyond the contract ---

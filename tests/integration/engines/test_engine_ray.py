@@ -18,7 +18,7 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 from purestep.runtime.effects.cluster import opened, served
 from purestep.runtime.effects.cluster.interface import EngineError, MemberLost, late
 from purestep.runtime.effects.cluster.ray.folders import PREFIX, new_folder, sweep
-from purestep.runtime.effects.cluster.ray.version import tried
+from purestep.runtime.effects.cluster.version import tried
 
 from ...support.engine_contract import (
     CONTRACT,
@@ -83,9 +83,9 @@ def test_without_ray_it_says_what_to_install() -> None:
 
 @pytest.mark.parametrize("version", ["2.59.1", "2.61.0", "3.0.0", "2.6.0", "1.60", "dev", ""])
 def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
-    assert tried("2.60.7") == "2.60.7"
+    assert tried("ray", "2.60.7") == "2.60.7"
     with pytest.raises(EngineError, match=f"version of ray is {version}, wanted 2.60; pip install"):
-        tried(version)
+        tried("ray", version)
 
 
 # --- beyond the contract ---

@@ -19,8 +19,7 @@ from purestep.runtime.effects.cluster.local.members import HostAccess, here
 from purestep.runtime.effects.cluster.worker_actor import Post
 from purestep.runtime.effects.cluster.worker_handles import on
 from purestep.runtime.effects.tools.calls import RAISED, TIMED_OUT, Returned, ToolError, ToolFailure
-from purestep.runtime.effects.tools.service import serving
-from purestep.runtime.effects.tools.service_rules import HEALTHY
+from purestep.runtime.effects.tools.service import HEALTHY, serving
 from purestep.runtime.effects.workers.backends import WorkersError
 from purestep.runtime.effects.workers.pool import (
     WorkerAnswer,

@@ -33,9 +33,8 @@ from purestep.runtime.effects.hugging_face.folder import save_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.openai_server.client import Server
 from purestep.runtime.effects.openai_server.sample import ServerError, served, server
-from purestep.runtime.effects.openai_server.text_only import spoken
 from purestep.runtime.effects.openai_server.vllm_process import running
-from purestep.runtime.effects.openai_server.vllm_weights import lay_out, probed, publish
+from purestep.runtime.effects.openai_server.vllm_weights import lay_out, publish
 
 ROOT = Path(__file__).parents[3]
 PYTHON = Path(os.environ.get("VLLM_PYTHON", ROOT / ".peers" / "vllm" / "bin" / "python"))
@@ -138,7 +137,6 @@ def test_new_weights_arrive_and_stale_ones_are_found_out(one: Served) -> None:
     ids = one.sampled(1, version=1)[0].ids
     gap = publish(one.server, one.root, partial(one.save, 2), version=2, probe=ids, log_probs=one.log_probs(ids, 2))
     assert gap < 1e-4
-    assert probed(one.server, ids) == pytest.approx(one.log_probs(ids, 2), abs=1e-4)
     assert one.difference(one.sampled(8, version=2), seed=2) < 1e-4
     with pytest.raises(ServerError, match="log-probs of the probe is off by"):
         publish(one.server, one.root, partial(one.save, 3), version=3, probe=ids, log_probs=one.log_probs(ids, 2))
@@ -167,8 +165,3 @@ def test_a_prompt_beyond_its_window_is_refused_in_its_own_words(one: Served) -> 
     attempt = begin_rollout(rules, chat_codec(one.tokenizer), rollout, capacity=512, max_new_tokens=LONGEST)
     with pytest.raises(ServerError, match=r"answer is status 400: .*\b96\b"):
         served(one.server, rules, chat_codec(one.tokenizer), [attempt], version=0)
-
-
-def test_texts_alone_give_episodes(one: Served) -> None:
-    episodes = spoken(one.server, one.rules, asked(3), max_new_tokens=LONGEST)
-    assert all(not isinstance(episode.end, tuple) for episode in episodes)

@@ -1,6 +1,6 @@
 """Laws of the layout of a checkpoint of several ranks, and of the choice of the files with a model's weights.
 
-The subject is a `Filing`: the functions of `runtime.effects.checkpoint.layout` and `.weight_rules`.
+The subject is a `Filing`: the functions of `runtime.effects.checkpoint.layout` and of `hugging_face.stored`.
 """
 
 import itertools
@@ -17,8 +17,8 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.checkpoint import layout
 from purestep.runtime.effects.checkpoint.layout import File
-from purestep.runtime.effects.hugging_face import weight_rules
-from purestep.runtime.effects.hugging_face.weight_rules import ORDER
+from purestep.runtime.effects.hugging_face import stored, weight_files
+from purestep.runtime.effects.hugging_face.stored import ORDER
 
 # --- mutants ---
 # Common errors in checkpoint layouts, each an edit of a right one.
@@ -199,9 +199,9 @@ class Filing:
 
 def own_filing() -> Filing:
     """Return the library's own functions."""
-    rules = {name: getattr(weight_rules, name) for name in ("chosen", "files_of", "check_weights")}
     names = ("placed", "numbered", "mine", "folders", "one_tree", "first_fault")
-    return Filing(**{name: getattr(layout, name) for name in names}, **rules)
+    own = {name: getattr(layout, name) for name in names}
+    return Filing(**own, chosen=stored.chosen, files_of=stored.files_of, check_weights=weight_files.check_weights)
 
 
 def filing_laws() -> Suite:
@@ -353,12 +353,12 @@ def _first_fault() -> Law:
     return _law("one_line_for_all_ranks", claim, mutant, inputs, check, "several faults")
 
 
-THERE = (*weight_rules.ORDER, "a.pt", "b.pt", "config.json")
+THERE = (*ORDER, "a.pt", "b.pt", "config.json")
 
 
 def _order() -> Law:
     def check(filing: Filing, there: list[str], seen: Seen) -> None:
-        ranked = [name for name in weight_rules.ORDER if name in there]
+        ranked = [name for name in ORDER if name in there]
         pickles = [name for name in there if name.endswith(".pt")]
         seen(
             "two sources, the better one listed later",

@@ -1,6 +1,6 @@
 """Laws of a replay buffer: which samples it holds, which may be drawn, and that each leaves once.
 
-The subject is a `Replaying`, the rules of `runtime.effects.experience_rules`; a Python list of samples is the reference.
+The subject is a `Replaying`, the rules of `runtime.effects.replay_buffer`; a Python list of samples is the reference.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from purestep.core.record import replace, stack
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects import experience_rules
+from purestep.runtime.effects import replay_buffer
 
 # --- mutants ---
 # Common errors in replay buffers: each an edit of one of the rules.
@@ -120,7 +120,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.experience_rules: places in a ring, drawn uniformly"
+SOURCE = "runtime.effects.replay_buffer: places in a ring, drawn uniformly"
 CAPACITY = 4
 DRAWS = 1200  # of the law about uniformity
 
@@ -136,7 +136,7 @@ class Replaying:
 
 def own_replaying() -> Replaying:
     """Return the library's own functions."""
-    return Replaying(experience_rules.empty, experience_rules.add, experience_rules.draw)
+    return Replaying(replay_buffer.empty, replay_buffer.add, replay_buffer.draw)
 
 
 @frozen

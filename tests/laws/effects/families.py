@@ -1,15 +1,13 @@
 """Families of laws of effects: weights, queues, workers, services, engines and checkpoints of several ranks."""
 
 from purestep.properties.framework.families import Family, edits
-from purestep.runtime.effects import queue_rules
-from purestep.runtime.effects.checkpoint import async_save_rules
+from purestep.runtime.effects import bounded_queue
 from purestep.runtime.effects.cluster.device_assignment import next_device
+from purestep.runtime.effects.tools import service
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
 
-from .async_save import MUTANTS as ASYNC_SAVE_MUTANTS
-from .async_save import later_laws
 from .checkpoint_layout import MUTANTS as CHECKPOINT_LAYOUT_MUTANTS
 from .checkpoint_layout import filing_laws, own_filing
 from .device_assignment import MUTANTS as DEVICE_ASSIGNMENT_MUTANTS
@@ -26,7 +24,7 @@ from .ring import ring_laws
 from .select_transport import MUTANTS as SELECT_TRANSPORT_MUTANTS
 from .select_transport import choice_laws
 from .service import MUTANTS as SERVICE_MUTANTS
-from .service import own_serving, service_laws
+from .service import service_laws
 from .weights import MUTANTS as WEIGHTS_MUTANTS
 from .weights import own_transfer, weights_laws
 from .worker_adapter import MUTANTS as WORKER_ADAPTER_MUTANTS
@@ -41,13 +39,12 @@ def families() -> list[Family]:
         Family(ring_laws(), RING, edits(RING_MUTANTS)),
         Family(weights_laws(), own_transfer(), edits(WEIGHTS_MUTANTS)),
         Family(choice_laws(), choice, edits(SELECT_TRANSPORT_MUTANTS)),
-        Family(queue_laws(), queue_rules.step, edits(QUEUE_MUTANTS)),
+        Family(queue_laws(), bounded_queue.step, edits(QUEUE_MUTANTS)),
         Family(experience_laws(), own_replaying(), edits(EXPERIENCE_MUTANTS)),
         Family(workers_laws(), supervisor.step, edits(WORKERS_MUTANTS)),
-        Family(service_laws(), own_serving(), edits(SERVICE_MUTANTS)),
+        Family(service_laws(), service.step, edits(SERVICE_MUTANTS)),
         Family(engine_laws(), own_clustering(), edits(ENGINE_MUTANTS)),
         Family(hands_laws(), own_posting(), edits(WORKER_ADAPTER_MUTANTS)),
         Family(spots_laws(), next_device, edits(DEVICE_ASSIGNMENT_MUTANTS)),
         Family(filing_laws(), own_filing(), edits(CHECKPOINT_LAYOUT_MUTANTS)),
-        Family(later_laws(), async_save_rules.step, edits(ASYNC_SAVE_MUTANTS)),
     ]

@@ -1,6 +1,6 @@
 """Laws of a bounded queue (Q1 to Q4): order, capacity, age, no caller that waits without need, and returned samples.
 
-The subject is a `step(line, event) -> (line, answers)` as in `runtime.effects.queue_rules`.
+The subject is a `step(line, event) -> (line, answers)` as in `runtime.effects.bounded_queue`.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.queue_rules import (
+from purestep.runtime.effects.bounded_queue import (
     ACCEPTED,
     CLOSED,
     Advance,
@@ -186,7 +186,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.queue_rules: a bounded queue as a pure machine"
+SOURCE = "runtime.effects.bounded_queue: a bounded queue as a pure machine"
 Step = Callable[[QueueState, Event], tuple[QueueState, tuple[Answer, ...]]]
 Acts = tuple[tuple[str, int], ...]
 

@@ -1,19 +1,18 @@
-"""Laws of a service of replicas: healthy ones serve in fair turns, failed ones are restarted, and no process stays idle.
+"""Laws of a service of replicas: healthy ones serve in fair turns, and failed ones are restarted.
 
-The subject is a `Serving`: the machine and the slicing of `runtime.effects.tools.service_rules`.
+The subject is a `step(roster, event) -> (roster, actions)` as in `runtime.effects.tools.service`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from attrs import Factory, evolve, frozen
 from hypothesis import strategies as st
 
-from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.tools import service_rules
-from purestep.runtime.effects.tools.service_rules import (
+from purestep.runtime.effects.tools import service
+from purestep.runtime.effects.tools.service import (
     HEALTHY,
     WAITING,
     Clock,
@@ -30,11 +29,11 @@ from purestep.runtime.effects.tools.service_rules import (
 # Common errors in services: each an edit of a right machine.
 
 
-def _stepping(serving: Any, edit: Callable[[Callable[..., Any], Any, Any], Any]) -> Any:
-    return evolve(serving, step=lambda state, event: edit(serving.step, state, event))
+def _stepping(step: Any, edit: Callable[[Callable[..., Any], Any, Any], Any]) -> Any:
+    return lambda state, event: edit(step, state, event)
 
 
-def picks_anybody(serving: Any) -> Any:
+def picks_anybody(subject: Any) -> Any:
     """Pick the next number, healthy or not."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
@@ -43,10 +42,10 @@ def picks_anybody(serving: Any) -> Any:
         chosen = state.replicas[state.turns % len(state.replicas)]
         return evolve(state, turns=state.turns + 1), (Picked(chosen.number, chosen.generation),)
 
-    return _stepping(serving, edit)
+    return _stepping(subject, edit)
 
 
-def counts_over_healthy(serving: Any) -> Any:
+def counts_over_healthy(subject: Any) -> Any:
     """Take a counter modulo the number of healthy replicas."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
@@ -56,10 +55,10 @@ def counts_over_healthy(serving: Any) -> Any:
         chosen = healthy[state.turns % len(healthy)]
         return evolve(state, turns=state.turns + 1), (Picked(chosen.number, chosen.generation),)
 
-    return _stepping(serving, edit)
+    return _stepping(subject, edit)
 
 
-def by_number(serving: Any) -> Any:
+def by_number(subject: Any) -> Any:
     """Apply events of an earlier generation to the replica that has its number now."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
@@ -67,10 +66,10 @@ def by_number(serving: Any) -> Any:
             event = evolve(event, generation=state.replicas[event.number].generation)
         return step(state, event)
 
-    return _stepping(serving, edit)
+    return _stepping(subject, edit)
 
 
-def no_pause(serving: Any) -> Any:
+def no_pause(subject: Any) -> Any:
     """Restart a failed replica without a pause."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
@@ -79,20 +78,10 @@ def no_pause(serving: Any) -> Any:
             state = evolve(state, replicas=replicas)
         return step(state, event)
 
-    return _stepping(serving, edit)
+    return _stepping(subject, edit)
 
 
-def drops_remainder(serving: Any) -> Any:
-    """Drop the processes that do not fill a replica."""
-
-    def slices(processes: Sequence[Any], per_replica: int) -> Any:
-        whole = len(processes) // per_replica * per_replica
-        return serving.slices(processes[:whole], per_replica) if whole else ()
-
-    return evolve(serving, slices=slices)
-
-
-def starts_twice(serving: Any) -> Any:
+def starts_twice(subject: Any) -> Any:
     """Restart a replica at each clock event until it is there."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
@@ -102,10 +91,10 @@ def starts_twice(serving: Any) -> Any:
             actions = (*actions, *busy)
         return after, actions
 
-    return _stepping(serving, edit)
+    return _stepping(subject, edit)
 
 
-def forgets_failed_starts(serving: Any) -> Any:
+def forgets_failed_starts(subject: Any) -> Any:
     """Reset the count of failures at a failed start."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
@@ -115,10 +104,10 @@ def forgets_failed_starts(serving: Any) -> Any:
             state = evolve(state, replicas=replicas)
         return step(state, event)
 
-    return _stepping(serving, edit)
+    return _stepping(subject, edit)
 
 
-def always_first(serving: Any) -> Any:
+def always_first(subject: Any) -> Any:
     """Pick the first healthy replica."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
@@ -126,7 +115,7 @@ def always_first(serving: Any) -> Any:
             state = evolve(state, replicas=tuple(evolve(one, turn=0) for one in state.replicas))
         return step(state, event)
 
-    return _stepping(serving, edit)
+    return _stepping(subject, edit)
 
 
 MUTANTS: dict[str, Callable[[Any], Any]] = {
@@ -139,24 +128,10 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.tools.service_rules: replicas as a pure machine"
+SOURCE = "runtime.effects.tools.service: replicas as a pure machine"
 REPLICAS = 3
 Story = tuple[tuple[str, int], ...]
-
-
-@frozen
-class Serving:
-    """The machine, and the function that groups processes into replicas."""
-
-    step: Callable[
-        [service_rules.Roster, service_rules.Event], tuple[service_rules.Roster, tuple[service_rules.Action, ...]]
-    ]
-    slices: Callable[[Sequence[Any], int], tuple[tuple[Any, ...], ...]]
-
-
-def own_serving() -> Serving:
-    """Return the library's own functions."""
-    return Serving(service_rules.step, service_rules.slices)
+Step = Callable[[service.Roster, service.Event], tuple[service.Roster, tuple[service.Action, ...]]]
 
 
 @frozen
@@ -164,9 +139,9 @@ class Moment:
     """An event, the roster before and after it, and the actions."""
 
     event: Any
-    before: service_rules.Roster
-    after: service_rules.Roster
-    actions: tuple[service_rules.Action, ...]
+    before: service.Roster
+    after: service.Roster
+    actions: tuple[service.Action, ...]
     now: float
 
 
@@ -189,16 +164,16 @@ def stories() -> Any:
     return st.lists(st.tuples(verbs, st.integers(0, 5)), min_size=16, max_size=50).map(tuple)
 
 
-def played(serving: Serving, story: Story) -> Course:
+def played(step: Step, story: Story) -> Course:
     """Run a story through the machine. "late" reports a call again that has failed before."""
-    state, now, course = service_rules.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
+    state, now, course = service.roster(REPLICAS, pause=1.0, longest=4.0), 0.0, Course()
     out: list[Picked] = []  # calls that are being served
     told: list[Picked] = []  # calls that failed
     starting: list[int] = []
 
-    def feed(event: service_rules.Event) -> None:
+    def feed(event: service.Event) -> None:
         nonlocal state
-        after, actions = serving.step(state, event)
+        after, actions = step(state, event)
         course.moments.append(Moment(event, state, after, actions, now))
         out.extend(one for one in actions if isinstance(one, Picked))
         starting.extend(one.number for one in actions if isinstance(one, Restart))
@@ -228,12 +203,12 @@ def played(serving: Serving, story: Story) -> Course:
 
 def service_laws() -> Suite:
     """The laws of a service."""
-    return Suite("service_laws", (_healthy(), _turns(), _once(), _pauses(), _slices()))
+    return Suite("service_laws", (_healthy(), _turns(), _once(), _pauses()))
 
 
 def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], None], *needs: str) -> Law:
-    def on_course(serving: Serving, story: Story, seen: Seen) -> None:
-        check(played(serving, story), seen)
+    def on_course(step: Step, story: Story, seen: Seen) -> None:
+        check(played(step, story), seen)
 
     return Law(
         name=name,
@@ -247,7 +222,7 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], 
     )
 
 
-def _up(state: service_rules.Roster) -> set[int]:
+def _up(state: service.Roster) -> set[int]:
     return {one.number for one in state.replicas if one.state == HEALTHY}
 
 
@@ -328,7 +303,7 @@ def _pauses() -> Law:
             if isinstance(event, Served) and moment.before.replicas[event.number].generation == event.generation:
                 row[event.number] = 0 if event.number in _up(moment.before) else row[event.number]
             if isinstance(event, Clock):
-                due = {n for n, at in last.items() if moment.now >= at + service_rules.pause(moment.before, row[n])}
+                due = {n for n, at in last.items() if moment.now >= at + service.pause(moment.before, row[n])}
                 begun = {one.number for one in moment.actions if isinstance(one, Restart)}
                 seen("a start after several failures", any(row[number] > 1 for number in begun))
                 require(begun == due, f"at {moment.now} {sorted(begun)} start again, wanted {sorted(due)}")
@@ -338,30 +313,3 @@ def _pauses() -> Law:
     claim = "Who failed is started again once, when its pause is over; failures in a row double the pause."
     mutant = Mutant("starts again at once", no_pause)
     return _law("starts_again_in_time", claim, mutant, check, "a start after several failures")
-
-
-def _slices() -> Law:
-    def check(serving: Serving, sizes: tuple[int, int], seen: Seen) -> None:
-        count, per = sizes
-        processes = list(range(count))
-        seen("some left over", count % per)
-        seen("several replicas", count % per == 0 and count > per)
-        try:
-            parts = serving.slices(processes, per)
-        except ChoiceError as error:
-            require(count % per > 0, f"{count} processes in replicas of {per} were refused: {error}")
-            require(str(count) in str(error), f"the refusal does not say how many there are: {error}")
-            return
-        require([one for part in parts for one in part] == processes, f"{count} processes became {parts}")
-        require(all(len(part) == per for part in parts), f"replicas of {per} became {parts}")
-
-    return Law(
-        name="no_process_is_left_over",
-        claim="Each process serves in one replica; processes that would be left over are refused, not dropped.",
-        source=SOURCE,
-        inputs=always(st.tuples(st.integers(1, 9), st.integers(1, 4))),
-        check=check,
-        mutant=Mutant("drops the remainder", drops_remainder),
-        needs=("some left over", "several replicas"),
-        most=100,
-    )

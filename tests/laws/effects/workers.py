@@ -371,7 +371,7 @@ def _pauses() -> Law:
                     seen("several losses in a row", failures > 2)
                     require(gave_up or failures < TRIES, f"{failures} losses in a row, and it goes on")
                     due = max(moment.after.due, default=0.0)
-                    wanted = moment.event.now + pause(moment.before, failures)
+                    wanted = moment.event.now + pause(failures)
                     clock = isinstance(moment.event, Clock)  # then a replacement may have started at once
                     require(gave_up or clock or due >= wanted, f"loss {failures}: due at {due}, wanted {wanted}")
             if any(isinstance(action, PoolExhausted) for action in moment.actions):

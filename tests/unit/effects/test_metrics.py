@@ -4,7 +4,6 @@ import io
 import json
 import math
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
-from purestep.core.machine import Machine, Started, Stop
 from purestep.runtime.effects.reporting.metrics import (
-    ReportMetrics,
     Row,
-    fan_out,
     floats,
     jsonl,
     read,
@@ -30,7 +26,6 @@ from purestep.runtime.effects.reporting.metrics import (
     thin,
 )
 from purestep.runtime.effects.reporting.progress import Pace, metrics_of, progress
-from purestep.runtime.machine.drive import drive
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -140,34 +135,6 @@ def test_tensors_become_floats_and_nothing_else_does() -> None:
     assert floats({"g": gradient, "n": torch.tensor(2**40 + 1)}) == {"g": 6.0, "n": 2.0**40 + 1}
     with pytest.raises(ShapeError, match=r"metrics: loss is \[4\], wanted \[\]; reduce"):
         floats({"loss": torch.ones(4)})
-
-
-def test_reports_of_a_driven_machine_reach_every_sink_whole() -> None:
-    one: list[Row] = []
-    two: list[Row] = []
-    reports = tuple(ReportMetrics({"iteration": n, "loss": torch.tensor(float(n))}) for n in range(20))
-    machine: Machine[int] = Machine(lambda n, event: (n, (*reports, Stop()) if event == Started() else ()))
-    list(drive(machine, 0, {ReportMetrics: fan_out(one.append, thin(two.append, 5))}))
-    assert sorted(row["loss"] for row in one) == [float(n) for n in range(20)]
-    assert sorted(row["iteration"] for row in two) == [0, 5, 10, 15]
-
-
-def test_sinks_see_one_row_at_a_time() -> None:
-    inside, most = [0], [0]
-
-    def slow(row: Row) -> None:
-        inside[0] += 1
-        most[0] = max(most[0], inside[0])
-        threading.Event().wait(0.001)
-        inside[0] -= 1
-
-    handle = fan_out(slow)
-    threads = [threading.Thread(target=handle, args=(ReportMetrics({"a": 1.0}),)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == [1]
 
 
 def events_in(folder: Path) -> list[Any]:

@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -21,7 +20,7 @@ from attrs import field, frozen
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.codec import byte_codec
-from purestep.core.language.events import LENGTH, STOP, Event, ToolResult
+from purestep.core.language.events import STOP
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import RolloutSpec, expand, requests, rollouts, task_keys
 from purestep.core.language.rollout import ModelTurn, Rollout, begin_rollout
@@ -29,10 +28,9 @@ from purestep.core.language.text_env import Outcome, Raised, Terminated, TextEnv
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.transcript.log_probs import token_log_probs
-from purestep.runtime.effects.openai_server import client, parse_response, sample, text_only
-from purestep.runtime.effects.openai_server.client import Server, reached
-from purestep.runtime.effects.openai_server.sample import ServerError, served, server, serving
-from purestep.runtime.effects.openai_server.text_only import spoken
+from purestep.runtime.effects.openai_server import client, parse_response, sample
+from purestep.runtime.effects.openai_server.client import Server, wait_for
+from purestep.runtime.effects.openai_server.sample import ServerError, served, server
 
 httpx2 = pytest.importorskip("httpx2")
 pytest.importorskip("openai")
@@ -409,21 +407,6 @@ def test_ctrl_c_cancels_all_of_them() -> None:
     assert sorted(cancelled) == [1, 2, 3]
 
 
-def test_cancelling_from_outside_cancels_all_of_them() -> None:
-    cancelled: list[int] = []
-
-    async def run() -> None:
-        asked = asyncio.Event()
-        job = asyncio.create_task(serving(waiting(cancelled, asked.set).server(), RULES, CODEC, begun(3), version=0))
-        await asked.wait()
-        job.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await job
-
-    asyncio.run(run())
-    assert sorted(cancelled) == [1, 2, 3]
-
-
 def test_no_more_requests_are_under_way_than_allowed() -> None:
     running, most = 0, 0
 
@@ -466,8 +449,7 @@ def test_a_world_that_takes_its_time_keeps_no_other_request_waiting() -> None:
     assert [attempt.end for attempt in after] == [Terminated()] * 3
 
 
-@pytest.mark.parametrize("way", ["ids", "texts"])
-def test_a_world_that_hangs_keeps_no_process_from_ending(way: str) -> None:
+def test_a_world_that_hangs_keeps_no_process_from_ending() -> None:
     left_behind: list[bool] = []  # at its end a process waits for all threads but those that are daemons
 
     def reset(params: Any, key: Any) -> tuple[Any, str]:
@@ -479,26 +461,18 @@ def test_a_world_that_hangs_keeps_no_process_from_ending(way: str) -> None:
         return state, Outcome(terminated=True)
 
     rules = protocol(TextEnv((), reset, once), zorplex_parser(), max_steps=1)
-    if way == "ids":
-        attempts = begun(2, rules)
-        left_behind.clear()
-        served(fake(ideal).server(), rules, CODEC, attempts, version=0)
-    else:
-        spoken(fake(by_text).server(), rules, all_rollouts(1), max_new_tokens=16)
+    attempts = begun(2, rules)
+    left_behind.clear()
+    served(fake(ideal).server(), rules, CODEC, attempts, version=0)
     assert left_behind == [True, True]
 
 
-@pytest.mark.parametrize("way", ["ids", "texts"])
-def test_what_a_world_raises_ends_its_episode(way: str) -> None:
+def test_what_a_world_raises_ends_its_episode() -> None:
     def broken(params: Any, state: Any, action: Any, key: Any) -> tuple[Any, Outcome]:
         raise LookupError("no such world")
 
     rules = protocol(TextEnv((), lambda _, key: ((), "What is zorplex[a]?"), broken), zorplex_parser(), max_steps=1)
-    ways: dict[str, Callable[[], Any]] = {
-        "ids": lambda: served(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0),
-        "texts": lambda: spoken(fake(by_text).server(), rules, all_rollouts(1), max_new_tokens=16),
-    }
-    (rollout,) = ways[way]()
+    (rollout,) = served(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0)
     assert rollout.end == Raised("LookupError: no such world")
 
 
@@ -569,14 +543,15 @@ def listing(*names: str, busy: int = 0) -> tuple[Callable[[], Any], list[str]]:
     return lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(respond)), asked
 
 
-def test_a_server_that_starts_is_waited_for_and_its_model_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE", 0.001)
     carrier, asked = listing("tiny", busy=2)
-    one = reached("http://fake/v1", within=5.0, retries=0, http_client=carrier)
-    assert (one.model, asked) == ("tiny", ["/v1/models"] * 3)
-    assert reached("http://fake/v1", "b", http_client=listing("a", "b")[0]).model == "b"
+    wait_for(server("http://fake/v1", "tiny", retries=0, http_client=carrier), 5.0)
+    assert asked == ["/v1/models"] * 3
+    wait_for(server("http://fake/v1", "b", http_client=listing("a", "b")[0]), 5.0)
+    busy = server("http://fake/v1", "tiny", retries=0, http_client=listing("tiny", busy=10**6)[0])
     with pytest.raises(ServerError, match="status 503"):
-        reached("http://fake/v1", within=0.01, retries=0, http_client=listing("tiny", busy=10**6)[0])
+        wait_for(busy, 0.01)
 
 
 def test_a_server_that_is_silent_is_waited_for_no_longer_than_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -590,7 +565,7 @@ def test_a_server_that_is_silent_is_waited_for_no_longer_than_said(monkeypatch: 
 
     start = time.monotonic()
     with pytest.raises(ServerError, match="silent until the time-out"):
-        reached("http://fake/v1", within=0.2, timeout=20.0, http_client=carrier)
+        wait_for(server("http://fake/v1", "tiny", timeout=20.0, http_client=carrier), 0.2)
     assert time.monotonic() - start < 10.0
 
 
@@ -608,53 +583,17 @@ def test_a_server_that_does_not_let_us_in_is_asked_once(status: int, monkeypatch
         return httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
 
     with pytest.raises(ServerError, match=f"status {status}: .*wrong key"):
-        reached("http://fake/v1", within=0.3, http_client=carrier)
+        wait_for(server("http://fake/v1", "tiny", http_client=carrier), 0.3)
     assert asked == ["/v1/models"]
 
 
-@pytest.mark.parametrize(("model", "names"), [("", ("a", "b")), ("", ()), ("c", ("a", "b"))])
-def test_a_server_without_the_model_is_refused(model: str, names: tuple[str, ...]) -> None:
-    with pytest.raises(ServerError, match=r"models is .*; name the one to ask"):
-        reached("http://fake/v1", model, http_client=listing(*names)[0])
+@pytest.mark.parametrize("names", [(), ("a", "b")])
+def test_a_server_without_the_model_is_refused(names: tuple[str, ...]) -> None:
+    with pytest.raises(ServerError, match=r"models is .*, wanted 'c'; name the one to ask"):
+        wait_for(server("http://fake/v1", "c", http_client=listing(*names)[0]), 5.0)
 
 
-# --- texts alone ---
-
-
-def by_text(body: dict[str, Any], **changes: Any) -> Any:
-    said = "\x00\x00".join(message["content"] for message in body["messages"])
-    content = {"role": "assistant", "content": expert(said.encode())}
-    return {"choices": [{"index": 0, "message": content, "finish_reason": "stop", **changes}]}
-
-
-def test_a_server_of_texts_gives_episodes_to_evaluate() -> None:
-    one = fake(by_text)
-    episodes = spoken(one.server(), RULES, all_rollouts(3, "evaluation"), max_new_tokens=16, temperature=0.5)
-    assert [episode.world.answer for episode in episodes] == [episode.world.task.answer for episode in episodes]
-    roles = [message["role"] for message in one.bodies[-1]["messages"]]
-    assert roles == ["user", "assistant", "user", "assistant", "user"]
-    assert {(body["max_tokens"], body["temperature"]) for body in one.bodies} == {(16, 0.5)}
-    events: tuple[Event, ...] = episodes[0].events
-    assert len([event for event in events if isinstance(event, ToolResult)]) == 2
-
-
-def test_a_text_that_was_cut_is_known_as_such() -> None:
-    cut = fake(lambda body: by_text(body, finish_reason="length"))
-    (episode,) = spoken(cut.server(), RULES, all_rollouts(1), max_new_tokens=16)
-    assert {(step.finish_reason, step.incomplete) for step in episode.steps} == {(LENGTH, True)}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [lambda body: {"choices": []}, lambda body: by_text(body, message={"content": None}), lambda body: 5],
-    ids=["no choice", "no text", "a number"],
-)
-def test_an_answer_without_a_text_is_refused(answer: Answer) -> None:
-    with pytest.raises(ServerError, match="wanted one choice with a text"):
-        spoken(fake(answer).server(), RULES, all_rollouts(1), max_new_tokens=16)
-
-
-@pytest.mark.parametrize("module", [sample, client, parse_response, text_only])
+@pytest.mark.parametrize("module", [sample, client, parse_response])
 def test_importing_brings_no_client(module: ModuleType) -> None:
     """Only functions import it: it is an extra."""
     top = ast.parse(Path(str(module.__file__)).read_text()).body

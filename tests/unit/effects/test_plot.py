@@ -168,11 +168,11 @@ def test_bars_are_as_long_as_their_numbers_and_say_them(tmp_path: Path, figures:
     assert axes.yaxis_inverted()
 
 
-def test_one_series_needs_no_legend_and_ratios_keep_their_digits(tmp_path: Path, figures: list[Figure]) -> None:
-    bars({"a": {"": 1.5}, "b": {"": 0.25}}, tmp_path / "b.png", title="Ratio", unit="times", digits=2)
+def test_one_series_needs_no_legend(tmp_path: Path, figures: list[Figure]) -> None:
+    bars({"a": {"": 1500.0}, "b": {"": 25.0}}, tmp_path / "b.png", title="Speed", unit="tokens/s")
     (axes,) = figures[0].axes
     assert axes.get_legend() is None
-    assert {text.get_text() for text in axes.texts} == {"1.50", "0.25"}
+    assert {text.get_text() for text in axes.texts} == {"1,500", "25"}
     with pytest.raises(ShapeError, match="groups is empty"):
         bars({"a": {}}, tmp_path / "c.png", title="", unit="")
 

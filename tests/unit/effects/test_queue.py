@@ -14,10 +14,9 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.record import record, tensor
-from purestep.runtime.effects import queue_rules
-from purestep.runtime.effects.experience import ReplayBuffer, replay_buffer
-from purestep.runtime.effects.experience_rules import BufferState, add, draw, empty
-from purestep.runtime.effects.queue import Queue, Snapshot, queue, restored
+from purestep.runtime.effects import bounded_queue
+from purestep.runtime.effects.bounded_queue import Queue, Snapshot, queue, restored
+from purestep.runtime.effects.replay_buffer import BufferState, ReplayBuffer, add, draw, empty, replay_buffer
 
 Compiled = Callable[..., Callable[..., Any]]
 
@@ -207,9 +206,9 @@ def test_what_comes_back_too_old_is_told_by_the_next_advance() -> None:
 
 
 def test_the_rules_are_values() -> None:
-    state = queue_rules.line(1)
-    queue_rules.step(state, queue_rules.Put(1, queue_rules.QueuedSample(1, 0)))
-    assert state == queue_rules.line(1)
+    state = bounded_queue.line(1)
+    bounded_queue.step(state, bounded_queue.Put(1, bounded_queue.QueuedSample(1, 0)))
+    assert state == bounded_queue.line(1)
 
 
 # --- the replay ---

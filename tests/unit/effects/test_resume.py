@@ -16,7 +16,7 @@ from purestep.core.machine import Interrupted, Machine, Started, Stop
 from purestep.core.record import record, replace, tensor
 from purestep.runtime.effects.checkpoint.atomic_files import lock
 from purestep.runtime.effects.checkpoint.single import latest, load, save
-from purestep.runtime.effects.reporting.metrics import ReportMetrics, fan_out, jsonl, read, rewind
+from purestep.runtime.effects.reporting.metrics import jsonl, read, rewind
 from purestep.runtime.machine.drive import drive, serial
 
 
@@ -54,13 +54,18 @@ class Saved:
     pass
 
 
+@frozen
+class Report:
+    row: dict[str, float]
+
+
 TOTAL, EVERY = 7, 2
 
 
 def step(loop: Loop, event: Any) -> tuple[Loop, tuple[Any, ...]]:
     if isinstance(event, Trained):
         loop = evolve(loop, iteration=loop.iteration + 1)
-        report = ReportMetrics({"iteration": loop.iteration, "loss": event.loss})
+        report = Report({"iteration": float(loop.iteration), "loss": event.loss})
         if loop.iteration % EVERY == 0 or loop.iteration == TOTAL:
             loop = evolve(loop, saved=loop.iteration)
             return loop, (report, Save(loop))
@@ -103,7 +108,12 @@ def run(folder: Path, events: int = 10**6) -> tuple[Loop, Learner]:
             world["learner"], loop = checkpoint.tree, checkpoint.machine
         rewind(folder / "metrics.jsonl", loop.iteration)
         with jsonl(folder / "metrics.jsonl") as sink:
-            handlers = serial({Train: train, Save: keep, ReportMetrics: fan_out(sink)})
+
+            def show(report: Report) -> tuple[()]:
+                sink(report.row)
+                return ()
+
+            handlers = serial({Train: train, Save: keep, Report: show})
             *_, last = islice(drive(Machine(step), loop, handlers), events)
     return last, world["learner"]
 

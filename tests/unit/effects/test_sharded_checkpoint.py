@@ -28,7 +28,7 @@ from purestep.properties import check, checkpoint_laws
 from purestep.properties.suites.checkpoint import TreeStore
 from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
 from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules
-from purestep.runtime.effects.checkpoint import async_save_rules, load, save, single
+from purestep.runtime.effects.checkpoint import load, save, single
 from purestep.runtime.effects.checkpoint.async_save import saving as saving_later
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files
 from purestep.runtime.effects.checkpoint.description import described
@@ -37,7 +37,6 @@ from purestep.runtime.effects.checkpoint.group import ALONE, RankGroup, joined, 
 from purestep.runtime.effects.checkpoint.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
 from purestep.runtime.effects.checkpoint.modules import ModuleState, restore, state_of
 
-from ...laws.effects.async_save import later_laws
 from ...laws.effects.checkpoint_layout import filing_laws, own_filing
 
 
@@ -51,7 +50,6 @@ def own_store() -> TreeStore:
 
 test_store = check(checkpoint_laws(), own_store())
 test_filing = check(filing_laws(), own_filing())
-test_later = check(later_laws(), async_save_rules.step)
 
 
 @frozen

@@ -24,8 +24,7 @@ from purestep.runtime.effects.tools.calls import (
     in_threads,
 )
 from purestep.runtime.effects.tools.guard import guarded
-from purestep.runtime.effects.tools.service import ServiceError, serving
-from purestep.runtime.effects.tools.service_rules import HEALTHY, WAITING, slices
+from purestep.runtime.effects.tools.service import HEALTHY, WAITING, ServiceError, serving
 
 
 class Crowd:
@@ -192,10 +191,6 @@ def test_choices_without_sense_are_refused() -> None:
         pass
     with pytest.raises(ChoiceError, match="tries is 0"), serving(crowd.begin, 1, tries=0):
         pass
-    with pytest.raises(ChoiceError, match=r"is \(3, 0\), wanted at least 1 of each"):
-        slices(range(3), 0)
-    with pytest.raises(ChoiceError, match="1 would serve nobody: take 2"):
-        slices(range(1), 2)
 
 
 def test_a_process_that_hangs_is_taken_out_and_comes_back() -> None:

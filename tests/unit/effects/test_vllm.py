@@ -19,7 +19,7 @@ from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.openai_server.client import Server
 from purestep.runtime.effects.openai_server.sample import ServerError, server
 from purestep.runtime.effects.openai_server.vllm_process import running
-from purestep.runtime.effects.openai_server.vllm_weights import SERVED, lay_out, probed, publish
+from purestep.runtime.effects.openai_server.vllm_weights import SERVED, lay_out, publish
 
 httpx2 = pytest.importorskip("httpx2")
 pytest.importorskip("openai")
@@ -152,7 +152,6 @@ def test_weights_are_loaded_the_cache_forgotten_and_the_probe_compared(tmp_path:
         ("/reset_prefix_cache", {}),
         ("/update_weight_version", {"new_version": "7"}),
     ]
-    assert probed(engine.server(), PROBE) == (-0.5,) * 3
     assert engine.calls[-1][1]["prompt"] == list(PROBE)
 
 
@@ -211,7 +210,7 @@ def test_a_server_that_cannot_be_probed_says_so(tmp_path: Path, rows: Any) -> No
     carrier = httpx2.MockTransport(respond)
     one = server("http://fake/v1", "tiny", http_client=lambda: httpx2.AsyncClient(transport=carrier))
     with pytest.raises(ServerError, match="wanted a log-prob for each id after the first"):
-        probed(one, PROBE)
+        publish(one, tmp_path, save(0.5), version=1, probe=PROBE, log_probs=(-0.5,) * 3)
 
 
 # --- the process ---

@@ -3,20 +3,44 @@
 `rules` decides; this performs. Hosts report messages and deaths to `handle_report`; an engine reports lost hosts to `lost`.
 """
 
+import pickle
 import struct
 import threading
 import time
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from .....core.errors import ChoiceError, message
-from ..interface import Actor, Answer, Done, EngineError, MemberLost, Mesh, Unanswered, Waiting, placed, timely
-from . import rules
-from .calls import Pending, mesh_of, packed
+from ..interface import Actor, Answer, Done, EngineError, MemberLost, Mesh, Unanswered, Waiting, placed, sliced, timely
+from . import member_program, rules
 from .members import SAID, HostAccess, read
 from .rules import Seat
 
 GRACE = 10.0  # seconds in which members that are ended must be gone
+
+
+class Pending:
+    """A call, and its members' answers so far. `settle` is called by one thread at a time."""
+
+    def __init__(self, number: int, members: tuple[int, ...], letter: bytes, makes: bool) -> None:
+        self.members, self.letter = members, member_program.HEAD.pack(number, makes) + letter
+        self.answers: dict[int, Answer] = {}
+        self.done = threading.Event()
+
+    def settle(self, member: int, answer: Answer) -> bool:
+        """Store a member's answer; return whether it was the last one."""
+        self.answers[member] = answer
+        if len(self.answers) == len(self.members):
+            self.done.set()
+        return self.done.is_set()
+
+    def wait(self, deadline: float, look: Callable[[float], None]) -> tuple[Answer, ...]:
+        """Return all answers; at the deadline `look(now)` must settle the late ones."""
+        if not self.done.wait(max(0.0, deadline - time.monotonic())):
+            look(max(deadline, time.monotonic()))
+            self.done.wait()
+        return tuple(self.answers[member] for member in self.members)
 
 
 class State:
@@ -144,7 +168,25 @@ class State:
                 place.end(seat)  # in case it was started after another thread had stopped it
             self.end(seats, GRACE)
             raise
-        return mesh_of(self, number, tuple(range(size)), where)
+        return self.mesh(number, tuple(range(size)), where)
+
+    def mesh(self, number: int, members: tuple[int, ...], hosts: tuple[str, ...]) -> Mesh:
+        """Return the mesh of these members, on these hosts."""
+
+        def ask(method: str, arguments: tuple[Any, ...] = (), /, *, timeout: float) -> Waiting:
+            timely(f"call of {method}", timeout)
+            return self.asked(number, members, packed(f"call of {method}", method, arguments), False, timeout)
+
+        def call(method: str, arguments: tuple[Any, ...] = (), /, *, timeout: float) -> tuple[Answer, ...]:
+            return ask(method, arguments, timeout=timeout)()
+
+        def part(wanted: tuple[int, ...]) -> Mesh:
+            return self.mesh(number, wanted, tuple(hosts[at] for at in sliced(members, wanted)))
+
+        def stop(*, timeout: float) -> None:
+            self.end(tuple((number, member) for member in members), timeout)
+
+        return Mesh(number=number, members=members, hosts=hosts, call=call, ask=ask, slice=part, stop=stop)
 
     def refuse_unbegun(self, number: int, where: tuple[str, ...], answers: tuple[Answer, ...]) -> None:
         """Report the mesh's deaths from now on. Raises: EngineError if a member is not ready."""
@@ -200,3 +242,21 @@ class State:
                 self.ledger = rules.ClusterState()
             for place in places:
                 place.close()
+
+
+def packed(where: str, first: Any, arguments: tuple[Any, ...]) -> bytes:
+    """Return a call's bytes. Raises: EngineError for values that cannot be pickled, or are too large.
+
+    >>> pickle.loads(packed("call of add", "add", (5,)))
+    ('add', (5,))
+    """
+    wanted = "names of a module, and values that pickle knows"
+    try:
+        letter = pickle.dumps((first, arguments))
+    except Exception as error:
+        got, remedy = f"not to be sent ({member_program.described(error)})", "move it to a module, send plain values"
+        raise EngineError(message(where, got=got, wanted=wanted, remedy=remedy)) from error
+    if len(letter) > member_program.LARGEST:
+        got, remedy = f"{len(letter)} bytes long", "send large values through effects.transfer"
+        raise EngineError(message(where, got=got, wanted=f"at most {member_program.LARGEST}", remedy=remedy))
+    return letter

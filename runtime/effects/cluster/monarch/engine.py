@@ -24,10 +24,10 @@ from ..local.cluster import GRACE, State
 from ..local.engine import LOCAL
 from ..local.members import HostAccess
 from ..rejoining import REACH, listens
+from ..version import installed
 from .members import HostMembers
 from .nodes import START, node
 from .runtime import MonarchRuntime, reached, shared
-from .version import installed
 
 LOOPBACK = "127.0.0.1"
 SILENCE = 5.0  # seconds after which a host counts as lost
@@ -87,7 +87,7 @@ def hosted(address: str) -> Iterator[tuple[str, Callable[[], bool]]]:
 
     Raises: as `serve`.
     """
-    installed()
+    installed("monarch")
     ip, port = parted(address)
     if ip in ANY:
         got, remedy = "any address of this machine", "listen at the one by which clusters reach this host"

@@ -22,8 +22,8 @@ from ..local import member_program
 from ..local.member_program import answered, described
 from ..local.members import ENDED, SAID, HostAccess, Tell
 from ..local.rules import Seat
+from ..version import installed
 from .runtime import MonarchRuntime
-from .version import installed
 
 PROGRAM = Path(member_program.__file__).read_text()
 REASON = 1.5  # seconds for Monarch to report why a process has ended
@@ -69,11 +69,11 @@ class HostMembers:
                 remedy = "see that purestep host runs there, and that both machines reach each other at any port"
                 raise EngineError(message("a host of Monarch", got=got, wanted="attached", remedy=remedy)) from error
         self.path, self.keeper = [str(entry) for entry in about["path"]], int(about["keeper"])
-        if about["version"] != installed():
+        if about["version"] != installed("monarch"):
             self.order("leave", [])
             remedy = "install one version on all hosts"
             where = f"host {at}: torchmonarch"
-            raise EngineError(message(where, got=about["version"], wanted=installed(), remedy=remedy))
+            raise EngineError(message(where, got=about["version"], wanted=installed("monarch"), remedy=remedy))
 
     def attached(self, seconds: float) -> dict[str, Any]:
         """Attach to the worker loop and start a keeper there; return its description of the host."""

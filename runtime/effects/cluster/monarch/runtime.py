@@ -18,8 +18,8 @@ from ..addresses import joined
 from ..interface import EngineError
 from ..local.member_program import described
 from ..security import monarch_scheme
+from ..version import installed
 from . import keeper, member
-from .version import installed
 
 SETTINGS = {
     "HYPERACTOR_MESH_SUPERVISION_POLL_FREQUENCY": "1s",  # default 10 s, the delay until the cause of a death is known
@@ -40,7 +40,7 @@ class MonarchRuntime:
     """Monarch's modules, the class of members, and the callback for the failure of each of our actors, by its name."""
 
     def __init__(self, ip: str) -> None:
-        installed()
+        installed("monarch")
         self.ip, self.scheme = ip, monarch_scheme()
         with _environment():
             self.actor: Any = importlib.import_module("monarch.actor")

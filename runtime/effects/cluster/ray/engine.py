@@ -18,10 +18,10 @@ from .....core.errors import message
 from ..interface import Cluster, EngineError
 from ..local.cluster import GRACE, State
 from ..local.engine import LOCAL
+from ..version import installed
 from .existing_cluster import ExistingCluster
 from .members import on_node
 from .runtime import RayRuntime, shared
-from .version import installed
 
 JOIN = "run `ray start --address=HEAD:6379` on each host, and this with RAY_ADDRESS=HEAD:6379"
 
@@ -34,7 +34,7 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0) -> Iterator[Cluste
     Raises: EngineError for hosts, and for Ray that is not installed, has an untested version, cannot be reached or is in use;
     ChoiceError for a malformed address.
     """
-    installed()
+    installed("ray")
     for address in hosts:
         raise _refused(address)
     engine = _RayEngine()
@@ -56,7 +56,7 @@ def clustered(hosts: tuple[str, ...] = (), *, store: int = 0) -> Iterator[Cluste
 def serve(address: str, *, ready: Callable[[str], None]) -> None:
     """Refuse: hosts of Ray are nodes that `ray start` starts. Raises: EngineError."""
     del ready
-    installed()
+    installed("ray")
     raise _refused(address)
 
 

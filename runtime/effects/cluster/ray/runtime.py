@@ -18,8 +18,8 @@ from ..addresses import parted
 from ..interface import EngineError
 from ..local.member_program import described
 from ..security import ray_security
+from ..version import installed
 from .nodes import RayNode, environment, head
-from .version import installed
 
 LOOK = 0.2  # seconds between two checks of the head node
 VARIABLE = "RAY_ADDRESS"
@@ -91,7 +91,7 @@ shared = _SharedRay()
 
 def _opened(store: int, given: str) -> RayRuntime:
     """Start Ray here, unless a cluster is given, and connect to it. Raises: EngineError."""
-    installed()
+    installed("ray")
     if given:
         ray_security()  # refuses keys and tokens that others can read
     token = "" if given else secrets.token_hex(32)

@@ -27,8 +27,9 @@ from torch import Tensor
 from .....core.errors import ChoiceError, choose, message
 from .....core.tree import leaves
 from ...workers.survivor import removed_afterwards
+from ..packing import same
 from .file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, new_ring, opened, shared_folder, sweep
-from .layout import WeightLayout, WeightsError, checksum, layout, same_architecture, text
+from .layout import WeightLayout, WeightsError, checksum, layout
 from .ring_buffer import RING, Ring, Steps, complete
 
 
@@ -80,7 +81,7 @@ def publishing(
     with _file(place, own, slots, checked) as mapped, nullcontext() if path else removed_afterwards(place):
         mapped.head[CLOSED] = 0
         try:
-            yield Publisher(place, _publish(mapped, _same(params, own), ring))
+            yield Publisher(place, _publish(mapped, same(params), ring))
         finally:
             mapped.head[CLOSED] = 1
 
@@ -102,26 +103,11 @@ def _file(path: Path, own: WeightLayout, slots: int, guard: int) -> Iterator[Map
         os.close(descriptor)
 
 
-def _same(like: Any, own: WeightLayout) -> Callable[[str, Any], list[Tensor]]:
-    """Return a function that returns the leaves of a tree with the architecture of `like` and refuses others, checking each."""
-    first, structure = pytree.tree_flatten(like)
-    forms = [(leaf.shape, leaf.dtype, leaf.layout) for leaf in first]
-
-    def same(where: str, tree: Any) -> list[Tensor]:
-        found, its = pytree.tree_flatten(tree)
-        tensors = its == structure and all(isinstance(leaf, Tensor) for leaf in found)
-        if not tensors or [(leaf.shape, leaf.dtype, leaf.layout) for leaf in found] != forms:
-            same_architecture(where, text(layout(tree)), own)
-        return found
-
-    return same
-
-
-def _publish(mapped: Mapped, same: Callable[[str, Any], list[Tensor]], ring: Ring) -> Callable[[int, Any], None]:
+def _publish(mapped: Mapped, leaves_of: Callable[[str, Any], list[Tensor]], ring: Ring) -> Callable[[int, Any], None]:
     lock = threading.Lock()
 
     def publish(version: int, tree: Any) -> None:
-        fill = _writer(mapped, same("publish", tree))
+        fill = _writer(mapped, leaves_of("publish", tree))
         with lock:
             complete(ring.publication(mapped.words, len(mapped.slots), version, fill))
 
@@ -155,7 +141,7 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
     file, or if it was overtaken for all `seconds`.
     """
     own = layout(like)
-    same = _same(like, own)
+    leaves_of = same(like)
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -181,7 +167,7 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
                 got, wanted = f"overtaken for {seconds:g} s", "time to copy once"
                 raise WeightsError(message(f"fetch: {path}", got=got, wanted=wanted, remedy=remedy))
 
-        given = same("fetch: into", into) if leaves(into) else []
+        given = leaves_of("fetch: into", into) if leaves(into) else []
         load = _loader(mapped, like, into, given)
         return complete(ring.fetching(mapped.words, len(mapped.slots), newer_than, load), in_vain)
 
