@@ -24,8 +24,7 @@ from ..text.report import BEFORE, DRAWN, Result, accuracy_before, drawn_in, read
 from . import recorded
 from .audit import Audit, Bounds, audited, reported_events, taken_of
 from .checkpoint import LEDGER, TIMELINE, TOTALS
-from .comparison import Comparison
-from .comparison_figures import Evaluation, PhaseTotals
+from .comparison import Comparison, Evaluation, PhaseTotals
 from .run import ASYNC, SYNC, arguments_in, phases_of
 from .scheduler.timeline import TRAINER, Span, actors, merged, middle, shifts, spans_of
 
