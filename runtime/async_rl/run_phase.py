@@ -33,6 +33,11 @@ from .trainer import learning_of, segment_wise
 from .training_phase import Phase, PhaseConfig
 from .version_check import packages
 
+COUNTS = (  # counters of the scheduler that are recorded at the end of a phase
+    *("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running", "waiting"),
+    *("ignored", "tokens_used", "tokens_wasted"),
+)
+
 
 def rules_of(arguments: TextConfig) -> Rules:
     """Return the settings of the scheduler of a phase.
@@ -204,11 +209,9 @@ def logged(effects: Effects, log: Lines) -> Effects:
 
 def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
     """Return the final counters and settings of a phase."""
-    counts = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
-    names = (*counts, "waiting", "ignored", "tokens_used", "tokens_wasted")
     kept = phase.kept
     return {
-        **{name: getattr(state, name) for name in names},
+        **{name: getattr(state, name) for name in COUNTS},
         "seconds": phase.now(),
         "sessions": kept.sessions,
         "lost_generators": kept.lost,
