@@ -9,7 +9,6 @@ from typing import Any
 from ....algorithms.staleness import capacity
 from ....core.machine import Command
 from ...machine.persistent_map import NO_ONE, find, pop, push, put, remove, waiting
-from . import ages
 from .events import Abort, Dispatch, Finished, Report, RetryAfter
 from .state import (
     NOBODY,
@@ -24,7 +23,10 @@ from .state import (
     Schedule,
     Seat,
     Worker,
+    age_of,
     changed,
+    count_groups,
+    put_age,
 )
 
 Answer = tuple[Schedule, tuple[Command, ...]]
@@ -126,9 +128,11 @@ def seated(
         groups = put(state.groups, number, changed(group, seats=seats, **changes))
         return changed(state, groups=groups, **more)
     head = min((one.head for one in seats if one.head != NOBODY), default=NOBODY)
-    moved = state.ages if head == group.head else ages.moved(state.ages, group.head, head)
+    ages = state.ages
+    if head != group.head:
+        ages = count_groups(count_groups(ages, group.head, -1), head, 1)
     groups = put(state.groups, number, changed(group, seats=seats, head=head, **changes))
-    return changed(state, groups=groups, ages=moved, **more)
+    return changed(state, groups=groups, ages=ages, **more)
 
 
 def released(state: Schedule, place: Place, worker: int) -> Schedule:
@@ -152,8 +156,9 @@ def accept(rules: Rules, state: Schedule, group: Group, event: Finished) -> Sche
         return seated(state, number, group, seat, now, {**more, "cached": state.cached + 1}, there=there)
     more |= {"cached": state.cached - there + 1, "queued": state.queued + there}
     state = seated(state, number, group, seat, now, more, there=there)
-    head = (find(state.groups, number) or group).head
-    return changed(state, ages=ages.completed(state.ages, head, number))
+    age = age_of(state.ages, (find(state.groups, number) or group).head)
+    complete = changed(age, complete=age.complete + 1, ready=push(age.ready, number))
+    return changed(state, ages=put_age(state.ages, complete))
 
 
 def retry(rules: Rules, state: Schedule, place: Place, reason: str, *, rest: bool) -> Answer:
@@ -210,7 +215,7 @@ def leave(rules: Rules, state: Schedule, number: int, reason: str) -> Answer:
     state = changed(
         state,
         groups=remove(state.groups, number),
-        ages=ages.left(state.ages, group.head, whole),
+        ages=count_groups(state.ages, group.head, -1, -whole),
         filling=NOBODY if state.filling == number else state.filling,
         waiting=state.waiting - absent,
         running=state.running - len(group.seats) + there,
