@@ -38,8 +38,8 @@ def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorit
     >>> from ...core.bigram import bigram
     >>> from ...core.optim.optimizers import sgd
     >>> from .partition import by_tokens
-    >>> simulated_ranks(learner(bigram(3), sgd(0.1), grpo()), by_tokens(8, ranks=2)).window
-    1048576
+    >>> simulated_ranks(learner(bigram(3), sgd(0.1), grpo()), by_tokens(8, ranks=2)).reads
+    ()
     """
 
     def dealt(lengths: Tensor) -> list[SequenceBatch]:
