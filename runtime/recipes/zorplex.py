@@ -57,7 +57,14 @@ class Zorplex(UsualConfig):
 
     def check(self) -> None:
         """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-        check(self)
+        check_text(self)
+        tasks, deepest = self.tasks, DEEPEST[self.tasks.words]
+        if tasks.low > tasks.high:
+            got, remedy = (tasks.low, tasks.high), "exchange them"
+            raise ChoiceError(message("--low and --high", got=got, wanted="low <= high", remedy=remedy))
+        if tasks.kind == "recursive" and not 1 <= tasks.max_depth <= deepest:
+            wanted, remedy = f"from 1 to {deepest}", "each depth needs a word of its own"
+            raise ChoiceError(message("--max-depth", got=tasks.max_depth, wanted=wanted, remedy=remedy))
 
     def task(self) -> "TextTask":
         """Return the task. Imports torch. Raises: ChoiceError."""
@@ -69,15 +76,3 @@ class Zorplex(UsualConfig):
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:
     """Return the default settings of a run of an algorithm. Raises: ChoiceError."""
     return text_defaults(Zorplex(), algorithm)
-
-
-def check(arguments: Zorplex) -> None:
-    """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-    check_text(arguments)
-    tasks, deepest = arguments.tasks, DEEPEST[arguments.tasks.words]
-    if tasks.low > tasks.high:
-        got, remedy = (tasks.low, tasks.high), "exchange them"
-        raise ChoiceError(message("--low and --high", got=got, wanted="low <= high", remedy=remedy))
-    if tasks.kind == "recursive" and not 1 <= tasks.max_depth <= deepest:
-        wanted, remedy = f"from 1 to {deepest}", "each depth needs a word of its own"
-        raise ChoiceError(message("--max-depth", got=tasks.max_depth, wanted=wanted, remedy=remedy))

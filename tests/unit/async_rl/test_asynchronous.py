@@ -28,7 +28,7 @@ from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of
 from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.effects.workers.backends import WorkersError
-from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import SessionResult
@@ -345,7 +345,7 @@ def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
 )
 def test_what_could_never_work_is_refused_by_its_flag(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said):
-        check(tiny(**changes))
+        tiny(**changes).check()
 
 
 def test_generators_that_die_again_and_again_are_given_up_and_the_run_can_go_on(
