@@ -297,8 +297,8 @@ def check_text(arguments: TextConfig) -> None:
     check_numbers(learning, 0.0, 1.0, "learning_rate", "weight_decay")
     check_numbers(learning, 0.0, math.inf, "max_gradient_norm", "clip", "clip_high", "kl", "entropy_coefficient")
     if model.width % model.heads or model.heads % 2 or (model.width // model.heads) % 2:
-        got, wanted = (model.width, model.heads), "an even number of heads, each of an even width"
-        raise ChoiceError(message("--width and --heads", got=got, wanted=wanted, remedy="e.g. 128 and 4"))
+        size, wanted = (model.width, model.heads), "an even number of heads, each of an even width"
+        raise ChoiceError(message("--width and --heads", got=size, wanted=wanted, remedy="e.g. 128 and 4"))
     if learning.budget < sampling.capacity:
         wanted, remedy = (
             f"at least --capacity {sampling.capacity}",
@@ -319,6 +319,6 @@ def check_text(arguments: TextConfig) -> None:
         got, remedy = f"'bootstrap' with {algorithm}", "only that has a critic"
         raise ChoiceError(message("--truncated", got=got, wanted="--algorithm ppo", remedy=remedy))
     if learning.max_gradient_norm == 0:
-        got, remedy = learning.max_gradient_norm, "0 lets nothing be learnt"
-        raise ChoiceError(message("--max-gradient-norm", got=got, wanted="more than 0", remedy=remedy))
+        norm, remedy = learning.max_gradient_norm, "0 lets nothing be learnt"
+        raise ChoiceError(message("--max-gradient-norm", got=norm, wanted="more than 0", remedy=remedy))
     check_asynchronous(arguments.asynchronous, generators=generators(arguments), server=bool(sampling.server))
