@@ -21,7 +21,7 @@ from purestep.runtime.async_rl import checkpoint, run_phase, training_phase
 from purestep.runtime.async_rl import run as phases
 from purestep.runtime.async_rl import trainer as learning
 from purestep.runtime.async_rl.requests import prompt_requests
-from purestep.runtime.async_rl.samples import Sample, sample_of, stacked
+from purestep.runtime.async_rl.samples import Sample, samples_of, stacked
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin
 from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of
@@ -240,7 +240,7 @@ def a_batch(arguments: Zorplex, version: int, policy: Any) -> list[Sample]:
     ask = sampler(parts, temperature=1.0)
     attempts = ask(parts.whole(policy), version, asked(arguments, keys.key(0), version))
     room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
-    return [paid(sample_of(parts.task, one, **room), float(number % 2)) for number, one in enumerate(attempts)]
+    return [paid(one, float(number % 2)) for number, one in enumerate(samples_of(parts.task, attempts, **room))]
 
 
 def paid(sample: Sample, reward: float) -> Sample:

@@ -114,7 +114,7 @@ def test_a_generator_prepares_what_is_prepared_in_turns() -> None:
     assert not isinstance(prompts, tuple)
     found: dict[int, Ready] = {}
     assert [prompts.begin(10 + number, number) for number in (0, 5)] == [(), ()]
-    while not prompts.desk.idle:
+    while not prompts.active.idle:
         found |= dict(prompts.advance(params, 3))
     ended = in_process(parts, params, 3, temperature=1.0, top_p=1.0)
     for number in (0, 5):
