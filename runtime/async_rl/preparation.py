@@ -83,7 +83,7 @@ class WaitingCommand:
 class Starts:
     """The available starts, by prompt; preparations under way, each with its generator; and the commands that wait for them."""
 
-    groups: int  # of one preparation
+    groups: int = 0  # of one preparation; 0 where episodes are not prepared
     ready: Mapping[int, Start] = Factory(dict)
     under_way: Mapping[int, int] = Factory(dict)
     waiting: tuple[WaitingCommand, ...] = ()

@@ -64,8 +64,8 @@ def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
     `begun` is the learner's state at version 0. Raises: CheckpointError, WorkersError, NonFiniteError.
     """
     standing, given = _standing(setting, begun), setting.arguments.asynchronous
-    told: deque[Event] = deque()
-    with _at_work(setting, standing, told) as (phase, effects, log):
+    events: deque[Event] = deque()
+    with _at_work(setting, standing, events) as (phase, effects, log):
         rules, groups = rules_of(setting.arguments), setting.arguments.episodes.groups
         first = with_workers(standing.kept.schedule, generators(setting.arguments), given.generator_slots)
         saved, state = (first.version if standing.kept.sessions else -1), first
@@ -76,7 +76,7 @@ def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
                 phase.save(state, log.sync())
                 saved = state.version
             if state.fresh + len(state.again) < groups and not state.stopped:
-                told.append(say.Submitted(groups))
+                events.append(say.Submitted(groups))
         setting.team.settle()
         if state.version >= rules.updates:
             folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
@@ -115,7 +115,9 @@ def _standing(setting: PhaseConfig, begun: LanguageState) -> PhaseState:
 
 
 @contextmanager
-def _at_work(setting: PhaseConfig, standing: PhaseState, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
+def _at_work(
+    setting: PhaseConfig, standing: PhaseState, events: deque[Event]
+) -> Iterator[tuple[Phase, Effects, Lines]]:
     """Yield a running phase with its generators, its effects and its event log."""
     arguments, kept = setting.arguments, standing.kept
     version, home, given = kept.schedule.version, setting.folder, arguments.asynchronous
@@ -140,15 +142,15 @@ def _at_work(setting: PhaseConfig, standing: PhaseState, told: deque[Event]) -> 
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher.address))
-        yield phase, logged(orchestrator_effects(_hands(phase, workers), told), log), log
+        yield phase, logged(orchestrator_effects(_connections(phase, workers), events), log), log
         phase.failures.report()
 
 
-def _starts(setting: PhaseConfig, kept: PhaseCheckpoint) -> Starts | tuple[()]:
-    """Return the starts of a phase's groups, those of its checkpoint; () for a task whose episodes need no preparation."""
+def _starts(setting: PhaseConfig, kept: PhaseCheckpoint) -> Starts:
+    """Return the starts of a phase's groups, those of its checkpoint."""
     preparation = setting.parts.task.preparation
     if isinstance(preparation, tuple):
-        return ()
+        return Starts()
     return Starts(groups=preparation.groups, ready=starts_from(kept.starts, preparation, str(setting.folder)))
 
 
@@ -172,8 +174,8 @@ def _generators(setting: PhaseConfig, weights: str) -> AbstractContextManager[Wo
     )
 
 
-def _hands(phase: Phase, workers: Workers) -> Connections:
-    """Return the workers, callbacks and settings of the crew of a phase."""
+def _connections(phase: Phase, workers: Workers) -> Connections:
+    """Return the workers, callbacks and settings of the orchestrator of a phase."""
     arguments = phase.setting.arguments
     return Connections(
         workers=workers,

@@ -61,7 +61,7 @@ class Phase:
     kept: PhaseCheckpoint
     samples: dict[say.Name, SampleWithProximal]
     publish_record: Publish
-    starts: Starts | tuple[()] = ()  # of groups, where the task's episodes are prepared
+    starts: Starts  # of groups, where the task's episodes are prepared
     states: dict[int, tuple[LanguageState, dict[int, Any]]] = field(factory=dict)
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
@@ -176,7 +176,7 @@ class Phase:
             del self.samples[name]
         with self.lock:
             spans = self.timeline.sync()
-        starts = () if isinstance(self.starts, tuple) else kept_starts(self.starts.needed(schedule))
+        starts = kept_starts(self.starts.needed(schedule))
         kept = evolve(self.kept, schedule=schedule, events=events, spans=spans, seconds=self.now(), starts=starts)
         standing = PhaseState(kept=kept, learner=state, past=past, samples=dict(self.samples))
         about = {"facts": self.setting.facts, "metadata": self.setting.metadata}

@@ -1,20 +1,24 @@
 """Settings of a run of `purestep train zorplex`: names and numbers, with the defaults of each algorithm."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attrs import asdict, field, frozen
 
 from ...core.errors import ChoiceError, message
 from ..text.async_config import AsyncConfig
 from ..text.config import (
+    WARM_STEPS,
     Episodes,
+    EvaluationOptions,
     Hardware,
     Learning,
     Model,
     Sampling,
-    UsualConfig,
     WarmStart,
     check_text,
+    evaluated_tasks,
+    examined_tasks,
     text_defaults,
 )
 
@@ -42,10 +46,12 @@ class Tasks:
 
 
 @frozen
-class Zorplex(UsualConfig):
+class Zorplex:
     """A language model learns to use tools: a warm start on noisy demonstrations, then reinforcement."""
 
     recipe: ClassVar[str] = NAME
+    trial: ClassVar[type[Any]] = EvaluationOptions
+    files: ClassVar[tuple[str, ...]] = ("model",)
     tasks: Tasks = field(factory=Tasks)
     episodes: Episodes = field(factory=Episodes)
     sampling: Sampling = field(factory=Sampling)
@@ -71,6 +77,22 @@ class Zorplex(UsualConfig):
         from ...core.language.zorplex.task import zorplex_task
 
         return zorplex_task(**asdict(self.tasks), seed=self.episodes.seed)
+
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given."""
+        return WARM_STEPS
+
+    def functions(self) -> Mapping[str, str]:
+        """Return no functions: the task calls none of the user's."""
+        return {}
+
+    def evaluated(self, trial: Any) -> "Zorplex":
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        return evaluated_tasks(self, trial)
+
+    def examined(self) -> Mapping[str, int]:
+        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
+        return examined_tasks(self)
 
 
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:

@@ -187,42 +187,34 @@ def absolute(arguments: A) -> A:
     return changed(arguments, {name: str(path.absolute()) for name, path in there.items()})
 
 
-class UsualConfig:
-    """Parts of a `TextConfig` that are the same for most tasks."""
+def evaluated_tasks(arguments: A, trial: EvaluationOptions) -> A:
+    """Return the settings for an evaluation on other held-out tasks. Raises: ChoiceError.
 
-    __slots__ = ()
-    trial: ClassVar[type[Any]] = EvaluationOptions
-    files: ClassVar[tuple[str, ...]] = ("model",)
+    >>> evaluated_tasks(TaskRun(), EvaluationOptions(tasks=8)).episodes.held_out
+    8
+    """
+    check_whole("--tasks", trial.tasks, 0)
+    check_whole("--draw", trial.draw, -1)
+    changes = {"held_out": trial.tasks} if trial.tasks else {}
+    return changed(arguments, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
 
-    def usual_warm_steps(self) -> int:
-        """Return the steps of a warm start of the small Llama where none are given."""
-        return WARM_STEPS
 
-    def functions(self) -> Mapping[str, str]:
-        """Return no functions: the task's settings name none."""
-        return {}
+def examined_tasks(arguments: "TextConfig") -> Mapping[str, int]:
+    """Return the number of tasks of an evaluation, and the draw that selects them.
 
-    def evaluated(self: A, trial: EvaluationOptions) -> A:
-        """Return the settings for an evaluation on other held-out tasks. Raises: ChoiceError.
-
-        >>> TaskRun().evaluated(EvaluationOptions(tasks=8)).examined()
-        {'tasks': 8, 'draw': 0}
-        """
-        check_whole("--tasks", trial.tasks, 0)
-        check_whole("--draw", trial.draw, -1)
-        changes = {"held_out": trial.tasks} if trial.tasks else {}
-        return changed(self, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
-
-    def examined(self: TextConfig) -> Mapping[str, int]:
-        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
-        return {"tasks": self.episodes.held_out, "draw": self.episodes.draw}
+    >>> examined_tasks(TaskRun())
+    {'tasks': 256, 'draw': 0}
+    """
+    return {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
 
 
 @frozen
-class TaskRun(UsualConfig):
+class TaskRun:
     """A language model learns a task of yours by reinforcement."""
 
     recipe: ClassVar[str] = "text"
+    trial: ClassVar[type[Any]] = EvaluationOptions
+    files: ClassVar[tuple[str, ...]] = ("model",)
     reference: str = ""  # of the task: MODULE:NAME or FILE.py:NAME
     episodes: Episodes = field(factory=Episodes)
     sampling: Sampling = field(factory=Sampling)
@@ -241,6 +233,22 @@ class TaskRun(UsualConfig):
         from ..effects.task_reference import load_task
 
         return load_task(self.reference)
+
+    def usual_warm_steps(self) -> int:
+        """Return the steps of a warm start of the small Llama where none are given."""
+        return WARM_STEPS
+
+    def functions(self) -> Mapping[str, str]:
+        """Return no functions: trust in a task's reference is checked separately."""
+        return {}
+
+    def evaluated(self, trial: Any) -> "TaskRun":
+        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
+        return evaluated_tasks(self, trial)
+
+    def examined(self) -> Mapping[str, int]:
+        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
+        return examined_tasks(self)
 
 
 def warm_steps(arguments: TextConfig) -> int:
