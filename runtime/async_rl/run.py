@@ -79,7 +79,7 @@ def components(arguments: TextConfig, context: Context) -> Phases:
     def opened() -> Iterator[Placement]:
         over = context.kept and all((run / phase / TOTALS).exists() for phase in phases_of(arguments))
         given = AsyncConfig() if over else arguments.asynchronous
-        with placed(given, notice, lambda: weights_of(parts)) as place:
+        with placed(given, notice, lambda: layout(parts.whole(parts.begin())).size) as place:
             yield place
 
     return Phases(
@@ -94,11 +94,6 @@ def _check_data(run: Path, parts: TextComponents) -> None:
     for name in folder.PHASES:
         recorded = checkpoint.of_newest(run / name, lambda where: described(where).manifest.environment)
         turns.check_data(run, dict(recorded), parts)
-
-
-def weights_of(parts: TextComponents) -> int:
-    """Return the size in bytes of the weights that generators fetch."""
-    return layout(parts.whole(parts.begin())).size
 
 
 def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[TextComponents, Any]:

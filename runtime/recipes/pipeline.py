@@ -20,7 +20,7 @@ from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
 from ..runs.logging import metrics_log
 from ..runs.loop_state import LoopState, Run
-from ..runs.recipe import Components, Context, Notice
+from ..runs.recipe import Components, Notice
 from ..runs.training_machine import Loop
 from ..train import RunState, Trainer, folded
 from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of
@@ -95,11 +95,6 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
         progress=lambda loop: f"{loop.iteration * steps:,} steps",
         opened=pipeline,
     )
-
-
-def built(pipeline: Callable[[Any], Pipeline], recipe: str, arguments: Any, context: Context) -> Components:
-    """Return the components of a run, by the function that builds its pipeline."""
-    return components_of(recipe, arguments, pipeline(arguments))
 
 
 def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:

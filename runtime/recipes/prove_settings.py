@@ -134,10 +134,10 @@ def defaults(words: Sequence[str]) -> Prove:
 
 
 def _build(arguments: Prove, context: Any) -> Any:
-    from .pipeline import built  # here: it imports torch
+    from .pipeline import components_of  # here: it imports torch
     from .prove import prove_pipeline
 
-    return built(prove_pipeline, NAME, arguments, context)
+    return components_of(NAME, arguments, prove_pipeline(arguments))
 
 
 NAME = "prove"

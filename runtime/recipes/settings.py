@@ -1,4 +1,4 @@
-"""Settings of a run of ppo, a2c or reinforce: names, numbers and the checks that refuse them. Imports no torch."""
+"""Settings of a run of ppo, a2c or reinforce and of its evaluation, and the checks that refuse them. Imports no torch."""
 
 import math
 from typing import Literal
@@ -76,3 +76,27 @@ def check_reinforce(arguments: Reinforce) -> None:
     """Refuse numbers with which REINFORCE cannot work, by the name of their flag. Raises: ChoiceError."""
     check_shared(arguments.experience, arguments.learner, arguments.process)
     check_numbers(arguments, 0.0, math.inf, "value_coefficient", "entropy_coefficient")
+
+
+@frozen
+class Playing:
+    """Episodes, played by the policy."""
+
+    episodes: int = 100  # of the evaluation at the end
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_wholes(self, 1, "episodes")
+
+
+@frozen
+class PlayedEpisodes:
+    """Play episodes with the newest checkpoint's policy."""
+
+    episodes: int = 100  # how many
+    seed: int = 0  # decides where they begin
+    action: Literal["mode", "sample"] = "mode"  # "mode" takes the likeliest action, "sample" draws one
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_wholes(self, 1, "episodes")
