@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define, evolve, field
 
 from ...core import keys
 from ...core.errors import ChoiceError, message
@@ -20,21 +20,11 @@ PREPARED = "preparation_seconds"
 STREAM = "rollouts.jsonl"
 
 
-@frozen
-class PreparedStep:
-    """A prepared step: attempts before the model's first output, a group for each start, and the result of the preparation."""
-
-    begun: Attempts
-    starts: int
-    prepared: Prepared
-
-
-def step_of(parts: TextComponents, prepared: Prepared, key: Key, number: int, *, samples: int) -> PreparedStep:
-    """Return the step `number` of a prepared run: `samples` attempts at each usable start."""
+def attempts_of_step(parts: TextComponents, prepared: Prepared, key: Key, number: int, *, samples: int) -> Attempts:
+    """Return the attempts of a prepared run's step `number`, before the model's first call: `samples` at each usable start."""
     starts = usable(parts, prepared)
     asked = start_requests(len(starts), keys.fold_in(keys.fold_in(key, ATTEMPTS), number), attempts=samples)
-    begun = tuple(attempt_from(parts, starts[place // samples], one) for place, one in enumerate(asked))
-    return PreparedStep(begun, len(starts), prepared)
+    return tuple(attempt_from(parts, starts[place // samples], one) for place, one in enumerate(asked))
 
 
 def usable(parts: TextComponents, prepared: Prepared) -> tuple[Start, ...]:

@@ -29,7 +29,7 @@ from .config import TextConfig, warm_steps
 from .evaluation import EvaluationResult, evaluation_result
 from .failures import Failures, errors_of
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
-from .preparation import PREPARED, STATES, THROUGHPUT, Rate, step_of
+from .preparation import PREPARED, STATES, THROUGHPUT, Rate, attempts_of_step
 from .preparation import columns as prepared_columns
 from .prompting import Complete, spoken
 from .prompting import asked as prompted
@@ -203,11 +203,15 @@ class TextTrainingLoop:
         )
         for one in prepared.records:
             self.publish(one.number, one.rows)
-        step = step_of(self.parts, prepared, self.key, number, samples=samples)
+        begun = attempts_of_step(self.parts, prepared, self.key, number, samples=samples)
         self._rate = self._rate or Rate(preparation.window)
-        figures = {**prepared.figures, STATES: float(step.starts), THROUGHPUT: self._rate.after(prepared.texts)}
+        figures = {
+            **prepared.figures,
+            STATES: float(len(begun) // samples),
+            THROUGHPUT: self._rate.after(prepared.texts),
+        }
         spent = seconds() - begin
-        return complete(self.parts.rules, step.begun, 0), {**figures, PREPARED: spent}
+        return complete(self.parts.rules, begun, 0), {**figures, PREPARED: spent}
 
 
 def evaluation_due(every: int, *, before: int, after: int) -> bool:

@@ -35,6 +35,11 @@ Candidate = tuple[int, int, Group, dict[str, Any]]  # number of the group, seat,
 NO_MORE: Mapping[str, Any] = MappingProxyType({})
 
 
+def ignored(state: Schedule) -> Answer:
+    """Count a message about something that is over, or an impossible one, and ignore it."""
+    return changed(state, ignored=state.ignored + 1), ()
+
+
 def room(rules: Rules, state: Schedule) -> int:
     """Return the number of samples that may still be let in."""
     allowed = capacity(

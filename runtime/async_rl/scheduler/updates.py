@@ -5,8 +5,8 @@ from typing import Any
 
 from ....core.machine import Command
 from ...machine.persistent_map import entries, find, pop, remove
-from .dispatch import Answer, leave, pause
-from .events import Name, Publish, Recompute, RetryAfter, Train
+from .dispatch import Answer, ignored, leave, pause
+from .events import Consumed, Name, Publish, Published, Recompute, Recomputed, RetryAfter, Train
 from .state import IDLE, PACE, PUBLISH, RECOMPUTE, TRAIN, Ages, Group, Rules, Schedule, age_of, changed, put_age
 
 Task = tuple[str, int]  # work of the trainer: a phase, and its version
@@ -128,14 +128,18 @@ def _due(state: Schedule) -> tuple[Name, ...]:
     )
 
 
-def recomputed(state: Schedule) -> Answer:
+def recomputed(rules: Rules, state: Schedule, event: Recomputed) -> Answer:
     """Begin the update after proximal log-probs were computed."""
+    if not under_way(state, (RECOMPUTE, event.version)):
+        return ignored(state)
     state = changed(state, phase=TRAIN, failures=0, resting=False)
     return state, (work(state),)
 
 
-def consumed(rules: Rules, state: Schedule) -> Answer:
+def consumed(rules: Rules, state: Schedule, event: Consumed) -> Answer:
     """Remove the samples of a batch that was trained on, and publish the new weights."""
+    if not under_way(state, (TRAIN, event.version)):
+        return ignored(state)
     groups, tokens = state.groups, 0
     for number in state.batch:
         tokens += sum(one.tokens for one in (find(groups, number) or Group(-1)).seats)
@@ -154,9 +158,11 @@ def consumed(rules: Rules, state: Schedule) -> Answer:
     return state, (work(state),)
 
 
-def published(state: Schedule) -> Schedule:
+def published(rules: Rules, state: Schedule, event: Published) -> Answer:
     """Return the state with the next version, after its weights were published."""
-    return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False)
+    if not under_way(state, (PUBLISH, event.version)):
+        return ignored(state)
+    return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False), ()
 
 
 def try_again(rules: Rules, state: Schedule, command: Command) -> Answer:
