@@ -109,7 +109,7 @@ def reported_events(events: Iterable[Mapping[str, Any]]) -> ReportedEvents:
 def audited(
     ledger: Sequence[Mapping[str, Any]],
     bounds: Bounds,
-    told: ReportedEvents,
+    reported: ReportedEvents,
     totals: Mapping[str, int] | tuple[()] = (),
 ) -> Audit:
     """Audit a phase: its ledger, its limits, the events its scheduler received, and its final counters if it has ended.
@@ -120,8 +120,8 @@ def audited(
     submitted = waiting + running + accepted + rejected,   accepted = consumed + filtered + queued + cached
 
     >>> rows = [{"version": 0, "samples": [[0, 0, 0, 7, 0, 0, 5]]}]
-    >>> told = ReportedEvents(made={(0, 0, 0): (5, 0, 0)}, consumed=(0,), tokens=5)
-    >>> audited(rows, Bounds(batch=1, group=1, staleness=0), told).wrong
+    >>> reported = ReportedEvents(made={(0, 0, 0): (5, 0, 0)}, consumed=(0,), tokens=5)
+    >>> audited(rows, Bounds(batch=1, group=1, staleness=0), reported).wrong
     ()
     >>> audited(rows, Bounds(batch=2, group=1, staleness=0), reported_events([])).wrong
     ('update 0 learned from 1 samples of 2', 'sample (0, 0, 0) was never told to be whole')
@@ -133,9 +133,9 @@ def audited(
         *_twice(taken),
         *_torn(taken, bounds),
         *_ages(taken, bounds),
-        *_made(taken, told.made),
-        *_unwritten(ledger, told.consumed),
-        *(_counts(taken, ledger, told, totals) if isinstance(totals, Mapping) else ()),
+        *_made(taken, reported.made),
+        *_unwritten(ledger, reported.consumed),
+        *(_counts(taken, ledger, reported, totals) if isinstance(totals, Mapping) else ()),
     )
     return Audit(
         updates=len(ledger),
@@ -224,9 +224,9 @@ def _ages(taken: Sequence[Taken], bounds: Bounds) -> tuple[str, ...]:
 def _made(taken: Sequence[Taken], made: Mapping[Name, tuple[int, int, int]]) -> tuple[str, ...]:
     unknown = [f"sample {one.name} was never told to be whole" for one in taken if one.name not in made]
     others = [
-        f"sample {one.name} was told with (tokens, head, tail) = {made[one.name]} and learned from with {told}"
+        f"sample {one.name} was told with (tokens, head, tail) = {made[one.name]} and learned from with {learned}"
         for one in taken
-        if one.name in made and made[one.name] != (told := (one.tokens, one.head, one.tail))
+        if one.name in made and made[one.name] != (learned := (one.tokens, one.head, one.tail))
     ]
     return (*_few(unknown), *_few(others))
 
@@ -238,7 +238,7 @@ def _unwritten(ledger: Sequence[Mapping[str, Any]], consumed: Sequence[int]) -> 
 
 
 def _counts(
-    taken: Sequence[Taken], ledger: Sequence[Mapping[str, Any]], told: ReportedEvents, totals: Mapping[str, int]
+    taken: Sequence[Taken], ledger: Sequence[Mapping[str, Any]], reported: ReportedEvents, totals: Mapping[str, int]
 ) -> tuple[str, ...]:
     """Return the faults of counters that should be equal and are not."""
     let_in = ("waiting", "running", "accepted", "rejected")
@@ -251,6 +251,6 @@ def _counts(
         ("tokens_used", totals["tokens_used"], "tokens learned from", sum(one.tokens for one in taken)),
     )
     found = [f"{name} is {one}, {other} {number}" for name, one, other, number in pairs if one != number]
-    if totals["accepted"] > len(told.made):
-        found.append(f"accepted is {totals['accepted']}, told to be whole {len(told.made)}")
+    if totals["accepted"] > len(reported.made):
+        found.append(f"accepted is {totals['accepted']}, told to be whole {len(reported.made)}")
     return tuple(found)

@@ -192,7 +192,7 @@ def blank(arguments: TextConfig, number: int) -> Transcript:
     return empty(arguments.sampling.capacity, arguments.episodes.max_turns, id=torch.zeros(number, dtype=torch.int64))
 
 
-def _anchored(told: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
+def _anchored(pending: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
     row = tree_map(lambda leaf: leaf[place : place + 1], rows)
-    parts = {name: value for name, value in asdict(told, recurse=False).items() if name not in ("name", "done")}
-    return SampleWithProximal(Sample(row=row, **parts), frozenset(told.done))
+    parts = {name: value for name, value in asdict(pending, recurse=False).items() if name not in ("name", "done")}
+    return SampleWithProximal(Sample(row=row, **parts), frozenset(pending.done))

@@ -110,12 +110,12 @@ def on_devices(start: Engine, devices: tuple[str, ...]) -> Engine:
     def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> WorkerHandle:
         owner = object()
         spot = book.take(owner, HOME)
-        hand = start(number, body, on_device(arguments, spot.device) if spot else arguments, inbox)
+        handle = start(number, body, on_device(arguments, spot.device) if spot else arguments, inbox)
 
         def end() -> None:
             book.leave(owner)
-            hand.end()
+            handle.end()
 
-        return evolve(hand, end=end)
+        return evolve(handle, end=end)
 
     return engine

@@ -163,6 +163,8 @@ def from_lines(text: str, classes: Iterable[type] = ()) -> Log:
         except (ValueError, KeyError, TypeError) as cause:
             where, remedy = f"from_lines: line {number}", "the file is torn or no log; cut it before this line"
             raise StructureError(message(where, got=repr(text_line[:40]), wanted="an entry", remedy=remedy)) from cause
-        told = "event" in row
-        log.append(Received(command, kind, decode(row["event"], known, "event")) if told else Finished(command, kind))
+        if "event" in row:
+            log.append(Received(command, kind, decode(row["event"], known, "event")))
+        else:
+            log.append(Finished(command, kind))
     return log

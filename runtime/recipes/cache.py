@@ -278,16 +278,16 @@ def settings_of(arguments: Cache, output_dir: str) -> CacheSettings:
     CallSampling(temperature=1.0, max_tokens=20, top_p=1.0)
     """
     shared = {one.name for one in fields(Rollouts)} & {one.name for one in fields(CacheSettings)}
-    told: dict[str, Any] = {name: getattr(arguments.rollouts, name) for name in shared}
-    if arguments.problems.problems_file and told["solution_rollout_policy"] == POLICY:
-        told["solution_rollout_policy"] = STATED
+    given: dict[str, Any] = {name: getattr(arguments.rollouts, name) for name in shared}
+    if arguments.problems.problems_file and given["solution_rollout_policy"] == POLICY:
+        given["solution_rollout_policy"] = STATED
     llm, test_llm = (
         CallSampling(**{one.name: getattr(arguments.speech, f"{name}_{one.name}") for one in fields(CallSampling)})
         for name in ("llm", "test_llm")
     )
     streams = Streams(backend=arguments.rollouts.streams_backend)
     return CacheSettings(
-        **told, llm=llm, test_llm=test_llm, streams=streams, seed=arguments.run.seed, output_dir=output_dir
+        **given, llm=llm, test_llm=test_llm, streams=streams, seed=arguments.run.seed, output_dir=output_dir
     )
 
 

@@ -103,8 +103,8 @@ def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
     decisive = flatten(changed(arguments, indifferent))
     chunk = loop_of(arguments.experience, arguments.process).chunk
     known = (content,) if content else ()
-    told = {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
-    return told | ({DATA: content} if content else {})
+    facts = {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
+    return facts | ({DATA: content} if content else {})
 
 
 def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop) -> Run:

@@ -127,12 +127,12 @@ def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextC
     """
     task = arguments.task()
     tokenizer = tokenizer_of(arguments, task, kept)
-    codec, told_once = codec_of(tokenizer)
+    codec, has_system = codec_of(tokenizer)
     known = bool(arguments.model.model)
-    told = task.instructions if known else ""
+    instructions = task.instructions if known else ""
     how: dict[str, Any] = {
         "max_turns": arguments.episodes.max_turns,
-        **({"system": told} if told_once else {"preface": told}),
+        **({"system": instructions} if has_system else {"preface": instructions}),
     }
     shared: dict[str, Any] = {
         "task": task,

@@ -83,8 +83,8 @@ def _from_server(root: Path, where: Server, parts: TextComponents) -> RunSampler
             with lock:
                 if published != [version]:
                     params, probe = parts.whole(state.params.policy), begun[0].ids
-                    told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
-                    publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
+                    expected: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
+                    publish(where, root, _saver(parts, params), version=version, within=WAIT, **expected)
                     published[:] = [version]
             return served(where, rules, codec, begun, version=version, **choices)
 

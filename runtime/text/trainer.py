@@ -109,9 +109,9 @@ def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key:
     transcripts = trimmed(transcripts, max(1, int(transcripts.length.max())))
     reading = _read(plan, state, transcripts) if plan.algorithm.reads else Reading()
     batch, state, figures = plan.algorithm.prepare(state, transcripts, reading)
-    told = {name: float(value) for name, value in figures.items()}
+    before = {name: float(value) for name, value in figures.items()}
     if not bool(teaches(batch)):
-        return TrainStepResult(state, {**told, "updates": 0.0}, NOTHING)
+        return TrainStepResult(state, {**before, "updates": 0.0}, NOTHING)
     made: list[dict[str, float]] = []
     unseen: list[float] = []
     for rows in _minibatches(plan, len(batch.length), key):
@@ -124,7 +124,7 @@ def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key:
     means = {name: sum(one[name] for one in made) / len(made) for name in made[0]}
     distances = torch.tensor([made[0]["log_prob_difference"], *unseen], dtype=torch.float64)
     means["log_prob_difference"] = float(distances.amax())  # NaN where one is
-    return TrainStepResult(state, {**told, **means, "updates": float(len(made))})
+    return TrainStepResult(state, {**before, **means, "updates": float(len(made))})
 
 
 def _read(plan: _BatchPlan, state: LanguageState, transcripts: Transcript) -> Reading:

@@ -97,7 +97,7 @@ class TextTrainingLoop:
     sampled: float = 0.0
     updated: float = 0.0
     warmed: float = 0.0
-    _lessons: Any = field(default=())
+    _demonstrations: Any = field(default=())
     _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
     _rate: Any = field(default=())  # rate of published texts
 
@@ -143,23 +143,23 @@ class TextTrainingLoop:
         here = range(number * UNIT, min(steps, (number + 1) * UNIT))
         batches = [places[step * batch : (step + 1) * batch] for step in here]
         learner = warm_learner_of(self.arguments, self.parts, self.held.warm.params)
-        state, told = taught(learner, self.held.warm, every, batches)
+        state, means = taught(learner, self.held.warm, every, batches)
         self.held = LearnerState(warm=state)
         self.warmed += seconds() - begin
         if self.iteration + 1 == phases(self.arguments).warm:
-            self._lessons = ()
-        return {"warm_loss": told["loss"], "gradient_norm": told["gradient_norm"], "finite": told["finite"]}
+            self._demonstrations = ()
+        return {"warm_loss": means["loss"], "gradient_norm": means["gradient_norm"], "finite": means["finite"]}
 
     def _taught_from(self) -> tuple[Transcript, list[int]]:
         """Return the demonstrations of the run, and the order in which they are trained on."""
-        if not self._lessons:
+        if not self._demonstrations:
             warm, number = self.arguments.warm, warm_steps(self.arguments) * self.arguments.warm.warm_batch
             self.notice(f"making {warm.demonstrations:,} demonstrations, {warm.skill:.0%} of them right ...")
             shows = demonstrated(self.arguments, self.parts, keys.fold_in(self.key, WARM))
             longest = max(len(attempt.ids) for attempt in shows)
             every = transcripts(shows, capacity=longest, calls=self.arguments.episodes.max_turns)
-            self._lessons = every, drawn(keys.fold_in(self.key, ORDER), len(shows), number)
-        return self._lessons  # type: ignore[no-any-return]
+            self._demonstrations = every, drawn(keys.fold_in(self.key, ORDER), len(shows), number)
+        return self._demonstrations  # type: ignore[no-any-return]
 
     def _step(self, number: int) -> dict[str, float]:
         state: LanguageState = self.held.learner
@@ -171,13 +171,13 @@ class TextTrainingLoop:
         written = transcripts(
             attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
         )
-        told = {**_row(self.parts.task, evaluation_result(self.parts.task, attempts), spent), **prepared}
+        row = {**_row(self.parts.task, evaluation_result(self.parts.task, attempts), spent), **prepared}
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
         except NonFiniteError as fault:
             write_tensors(self.run / DIVERGED, written)
             self.notice(f"{fault}; the batch is in {self.run / DIVERGED}")
-            return {**told, "finite": 0.0}
+            return {**row, "finite": 0.0}
         if learned.note:
             self.notice(f"step {number + 1}: {learned.note}")
         self.held = LearnerState(learner=learned.state)
@@ -186,10 +186,10 @@ class TextTrainingLoop:
         self.updated += seconds() - between
         unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
-        told |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
+        row |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
         every = self.arguments.episodes.eval_every_n_versions
         due = evaluation_due(every, before=int(state.step), after=int(learned.state.step))
-        return {**told, **(self.evaluate(learned.state) if due else {})}
+        return {**row, **(self.evaluate(learned.state) if due else {})}
 
     def _sampled(self, state: LanguageState, number: int) -> tuple[Attempts, dict[str, float]]:
         """Return the attempts of a step, and the figures of its preparation if it has one."""

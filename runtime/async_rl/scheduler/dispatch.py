@@ -196,15 +196,15 @@ def _reject(rules: Rules, state: Schedule, place: Place, reason: str) -> Answer:
     """Reject a sample that has failed for good: another one takes its seat, or its group is removed."""
     number, seat = place
     group = find(state.groups, number) or Group(NOBODY)
-    told = Report("sample", number, reason)
+    report = Report("sample", number, reason)
     if rules.incomplete != REPAIR or group.repairs >= rules.group:
         now = changed(group.seats[seat], status=RESTING, worker=NOBODY, tokens=0)
         state, rest = leave(rules, seated(state, number, group, seat, now), number, "incomplete")
-        return state, (told, *rest)
+        return state, (report, *rest)
     now = Seat(attempt=group.seats[seat].attempt + 1)
     state = seated(state, number, group, seat, now, repairs=group.repairs + 1)
     state = changed(state, rejected=state.rejected + 1, submitted=state.submitted + 1)
-    return changed(state, pending=push(state.pending, (number, seat, now.attempt))), (told,)
+    return changed(state, pending=push(state.pending, (number, seat, now.attempt))), (report,)
 
 
 def leave(rules: Rules, state: Schedule, number: int, reason: str) -> Answer:

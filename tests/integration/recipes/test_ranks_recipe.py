@@ -363,10 +363,10 @@ from purestep.runtime.text import distributed_learner
 distributed_learner.GRACE = 0.5
 ranks = ProcessGroup(rank=0, size=2, device=torch.device("cpu"), mesh=(), timeout=1.0)
 never = attrs.evolve(DISK, sync=lambda path: threading.Event().wait())
-with suppress(RankError), distributed_learner._desk(ranks) as desk:
+with suppress(RankError), distributed_learner._rank_worker(ranks) as worker:
     run = Path(sys.argv[1])
-    desk.savers[run] = desk.files.enter_context(saving(run, files=never))
-    desk.save(run, 1, {"a": torch.ones(2)}, (), {})
+    worker.savers[run] = worker.files.enter_context(saving(run, files=never))
+    worker.save(run, 1, {"a": torch.ones(2)}, (), {})
     raise RankError("rank 1 is gone")
 """
 
