@@ -31,10 +31,8 @@ from .scheduler.timeline import TRAINER, Span, actors, merged, middle, shifts, s
 COMPARISON, TABLE = "comparison.json", "comparison.txt"
 TIMES, AGES = "timeline.png", "staleness.png"
 ENLARGED = 4  # updates in the enlarged part of the timeline
-SAME, SAME_THERE = (
-    1 / 4000,
-    1 / 500,
-)  # of the whole time, and of the enlarged part: spans with smaller gaps are drawn as one
+# of the whole time, and of the enlarged part: spans with smaller gaps are drawn as one
+SAME, SAME_THERE = 1 / 4000, 1 / 500
 
 
 def ended(run: Path) -> tuple[str, ...]:

@@ -117,9 +117,8 @@ class RolloutWorker:
     version: int
     active: ActiveRollouts
     prompts: "Prompts | tuple[()]" = ()  # of preparations, where the task has one
-    waiting: deque[tuple[int, RolloutRequest | Prepare]] = field(
-        factory=deque
-    )  # tasks that are not begun, some for newer weights
+    # tasks that are not begun, some for newer weights
+    waiting: deque[tuple[int, RolloutRequest | Prepare]] = field(factory=deque)
 
     @property
     def idle(self) -> bool:

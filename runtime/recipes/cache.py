@@ -40,9 +40,8 @@ LEARNING_RATE = 3e-4  # a larger one spoils the summaries, which share the weigh
 class Problems:
     """Problems to solve: lists of numbers to reduce, or problems of a file."""
 
-    problems_file: str = (
-        ""  # of yours in place of lists: {"problem": ..., "answer": ...} a line; each fifth is held out
-    )
+    # of yours in place of lists: {"problem": ..., "answer": ...} a line; each fifth is held out
+    problems_file: str = ""
     # of reduction; a sum modulo 10 has one digit
     kind: Literal["sum", "modular_sum", "maximum", "minimum"] = "modular_sum"
     # numbers of a list in training; the shortest are solved early, and their answer is then to be kept

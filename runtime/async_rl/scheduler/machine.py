@@ -43,8 +43,7 @@ def scheduler(rules: Rules) -> Machine[Schedule]:
 
     It stops when version `updates` is published, at Ctrl-C, and when nothing is under way and no prompts wait, so submit
     prompts ahead. A state that was begun resumes at `Started` with the generators it had, at `Resumed` with others: samples
-    that
-    were under way are begun again, and the trainer's command is repeated.
+    that were under way are begun again, and the trainer's command is repeated.
     Raises: ChoiceError for an event of another class.
 
     >>> from purestep.core.machine import Started, run
