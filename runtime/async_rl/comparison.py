@@ -243,7 +243,7 @@ class Comparison:
 
     def described(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
-        rows = figures(self.phases)
+        rows, standings = figures(self.phases), {"before": self.before, **{p.name: p.after for p in self.phases}}
         return {
             "figures": {p.name: {one.name.strip(): number(one.of(p)) for one in rows} for p in self.phases},
             "ratios": self.ratios(),
@@ -253,17 +253,9 @@ class Comparison:
                 p.name: {one.actor: {**one.kinds, "idle": one.idle, "share": one.utilisation()} for one in p.shifts}
                 for p in self.phases
             },
-            "standings": {
-                **{name.removeprefix("after "): one.described() for name, one in self.own.items()},
-                **({} if self.own else self._described()),
-            },
+            "standings": {name.removeprefix("after "): one.described() for name, one in self.own.items()}
+            or {name: {how: one.described() for how, one in held.items()} for name, held in standings.items()},
             "verdicts": list(verdicts(self)),
-        }
-
-    def _described(self) -> dict[str, Any]:
-        return {
-            "before": {how: one.described() for how, one in self.before.items()},
-            **{p.name: {how: one.described() for how, one in p.after.items()} for p in self.phases},
         }
 
     def text(self) -> str:
