@@ -172,22 +172,21 @@ def _batches(ledger: Sequence[Mapping[str, Any]], bounds: Bounds) -> tuple[str, 
 
 def _twice(taken: Sequence[Taken]) -> tuple[str, ...]:
     """Return the faults of seats or requests that were trained on more than once; all attempts at a seat count together."""
-    seats: dict[tuple[int, int], list[int]] = {}
-    requests: dict[int, list[int]] = {}
+    seats: dict[str, list[int]] = {}
+    requests: dict[str, list[int]] = {}
     for one in taken:
-        seats.setdefault(one.name[:2], []).append(one.version)
-        requests.setdefault(one.request, []).append(one.version)
-    found = [
-        f"seat {seat} of group {group} was learned from {len(versions)} times, by updates {sorted(set(versions))}"
-        for (group, seat), versions in seats.items()
+        group, seat, _ = one.name
+        seats.setdefault(f"seat {seat} of group {group}", []).append(one.version)
+        requests.setdefault(f"request {one.request}", []).append(one.version)
+    return _few(_repeated(seats)) or _few(_repeated(requests))
+
+
+def _repeated(updates: Mapping[str, Sequence[int]]) -> list[str]:
+    return [
+        f"{name} was learned from {len(versions)} times, by updates {sorted(set(versions))}"
+        for name, versions in updates.items()
         if len(versions) > 1
     ]
-    asked = [
-        f"request {request} was learned from {len(versions)} times, by updates {sorted(set(versions))}"
-        for request, versions in requests.items()
-        if len(versions) > 1
-    ]
-    return _few(found) or _few(asked)
 
 
 def _torn(taken: Sequence[Taken], bounds: Bounds) -> tuple[str, ...]:

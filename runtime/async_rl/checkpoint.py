@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from attrs import asdict, evolve, frozen
+from attrs import evolve, frozen
 
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, message
@@ -34,8 +34,7 @@ from .trainer import SampleWithProximal
 
 T = TypeVar("T")
 EVENTS, LEDGER, TIMELINE, TOTALS = "events.jsonl", "ledger.jsonl", "timeline.jsonl", "totals.json"
-
-
+SUMMARY = ("figures", "mode", "head", "tail", "tokens", "raised")  # of a sample, besides its tensors
 COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed", "filtered", "queued", "cached")
 
 
@@ -102,7 +101,7 @@ def save(
 ) -> None:
     """Write a checkpoint of the scheduler's version. Raises: CheckpointError."""
     names = tuple(sorted(standing.samples))
-    waiting = tuple(_waiting(name, standing.samples[name]) for name in names)
+    waiting = tuple(_pending(name, standing.samples[name]) for name in names)
     rows = stacked([standing.samples[name].sample for name in names]) if names else ()
     past = {str(version): standing.past[version] for version in sorted(standing.past)}
     kept = evolve(standing.kept, waiting=waiting, past=tuple(sorted(standing.past)))
@@ -110,18 +109,9 @@ def save(
     team.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
 
 
-def _waiting(name: Name, held: SampleWithProximal) -> PendingSample:
-    sample = held.sample
-    return PendingSample(
-        name=name,
-        figures=dict(sample.figures),
-        mode=sample.mode,
-        head=sample.head,
-        tail=sample.tail,
-        tokens=sample.tokens,
-        done=tuple(sorted(held.done)),
-        raised=sample.raised,
-    )
+def _pending(name: Name, held: SampleWithProximal) -> PendingSample:
+    summary: dict[str, Any] = {one: getattr(held.sample, one) for one in SUMMARY}
+    return PendingSample(name=name, done=tuple(sorted(held.done)), **summary)
 
 
 def of_newest(phase: Path, use: Callable[[Path], T], team: LearnerBackend = SINGLE_PROCESS) -> T | tuple[()]:
@@ -182,7 +172,7 @@ def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Learner
     }
     tree = team.load(where, like, classes=[*CLASSES, PhaseCheckpoint, KeptStart, PendingSample]).tree
     check_finite(where, tree["learner"].params.policy, "learner.params.policy")
-    samples = {one.name: _anchored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
+    samples = {one.name: _restored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
     past = {version: tree["past"][str(version)] for version in kept.past}
     return PhaseState(kept=kept, learner=tree["learner"], past=past, samples=samples)
 
@@ -192,7 +182,7 @@ def blank(arguments: TextConfig, number: int) -> Transcript:
     return empty(arguments.sampling.capacity, arguments.episodes.max_turns, id=torch.zeros(number, dtype=torch.int64))
 
 
-def _anchored(pending: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
+def _restored(pending: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
     row = tree_map(lambda leaf: leaf[place : place + 1], rows)
-    parts = {name: value for name, value in asdict(pending, recurse=False).items() if name not in ("name", "done")}
-    return SampleWithProximal(Sample(row=row, **parts), frozenset(pending.done))
+    summary: dict[str, Any] = {one: getattr(pending, one) for one in SUMMARY}
+    return SampleWithProximal(Sample(row=row, **summary), frozenset(pending.done))
