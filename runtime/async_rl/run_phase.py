@@ -14,9 +14,9 @@ from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
 from ..effects.json_lines import Lines, lines
 from ..effects.workers.pool import Workers, working
-from ..machine.drive import Effects, Entry, Inbox, Received, Session, drive
+from ..machine.drive import Effects, drive
 from ..machine.json_codec import line
-from ..machine.replay import to_lines
+from ..machine.replay import observed, to_lines
 from ..text.config import TextConfig, generators
 from ..text.run import publishing
 from . import checkpoint
@@ -142,7 +142,8 @@ def _at_work(
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher.address))
-        yield phase, logged(orchestrator_effects(_connections(phase, workers), events), log), log
+        effects = orchestrator_effects(_connections(phase, workers), events)
+        yield phase, observed(effects, lambda entry: log.write(to_lines([entry]))), log
         phase.failures.report()
 
 
@@ -191,22 +192,6 @@ def _connections(phase: Phase, workers: Workers) -> Connections:
         starts=phase.starts,
         prepared=phase.prepared,
     )
-
-
-def logged(effects: Effects, log: Lines) -> Effects:
-    """Return the same effects, with each entry written to the log before the machine receives it."""
-
-    def open_(inbox: Inbox) -> Session:
-        session = effects.open(inbox)
-
-        def follow() -> Entry:
-            entry = session.follow()
-            log.write(to_lines([evolve(entry, cause=None) if isinstance(entry, Received) else entry]))
-            return entry
-
-        return evolve(session, follow=follow)
-
-    return Effects(open_)
 
 
 def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
