@@ -24,6 +24,7 @@ from ..runs.recipe import Components, Notice
 from ..runs.training_machine import Loop
 from ..train import RunState, Trainer, folded
 from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of
+from .prove_settings import ProofLearner
 
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
 
@@ -51,7 +52,7 @@ def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
     return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, product="auto"))
 
 
-def optimizer(learner: Learner, updates: int) -> Optimizer:
+def optimizer(learner: Learner | ProofLearner, updates: int) -> Optimizer:
     """Return Adam on gradients of bounded norm; with annealing its learning rate reaches 0 after `updates` updates."""
     parts = clip_by_global_norm(learner.max_gradient_norm), adam(learner.learning_rate, eps=1e-5)
     return chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates))) if learner.anneal else chain(*parts)
