@@ -86,13 +86,8 @@ class Zorplex:
         """Return no functions: the task calls none of the user's."""
         return {}
 
-    def evaluated(self, trial: Any) -> "Zorplex":
-        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
-        return evaluated_tasks(self, trial)
-
-    def examined(self) -> Mapping[str, int]:
-        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
-        return examined_tasks(self)
+    evaluated = evaluated_tasks
+    examined = examined_tasks
 
 
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:

@@ -242,13 +242,8 @@ class TaskRun:
         """Return no functions: trust in a task's reference is checked separately."""
         return {}
 
-    def evaluated(self, trial: Any) -> "TaskRun":
-        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
-        return evaluated_tasks(self, trial)
-
-    def examined(self) -> Mapping[str, int]:
-        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
-        return examined_tasks(self)
+    evaluated = evaluated_tasks
+    examined = examined_tasks
 
 
 def warm_steps(arguments: TextConfig) -> int:
