@@ -70,7 +70,7 @@ def arguments_in(run: Path) -> TextConfig:
 
 def components(arguments: TextConfig, context: Context) -> Phases:
     """Return the phases of a run with generators. Raises: as `turns.components_in`; CheckpointError (other data)."""
-    run, team, notice = context.run, turns.backend_of(context), context.notice
+    run, backend, notice = context.run, turns.backend_of(context), context.notice
     parts = turns.components_in(arguments, context)
     if context.kept:
         _check_data(run, parts)
@@ -84,7 +84,7 @@ def components(arguments: TextConfig, context: Context) -> Phases:
 
     return Phases(
         opened=opened,
-        perform=lambda place: _go_on(run, arguments, parts, place, notice, team),
+        perform=lambda place: _go_on(run, arguments, parts, place, notice, backend),
         write=lambda run: turns.write_tokenizer(run, arguments, parts),
     )
 
@@ -114,11 +114,11 @@ def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[TextCom
 
 
 def _go_on(
-    run: Path, arguments: TextConfig, parts: TextComponents, place: Placement, notice: Notice, team: LearnerBackend
+    run: Path, arguments: TextConfig, parts: TextComponents, place: Placement, notice: Notice, backend: LearnerBackend
 ) -> SessionResult:
     """Run the remaining phases of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
-    begun = _warmed(run, arguments, parts, notice, team)
+    begun = _warmed(run, arguments, parts, notice, backend)
     spent["warm start"] = seconds() - since
     if isinstance(begun, tuple):
         return outcome_of((), True, spent)
@@ -128,7 +128,7 @@ def _go_on(
     for phase in phases_of(arguments):
         since = seconds()
         if not (run / phase / TOTALS).exists():
-            setting = _setting(run, phase, arguments, parts, place, notice, team)
+            setting = _setting(run, phase, arguments, parts, place, notice, backend)
             last = run_phase(setting, begun)
             spent[phase] = seconds() - since
             if last.version < setting.arguments.episodes.steps:
@@ -152,7 +152,7 @@ def _setting(
     parts: TextComponents,
     place: Placement,
     notice: Notice,
-    team: LearnerBackend,
+    backend: LearnerBackend,
 ) -> PhaseConfig:
     own = changed(arguments, {"mode": phase, "generators": generators(arguments)})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
@@ -167,24 +167,24 @@ def _setting(
         metadata=turns.described(own),
         notice=notice,
         place=place,
-        team=team,
+        backend=backend,
     )
 
 
 def _warmed(
-    run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice, team: LearnerBackend
+    run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice, backend: LearnerBackend
 ) -> LanguageState | tuple[()]:
     """Return the learner after the warm start, resumed from its checkpoints; () after Ctrl-C."""
-    algorithm, _ = learning_components(arguments, parts, team)
+    algorithm, _ = learning_components(arguments, parts, backend)
     many = phases(arguments).warm
     if not many:
         return algorithm.init(parts.begin())
     home = run / WARM
-    made = turns.components_of(home, arguments, parts, team)
-    found = checkpoint.of_newest(home, lambda where: loaded(where, made, team), team)
+    made = turns.components_of(home, arguments, parts, backend)
+    found = checkpoint.of_newest(home, lambda where: loaded(where, made, backend), backend)
     held, loop = found or (made.begin(), Loop(iterations=many, chunk=1, every=arguments.machine.save_every))
     if loop.iteration < many:
-        outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, team, notice))
+        outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, backend, notice))
         if outcome.interrupted:
             return ()
         held = outcome.session.state

@@ -77,7 +77,7 @@ def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
                 saved = state.version
             if state.fresh + len(state.again) < groups and not state.stopped:
                 events.append(say.Submitted(groups))
-        setting.team.settle()
+        setting.backend.settle()
         if state.version >= rules.updates:
             folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
     return state
@@ -102,9 +102,9 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 
 def _standing(setting: PhaseConfig, begun: LanguageState) -> PhaseState:
     """Return the state of the phase: that of its newest checkpoint, or the initial one."""
-    team = setting.team
+    backend = setting.backend
     found = checkpoint.of_newest(
-        setting.folder, lambda where: checkpoint.load(where, setting.arguments, begun, team), team
+        setting.folder, lambda where: checkpoint.load(where, setting.arguments, begun, backend), backend
     )
     if not isinstance(found, tuple):
         return found
@@ -121,7 +121,7 @@ def _at_work(
     """Yield a running phase with its generators, its effects and its event log."""
     arguments, kept = setting.arguments, standing.kept
     version, home, given = kept.schedule.version, setting.folder, arguments.asynchronous
-    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.team)
+    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.backend)
     with ExitStack() as stack:
         publisher = stack.enter_context(setting.place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())

@@ -119,15 +119,15 @@ def learning_of(
     version: int,
     state: LanguageState,
     past: dict[int, Any],
-    team: LearnerBackend = SINGLE_PROCESS,
+    backend: LearnerBackend = SINGLE_PROCESS,
 ) -> VersionedLearner:
     """Return the trainer of a run, with weights of a version. Raises: ChoiceError."""
-    _, trainer = team.learner(arguments, parts)
+    _, trainer = backend.learner(arguments, parts)
     return VersionedLearner(
         arguments=arguments,
         parts=parts,
         trainer=trainer,
-        read=team.reader(arguments, parts),
+        read=backend.reader(arguments, parts),
         key=keys.key(arguments.episodes.seed),
         version=version,
         state=state,

@@ -45,7 +45,7 @@ class PhaseConfig:
     metadata: Mapping[str, Any]
     notice: Notice
     place: Placement  # of its generators
-    team: LearnerBackend = SINGLE_PROCESS
+    backend: LearnerBackend = SINGLE_PROCESS
 
 
 @define
@@ -180,5 +180,5 @@ class Phase:
         kept = evolve(self.kept, schedule=schedule, events=events, spans=spans, seconds=self.now(), starts=starts)
         standing = PhaseState(kept=kept, learner=state, past=past, samples=dict(self.samples))
         about = {"facts": self.setting.facts, "metadata": self.setting.metadata}
-        checkpoint.save(self.setting.folder, standing, **about, team=self.setting.team)
+        checkpoint.save(self.setting.folder, standing, **about, backend=self.setting.backend)
         self.did("save", start, schedule.version)

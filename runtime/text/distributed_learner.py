@@ -141,7 +141,7 @@ class RankWorker:
 
 
 def distributed_backend(driver: Driver) -> LearnerBackend:
-    """Return the team of all ranks, for the first of them."""
+    """Return the backend of all ranks, for the first of them."""
     ready: list[TextConfig] = []  # the arguments for which all have a learner
 
     def prepared(arguments: TextConfig, parts: TextComponents) -> None:
@@ -204,7 +204,7 @@ def _divided(tree: Any) -> bool:
 
 
 def _store(driver: Driver) -> dict[str, Any]:
-    """Return a team's functions for checkpoints: all ranks write sharded trees, the first alone full ones (a warm start's).
+    """Return a backend's functions for checkpoints: all ranks write sharded trees, the first alone full ones (a warm start's).
 
     Each checkpoint records the number of ranks in its facts.
     """
@@ -237,7 +237,7 @@ def _store(driver: Driver) -> dict[str, Any]:
 
 
 def in_process_group(program: Callable[[LearnerBackend], int]) -> int:
-    """Run a program on the first rank, with the team of all ranks; return its exit code on all ranks. Raises: as `led`."""
+    """Run a program on the first rank, with the backend of all ranks; return its exit code on all ranks. Raises: as `led`."""
     code = _led(program)
     let_go()
     return code

@@ -25,7 +25,7 @@ Reader = Callable[[LanguageState, Transcript], Reading]
 
 @frozen(kw_only=True)
 class LearnerBackend:
-    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the team's other functions."""
+    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the backend's other functions."""
 
     size: int  # ranks
     check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support

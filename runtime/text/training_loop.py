@@ -312,7 +312,7 @@ def policy_of(held: LearnerState) -> Any:
 
 
 def learning_components(
-    arguments: TextConfig, parts: TextComponents, team: LearnerBackend = SINGLE_PROCESS
+    arguments: TextConfig, parts: TextComponents, backend: LearnerBackend = SINGLE_PROCESS
 ) -> tuple[LanguageAlgorithm, Trainer]:
     """Return the learner and the trainer of a run. Raises: ChoiceError."""
-    return team.learner(arguments, parts)
+    return backend.learner(arguments, parts)
