@@ -239,9 +239,8 @@ class Cache:
 
     def evaluated(self, trial: CacheEvaluationOptions) -> "Cache":
         """Return the settings for an evaluation with these options. Raises: ChoiceError."""
-        check_wholes(trial, 0, "problems")
+        check_wholes(trial, 0, "problems", "cycles")
         check_wholes(trial, -1, "draw")
-        check_wholes(trial, 0, "cycles")
         given = {"held_out": trial.problems, "cycles": trial.cycles}
         changes = {name: value for name, value in given.items() if value}
         return changed(self, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})

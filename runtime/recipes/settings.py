@@ -33,8 +33,8 @@ def check_ppo(arguments: PPO) -> None:
     check_shared(arguments.experience, arguments.learner, arguments.process)
     check_wholes(arguments, 1, "epochs", "minibatches")
     check_numbers(arguments, 0.0, 1.0, "gae_lambda")
-    positive = ("clip", "value_clip", "value_coefficient", "entropy_coefficient", "target_kl")
-    check_numbers(arguments, 0.0, math.inf, *positive)
+    check_numbers(arguments, 0.0, math.inf, "clip", "value_clip", "target_kl")
+    check_numbers(arguments, 0.0, math.inf, "value_coefficient", "entropy_coefficient")
     rows = iteration_steps(arguments.experience)
     if rows % arguments.minibatches:
         got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
