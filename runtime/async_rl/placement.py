@@ -19,8 +19,8 @@ from ..effects.weight_sync import Host, WeightPublisher, chosen, this_host, weig
 from ..effects.weight_sync.ray import store_for
 from ..effects.workers.backends import Body, Engine, WorkerHandle, in_process, in_thread
 from ..effects.workers.backends import Inbox as Box
+from ..runs.recipe import Notice
 from ..text.async_config import AsyncConfig
-from ..text.training_loop import Notice
 from .version_check import Packages, packages, refuse_others
 
 HERE = {"process": in_process, "thread": in_thread}

@@ -18,7 +18,7 @@ from ..effects.clock import seconds
 from ..effects.weight_sync.shared_memory.layout import layout
 from ..machine.json_codec import decode
 from ..runs.arguments import changed
-from ..runs.recipe import Context, Phases, SessionResult
+from ..runs.recipe import Context, Notice, Phases, SessionResult
 from ..runs.run import arguments_of, loaded, perform
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
@@ -28,7 +28,7 @@ from ..text.components import TextComponents, text_components
 from ..text.config import TextConfig, generators
 from ..text.learner_backend import LearnerBackend
 from ..text.report import BEFORE, evaluation, with_curves, write_before
-from ..text.training_loop import Notice, learning_components, phases, policy_of
+from ..text.training_loop import learning_components, phases, policy_of
 from . import checkpoint
 from .checkpoint import TOTALS
 from .placement import Placement, placed

@@ -16,12 +16,13 @@ from ..effects.json_lines import Lines
 from ..effects.weight_sync import WeightPublisher
 from ..machine.json_codec import line
 from ..runs.logging import DIVERGED
+from ..runs.recipe import Notice
 from ..text.components import TextComponents
 from ..text.config import TextConfig
 from ..text.failures import Failures
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
-from ..text.training_loop import Notice, Publish, evaluation_due
+from ..text.training_loop import Publish, evaluation_due
 from . import checkpoint
 from .checkpoint import PhaseCheckpoint, PhaseState, live
 from .metrics import Meter

@@ -22,6 +22,7 @@ from ...core.transcript.record import Transcript
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..runs.logging import DIVERGED
+from ..runs.recipe import Notice
 from ..runs.training_machine import Loop, Train, Trained
 from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
 from .components import Attempts, TextComponents
@@ -39,7 +40,7 @@ from .trainer import Trainer
 
 UNIT = 20  # steps of the warm start in one iteration of the machine
 TASKS, WARM, ORDER, UPDATE = 2, 3, 4, 5  # streams of a run's key, besides those of `parts`
-Notice = Callable[[str], None]
+WORK = ("warm start", "preparation", "sampling", "updates")  # parts of a session, whose seconds are reported
 Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
 Completing = Callable[[LanguageState], Complete]  # completes begun attempts with them
 Evaluating = Callable[[LanguageState], Mapping[str, float]]  # figures of an evaluation during training
@@ -93,10 +94,7 @@ class TextTrainingLoop:
     notice: Notice
     held: LearnerState
     iteration: int = 0
-    prepared: float = 0.0  # seconds spent
-    sampled: float = 0.0
-    updated: float = 0.0
-    warmed: float = 0.0
+    times: dict[str, float] = field(factory=lambda: dict.fromkeys(WORK, 0.0))  # seconds spent
     _demonstrations: Any = field(default=())
     _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
     _rate: Any = field(default=())  # rate of published texts
@@ -127,9 +125,7 @@ class TextTrainingLoop:
 
     def spent(self) -> tuple[str, ...]:
         """Return the seconds of each part of the session."""
-        seconds = {"warm start": self.warmed, "preparation": self.prepared, "sampling": self.sampled}
-        seconds["updates"] = self.updated
-        return tuple(f"{name} {spent:.1f} s" for name, spent in seconds.items() if spent)
+        return tuple(f"{name} {spent:.1f} s" for name, spent in self.times.items() if spent)
 
     @property
     def key(self) -> Key:
@@ -145,7 +141,7 @@ class TextTrainingLoop:
         learner = warm_learner_of(self.arguments, self.parts, self.held.warm.params)
         state, means = taught(learner, self.held.warm, every, batches)
         self.held = LearnerState(warm=state)
-        self.warmed += seconds() - begin
+        self.times["warm start"] += seconds() - begin
         if self.iteration + 1 == phases(self.arguments).warm:
             self._demonstrations = ()
         return {"warm_loss": means["loss"], "gradient_norm": means["gradient_norm"], "finite": means["finite"]}
@@ -181,9 +177,9 @@ class TextTrainingLoop:
         if learned.note:
             self.notice(f"step {number + 1}: {learned.note}")
         self.held = LearnerState(learner=learned.state)
-        self.prepared += prepared.get(PREPARED, 0.0)
-        self.sampled += spent
-        self.updated += seconds() - between
+        self.times["preparation"] += prepared.get(PREPARED, 0.0)
+        self.times["sampling"] += spent
+        self.times["updates"] += seconds() - between
         unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
         row |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
