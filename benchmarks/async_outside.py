@@ -19,7 +19,7 @@ from attrs import define, field
 
 from purestep.runtime.async_rl import checkpoint
 from purestep.runtime.async_rl.audit import reported_events
-from purestep.runtime.async_rl.replay_phase import replayed
+from purestep.runtime.async_rl.replay import replayed
 from purestep.runtime.async_rl.report import audit
 from purestep.runtime.effects.json_lines import objects
 from purestep.runtime.effects.workers.process import PROGRAM

@@ -21,27 +21,27 @@ from purestep.runtime.text.learner_backend import LearnerBackend
 from .ranks_agree_side import ORDER, arguments, batches_of
 
 
-def replayed(team: LearnerBackend, recorded: Path, out: Path, first: int, last: int) -> int:
+def replayed(backend: LearnerBackend, recorded: Path, out: Path, first: int, last: int) -> int:
     """Runs on the first rank; gives the exit code."""
     own, held = arguments(), read_tensors(recorded)
-    parts, batches = team.parts(text_components(own)), batches_of(held, torch.float32)
-    algorithm, train = team.learner(own, parts)
+    parts, batches = backend.parts(text_components(own)), batches_of(held, torch.float32)
+    algorithm, train = backend.learner(own, parts)
     state: Any = algorithm.init({name: held[f"policy.{name}"] for name in parts.begin()})
     if first:
-        where = team.newest(out)
+        where = backend.newest(out)
         if where is None:
             raise SystemExit(f"{out} holds no checkpoint to go on from")
-        state = team.load(where, state).tree
+        state = backend.load(where, state).tree
     with (out / "losses").open("a") as file:
         for number in range(first, last):
             learned = train(state, batches[number], keys.fold_in(keys.key(ORDER), number))
             state = learned.state
             file.write(f"{learned.figures['loss']!r}\n")
-    team.save(out, last, state, machine=(), facts={}, metadata={})
-    team.settle()
+    backend.save(out, last, state, machine=(), facts={}, metadata={})
+    backend.settle()
     return 0
 
 
 if __name__ == "__main__":
     given, out, first, last = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    sys.exit(in_process_group(lambda team: replayed(team, given, out, first, last)))
+    sys.exit(in_process_group(lambda backend: replayed(backend, given, out, first, last)))

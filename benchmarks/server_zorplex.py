@@ -196,12 +196,12 @@ def measured(asked: argparse.Namespace, root: Path) -> dict[str, Any]:
         def sample(version: int, some: Sequence[Request]) -> Sequence[Rollout[Any]]:
             return served(one, made.rules, made.codec, made.begun(some), version=version)
 
-        before, _ = evaluated(zorplex_task(), partial(sample, 0), asked.tasks, asked.seed)
+        before = evaluated(zorplex_task(), partial(sample, 0), asked.tasks, asked.seed)
         print(f"before: {before.line()}", flush=True)
         start = time.perf_counter()
         _, rows = trained(made, one, root / "weights", params, train, asked)
         seconds = time.perf_counter() - start
-        after, _ = evaluated(zorplex_task(), partial(sample, asked.steps), asked.tasks, asked.seed)
+        after = evaluated(zorplex_task(), partial(sample, asked.steps), asked.tasks, asked.seed)
         print(f"after: {after.line()}", flush=True)
     return {
         "parameters": sum(leaf.numel() for leaf in params.values()),

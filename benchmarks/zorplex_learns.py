@@ -22,7 +22,7 @@ from purestep.core.transcript.log_probs import token_log_probs
 from purestep.runtime.runs import run as runs
 from purestep.runtime.text.components import attempts_at
 from purestep.runtime.text.evaluation import held_out
-from purestep.runtime.text.run import policy_of
+from purestep.runtime.text.training_loop import policy_of
 
 from . import evidence
 

@@ -69,13 +69,9 @@ def trainer(
     environments, as in generators that lag behind; the initial params are used until there are older ones.
     Raises: errors of `validate` for the env and of `validate_learner` for model and algorithm; ChoiceError.
     """
-    for name, number, least in (
-        ("envs", envs, 1),
-        ("horizon", horizon, 1),
-        ("unroll", unroll, 1),
-        ("staleness", staleness, 0),
-    ):
-        at_least(f"trainer: {name}", number, least)
+    for name, number in (("envs", envs), ("horizon", horizon), ("unroll", unroll)):
+        at_least(f"trainer: {name}", number, 1)
+    at_least("trainer: staleness", staleness, 0)
     choose("trainer: reset", reset, dict.fromkeys(("pooled", "select", "own")))
     checked, scaling = validate(env), check_normalizer(normalizer or identity())
     observation = checked.reset(checked.params, keys.key(0))[1].observation
@@ -103,12 +99,8 @@ def trainer(
     def iterate(state: RunState) -> tuple[RunState, Metrics]:
         act_key, update_key, key = keys.split(state.key, 3)
         # Statistics are constant while the policy acts, so that behaviour log-probs fit the update's observations.
-        worlds, raw = act(
-            take(state.past, 0) if staleness else state.learner.params,
-            state.worlds,
-            act_key,
-            lambda observation: scaling.observe(state.normalizer, observation),
-        )
+        params = take(state.past, 0) if staleness else state.learner.params
+        worlds, raw = act(params, state.worlds, act_key, lambda seen: scaling.observe(state.normalizer, seen))
         trajectory = scaling.scale(state.normalizer, raw)
         updated = algorithm.update(state.learner, trajectory, update_key)
         learner, metrics = as_declared(algorithm, state.learner, updated)
@@ -122,11 +114,8 @@ def trainer(
             env_steps=state.env_steps + horizon * envs,
             past=tree_map(_shifted, state.past, state.learner.params) if staleness else (),
         )
-        return after, {
-            **metrics,
-            **counts,
-            "finite": all_finite((learner.params, raw.reward)).to(torch.float32),
-        }
+        finite = all_finite((learner.params, raw.reward)).to(torch.float32)
+        return after, {**metrics, **counts, "finite": finite}
 
     return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=names)
 

@@ -75,7 +75,6 @@ class LanguageAlgorithm:
     apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
     update: Callable[[LanguageState, Transcript], tuple[LanguageState, Metrics]]
     reads: tuple[str, ...]  # the fields that `read` fills; if empty, `read` need not be called
-    window: int  # the longest sequence that the model supports
     metrics: tuple[str, ...] = METRICS  # names of the metrics that `update` returns, in that order
 
 
@@ -173,7 +172,6 @@ def learner(
         apply=partial(_apply, parts),
         update=partial(_update, parts),
         reads=parts.reads,
-        window=model.window,
     )
 
 

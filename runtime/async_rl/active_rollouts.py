@@ -16,7 +16,7 @@ class ActiveRollouts:
 
     generation: Generation
     tasks: tuple[int, ...] = ()
-    told: tuple[int, ...] = ()
+    reported: tuple[int, ...] = ()
 
     @property
     def idle(self) -> bool:
@@ -24,53 +24,55 @@ class ActiveRollouts:
         return not self.tasks
 
 
-def add(desk: ActiveRollouts, task: int, attempt: AnyAttempt) -> ActiveRollouts:
-    """Return the desk with another attempt, which takes a slot as soon as one is free."""
-    generation = evolve(desk.generation, attempts=(*desk.generation.attempts, attempt))
-    return ActiveRollouts(generation=generation, tasks=(*desk.tasks, task), told=(*desk.told, 0))
+def add(active: ActiveRollouts, task: int, attempt: AnyAttempt) -> ActiveRollouts:
+    """Return the rollouts with another attempt, which takes a slot as soon as one is free."""
+    generation = evolve(active.generation, attempts=(*active.generation.attempts, attempt))
+    return ActiveRollouts(generation=generation, tasks=(*active.tasks, task), reported=(*active.reported, 0))
 
 
-def cancel(desk: ActiveRollouts, task: int) -> ActiveRollouts:
-    """Return the desk without a task, whose slot becomes free; unchanged if it has no task of that number."""
-    return _without(desk, [desk.tasks.index(task)]) if task in desk.tasks else desk
+def cancel(active: ActiveRollouts, task: int) -> ActiveRollouts:
+    """Return the rollouts without a task, whose slot becomes free; unchanged if there is none of that number."""
+    return _without(active, [active.tasks.index(task)]) if task in active.tasks else active
 
 
-def pop_finished(desk: ActiveRollouts) -> tuple[ActiveRollouts, tuple[tuple[int, AnyAttempt], ...]]:
-    """Return the desk without its finished attempts, and these, each with its task."""
-    attempts = desk.generation.attempts
+def pop_finished(active: ActiveRollouts) -> tuple[ActiveRollouts, tuple[tuple[int, AnyAttempt], ...]]:
+    """Return the rollouts without their finished attempts, and these, each with its task."""
+    attempts = active.generation.attempts
     over = [place for place, attempt in enumerate(attempts) if not isinstance(attempt.end, tuple)]
-    return _without(desk, over), tuple((desk.tasks[place], attempts[place]) for place in over)
+    return _without(active, over), tuple((active.tasks[place], attempts[place]) for place in over)
 
 
-def token_progress(desk: ActiveRollouts) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
-    """Return the desk with all tokens marked as reported, and newly generated token counts per task since the last call.
+def token_progress(active: ActiveRollouts) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
+    """Return the rollouts with all tokens marked as reported, and newly generated token counts per task since the last call.
 
     Tokens of the call under way count too.
     """
-    generation = desk.generation
+    generation = active.generation
     count, speaking = generation.decoding.count.tolist(), generation.decoding.speaking.tolist()
     under_way = {
         number: count[row]
         for row, (number, call) in enumerate(generation.seats)
         if number >= 0 and speaking[row] and generation.attempts[number].call == call
     }
-    now = [_said(one) + under_way.get(place, 0) for place, one in enumerate(generation.attempts)]
-    more = tuple((task, new - old) for task, old, new in zip(desk.tasks, desk.told, now, strict=True) if new > old)
-    return evolve(desk, told=tuple(map(max, desk.told, now))), more
+    now = [_sampled(one) + under_way.get(place, 0) for place, one in enumerate(generation.attempts)]
+    more = tuple(
+        (task, new - old) for task, old, new in zip(active.tasks, active.reported, now, strict=True) if new > old
+    )
+    return evolve(active, reported=tuple(map(max, active.reported, now))), more
 
 
-def _said(attempt: AnyAttempt) -> int:
+def _sampled(attempt: AnyAttempt) -> int:
     return sum(len(piece.said.ids) for piece in attempt.pieces if isinstance(piece, ModelTurn))
 
 
-def _without(desk: ActiveRollouts, places: Sequence[int]) -> ActiveRollouts:
-    """Return the desk without the attempts at these indices; later ones move up."""
+def _without(active: ActiveRollouts, places: Sequence[int]) -> ActiveRollouts:
+    """Return the rollouts without the attempts at these indices; later ones move up."""
     gone = set(places)
     if not gone:
-        return desk
-    left = [place for place in range(len(desk.tasks)) if place not in gone]
+        return active
+    left = [place for place in range(len(active.tasks)) if place not in gone]
     moved = {old: new for new, old in enumerate(left)}
-    generation = desk.generation
+    generation = active.generation
     return ActiveRollouts(
         generation=evolve(
             generation,
@@ -78,6 +80,6 @@ def _without(desk: ActiveRollouts, places: Sequence[int]) -> ActiveRollouts:
             seats=tuple((moved[number], call) if number in moved else FREE for number, call in generation.seats),
             following=generation.following - sum(place < generation.following for place in gone),
         ),
-        tasks=tuple(desk.tasks[place] for place in left),
-        told=tuple(desk.told[place] for place in left),
+        tasks=tuple(active.tasks[place] for place in left),
+        reported=tuple(active.reported[place] for place in left),
     )

@@ -109,7 +109,7 @@ def reported_events(events: Iterable[Mapping[str, Any]]) -> ReportedEvents:
 def audited(
     ledger: Sequence[Mapping[str, Any]],
     bounds: Bounds,
-    told: ReportedEvents,
+    reported: ReportedEvents,
     totals: Mapping[str, int] | tuple[()] = (),
 ) -> Audit:
     """Audit a phase: its ledger, its limits, the events its scheduler received, and its final counters if it has ended.
@@ -120,8 +120,8 @@ def audited(
     submitted = waiting + running + accepted + rejected,   accepted = consumed + filtered + queued + cached
 
     >>> rows = [{"version": 0, "samples": [[0, 0, 0, 7, 0, 0, 5]]}]
-    >>> told = ReportedEvents(made={(0, 0, 0): (5, 0, 0)}, consumed=(0,), tokens=5)
-    >>> audited(rows, Bounds(batch=1, group=1, staleness=0), told).wrong
+    >>> reported = ReportedEvents(made={(0, 0, 0): (5, 0, 0)}, consumed=(0,), tokens=5)
+    >>> audited(rows, Bounds(batch=1, group=1, staleness=0), reported).wrong
     ()
     >>> audited(rows, Bounds(batch=2, group=1, staleness=0), reported_events([])).wrong
     ('update 0 learned from 1 samples of 2', 'sample (0, 0, 0) was never told to be whole')
@@ -133,9 +133,9 @@ def audited(
         *_twice(taken),
         *_torn(taken, bounds),
         *_ages(taken, bounds),
-        *_made(taken, told.made),
-        *_unwritten(ledger, told.consumed),
-        *(_counts(taken, ledger, told, totals) if isinstance(totals, Mapping) else ()),
+        *_made(taken, reported.made),
+        *_unwritten(ledger, reported.consumed),
+        *(_counts(taken, ledger, reported, totals) if isinstance(totals, Mapping) else ()),
     )
     return Audit(
         updates=len(ledger),
@@ -172,22 +172,21 @@ def _batches(ledger: Sequence[Mapping[str, Any]], bounds: Bounds) -> tuple[str, 
 
 def _twice(taken: Sequence[Taken]) -> tuple[str, ...]:
     """Return the faults of seats or requests that were trained on more than once; all attempts at a seat count together."""
-    seats: dict[tuple[int, int], list[int]] = {}
-    requests: dict[int, list[int]] = {}
+    seats: dict[str, list[int]] = {}
+    requests: dict[str, list[int]] = {}
     for one in taken:
-        seats.setdefault(one.name[:2], []).append(one.version)
-        requests.setdefault(one.request, []).append(one.version)
-    found = [
-        f"seat {seat} of group {group} was learned from {len(versions)} times, by updates {sorted(set(versions))}"
-        for (group, seat), versions in seats.items()
+        group, seat, _ = one.name
+        seats.setdefault(f"seat {seat} of group {group}", []).append(one.version)
+        requests.setdefault(f"request {one.request}", []).append(one.version)
+    return _few(_repeated(seats)) or _few(_repeated(requests))
+
+
+def _repeated(updates: Mapping[str, Sequence[int]]) -> list[str]:
+    return [
+        f"{name} was learned from {len(versions)} times, by updates {sorted(set(versions))}"
+        for name, versions in updates.items()
         if len(versions) > 1
     ]
-    asked = [
-        f"request {request} was learned from {len(versions)} times, by updates {sorted(set(versions))}"
-        for request, versions in requests.items()
-        if len(versions) > 1
-    ]
-    return _few(found) or _few(asked)
 
 
 def _torn(taken: Sequence[Taken], bounds: Bounds) -> tuple[str, ...]:
@@ -224,9 +223,9 @@ def _ages(taken: Sequence[Taken], bounds: Bounds) -> tuple[str, ...]:
 def _made(taken: Sequence[Taken], made: Mapping[Name, tuple[int, int, int]]) -> tuple[str, ...]:
     unknown = [f"sample {one.name} was never told to be whole" for one in taken if one.name not in made]
     others = [
-        f"sample {one.name} was told with (tokens, head, tail) = {made[one.name]} and learned from with {told}"
+        f"sample {one.name} was told with (tokens, head, tail) = {made[one.name]} and learned from with {learned}"
         for one in taken
-        if one.name in made and made[one.name] != (told := (one.tokens, one.head, one.tail))
+        if one.name in made and made[one.name] != (learned := (one.tokens, one.head, one.tail))
     ]
     return (*_few(unknown), *_few(others))
 
@@ -238,7 +237,7 @@ def _unwritten(ledger: Sequence[Mapping[str, Any]], consumed: Sequence[int]) -> 
 
 
 def _counts(
-    taken: Sequence[Taken], ledger: Sequence[Mapping[str, Any]], told: ReportedEvents, totals: Mapping[str, int]
+    taken: Sequence[Taken], ledger: Sequence[Mapping[str, Any]], reported: ReportedEvents, totals: Mapping[str, int]
 ) -> tuple[str, ...]:
     """Return the faults of counters that should be equal and are not."""
     let_in = ("waiting", "running", "accepted", "rejected")
@@ -251,6 +250,6 @@ def _counts(
         ("tokens_used", totals["tokens_used"], "tokens learned from", sum(one.tokens for one in taken)),
     )
     found = [f"{name} is {one}, {other} {number}" for name, one, other, number in pairs if one != number]
-    if totals["accepted"] > len(told.made):
-        found.append(f"accepted is {totals['accepted']}, told to be whole {len(told.made)}")
+    if totals["accepted"] > len(reported.made):
+        found.append(f"accepted is {totals['accepted']}, told to be whole {len(reported.made)}")
     return tuple(found)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import torch
-from attrs import asdict, evolve, frozen
+from attrs import evolve, frozen
 
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, message
@@ -34,8 +34,7 @@ from .trainer import SampleWithProximal
 
 T = TypeVar("T")
 EVENTS, LEDGER, TIMELINE, TOTALS = "events.jsonl", "ledger.jsonl", "timeline.jsonl", "totals.json"
-
-
+SUMMARY = ("figures", "mode", "head", "tail", "tokens", "raised")  # of a sample, besides its tensors
 COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed", "filtered", "queued", "cached")
 
 
@@ -98,46 +97,37 @@ def save(
     *,
     facts: Mapping[str, Any],
     metadata: Mapping[str, Any],
-    team: LearnerBackend = SINGLE_PROCESS,
+    backend: LearnerBackend = SINGLE_PROCESS,
 ) -> None:
     """Write a checkpoint of the scheduler's version. Raises: CheckpointError."""
     names = tuple(sorted(standing.samples))
-    waiting = tuple(_waiting(name, standing.samples[name]) for name in names)
+    waiting = tuple(_pending(name, standing.samples[name]) for name in names)
     rows = stacked([standing.samples[name].sample for name in names]) if names else ()
     past = {str(version): standing.past[version] for version in sorted(standing.past)}
     kept = evolve(standing.kept, waiting=waiting, past=tuple(sorted(standing.past)))
     tree = {"learner": standing.learner, "rows": rows, "past": past}
-    team.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
+    backend.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
 
 
-def _waiting(name: Name, held: SampleWithProximal) -> PendingSample:
-    sample = held.sample
-    return PendingSample(
-        name=name,
-        figures=dict(sample.figures),
-        mode=sample.mode,
-        head=sample.head,
-        tail=sample.tail,
-        tokens=sample.tokens,
-        done=tuple(sorted(held.done)),
-        raised=sample.raised,
-    )
+def _pending(name: Name, held: SampleWithProximal) -> PendingSample:
+    summary: dict[str, Any] = {one: getattr(held.sample, one) for one in SUMMARY}
+    return PendingSample(name=name, done=tuple(sorted(held.done)), **summary)
 
 
-def of_newest(phase: Path, use: Callable[[Path], T], team: LearnerBackend = SINGLE_PROCESS) -> T | tuple[()]:
+def of_newest(phase: Path, use: Callable[[Path], T], backend: LearnerBackend = SINGLE_PROCESS) -> T | tuple[()]:
     """Return the result of `use` on a phase's newest usable checkpoint; () where none was ever finished.
 
     A damaged one is named on standard error. Raises: CheckpointError, and errors of `use`.
     """
     if not phase.is_dir():
         return ()
-    found = newest_usable(lambda report, without: team.newest(phase, report=report, without=without), use)
+    found = newest_usable(lambda report, without: backend.newest(phase, report=report, without=without), use)
     return () if found is None else found
 
 
-def newest(phase: Path, team: LearnerBackend = SINGLE_PROCESS) -> Path | tuple[()]:
+def newest(phase: Path, backend: LearnerBackend = SINGLE_PROCESS) -> Path | tuple[()]:
     """Return the folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
-    return of_newest(phase, lambda where: where, team)
+    return of_newest(phase, lambda where: where, backend)
 
 
 def kept_in(where: Path) -> tuple[PhaseCheckpoint, Mapping[str, Any]]:
@@ -172,7 +162,9 @@ def _fault(kept: PhaseCheckpoint, version: int) -> str:
     return f"version {now.version}" if now.version != version else "" if all(sums) else "counts that do not add up"
 
 
-def load(where: Path, arguments: TextConfig, begun: LanguageState, team: LearnerBackend = SINGLE_PROCESS) -> PhaseState:
+def load(
+    where: Path, arguments: TextConfig, begun: LanguageState, backend: LearnerBackend = SINGLE_PROCESS
+) -> PhaseState:
     """Return the state in a checkpoint; `begun` is a learner's state with the run's structure. Raises: CheckpointError."""
     kept, _ = kept_in(where)
     like: dict[str, Any] = {
@@ -180,9 +172,9 @@ def load(where: Path, arguments: TextConfig, begun: LanguageState, team: Learner
         "rows": blank(arguments, len(kept.waiting)) if kept.waiting else (),
         "past": {str(version): begun.params.policy for version in kept.past},
     }
-    tree = team.load(where, like, classes=[*CLASSES, PhaseCheckpoint, KeptStart, PendingSample]).tree
+    tree = backend.load(where, like, classes=[*CLASSES, PhaseCheckpoint, KeptStart, PendingSample]).tree
     check_finite(where, tree["learner"].params.policy, "learner.params.policy")
-    samples = {one.name: _anchored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
+    samples = {one.name: _restored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
     past = {version: tree["past"][str(version)] for version in kept.past}
     return PhaseState(kept=kept, learner=tree["learner"], past=past, samples=samples)
 
@@ -192,7 +184,7 @@ def blank(arguments: TextConfig, number: int) -> Transcript:
     return empty(arguments.sampling.capacity, arguments.episodes.max_turns, id=torch.zeros(number, dtype=torch.int64))
 
 
-def _anchored(told: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
+def _restored(pending: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
     row = tree_map(lambda leaf: leaf[place : place + 1], rows)
-    parts = {name: value for name, value in asdict(told, recurse=False).items() if name not in ("name", "done")}
-    return SampleWithProximal(Sample(row=row, **parts), frozenset(told.done))
+    summary: dict[str, Any] = {one: getattr(pending, one) for one in SUMMARY}
+    return SampleWithProximal(Sample(row=row, **summary), frozenset(pending.done))

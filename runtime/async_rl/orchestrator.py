@@ -29,14 +29,9 @@ LOOK = 0.01  # seconds between two polls of the trainer
 Name = say.Name
 
 
-def _unnoticed(starts: Starts, ready: Ready) -> None:
-    """Do nothing: the default callback for prepared starts."""
-    del starts, ready
-
-
 @frozen(kw_only=True)
 class Connections:
-    """Workers, callbacks and settings of a crew."""
+    """Workers, callbacks and settings of an orchestrator."""
 
     workers: workers.Workers
     count: int  # number of generators at the beginning, numbered from 0
@@ -48,8 +43,8 @@ class Connections:
     failures: Callable[[int], None]  # called with the number of new tool calls that failed
     lost: Callable[[int, str], None]  # (generator, reason), when a generator is lost
     notice: Callable[[str], None]
-    starts: Starts | tuple[()] = ()  # of groups, where the task's episodes are prepared
-    prepared: Callable[[Starts, Ready], None] = _unnoticed  # called when there are more starts
+    starts: Starts  # of groups, where the task's episodes are prepared
+    prepared: Callable[[Starts, Ready], None]  # called when there are more starts
 
 
 @frozen
@@ -83,7 +78,7 @@ class WorkerTask:
 class Orchestrator:
     """Commands under way."""
 
-    hands: Connections
+    connections: Connections
     inbox: Inbox
     pool: ThreadPoolExecutor
     tasks: dict[int, WorkerTask] = field(factory=dict)  # by the worker's task number
@@ -94,7 +89,7 @@ class Orchestrator:
     sampled: dict[int, int] = field(factory=dict)  # tokens of each sample under way, by the worker's task number
     there: set[int] = field(factory=set)  # generators that are connected, as reported to the scheduler
     held: list[Entry] = field(factory=list)  # entries deferred until a generator is connected
-    starts: Starts | tuple[()] = field(default=Factory(lambda self: self.hands.starts, takes_self=True))
+    starts: Starts = field(default=Factory(lambda self: self.connections.starts, takes_self=True))
     waiting: dict[int, say.Dispatch] = field(factory=dict)  # commands whose groups have no start yet, by number
     preparing: dict[int, int] = field(factory=dict)  # preparations under way, by the worker's task number
     following: Any = field(factory=itertools.count)
@@ -115,16 +110,16 @@ class Orchestrator:
             heapq.heappush(self.pauses, (seconds() + command.seconds, number, command.command))
         elif isinstance(command, say.Report):
             if command.reason not in ("stale", "stopped"):
-                self.hands.notice(f"{command.about} {command.number}: {command.reason}")
+                self.connections.notice(f"{command.about} {command.number}: {command.reason}")
             self.over(number, say.Report.TAG)
         else:
-            done = self.pool.submit(self.hands.trainer[type(command)], command)
+            done = self.pool.submit(self.connections.trainer[type(command)], command)
             self.trained.append((number, command, done))
 
     def dispatch(self, number: int, command: say.Dispatch) -> None:
         """Send a sampling task to a generator; if its group needs a start that is not prepared yet, prepare that first."""
         start: Start | tuple[()] = ()
-        if not isinstance(self.starts, tuple):
+        if self.starts.groups:
             start = self.starts.ready.get(command.prompt, ())
             if isinstance(start, tuple):
                 self.waiting[number] = command
@@ -133,30 +128,26 @@ class Orchestrator:
                 if first:
                     self.prepare(held)
                 return
-        request = self.hands.request(command.prompt, command.seat)
+        request = self.connections.request(command.prompt, command.seat)
         task = WorkerTask(number, command, (request.id, request.group))
         self.give(command.worker, task, RolloutRequest(request, command.version, start))
 
     def prepare(self, held: WaitingCommand) -> None:
         """Send the preparation of a command's group to the command's generator."""
-        if isinstance(self.starts, tuple):
-            return
         number, preparation = next(self.following), held.prompt // self.starts.groups
         self.preparing[number] = preparation
-        self.hands.workers.send(held.worker, number, Prepare(preparation, self.waiting[held.number].version))
+        self.connections.workers.send(held.worker, number, Prepare(preparation, self.waiting[held.number].version))
 
     def prepared(self, worker: int, number: int, answer: Any) -> None:
         """Accept a finished preparation; one with the wrong number is discarded and prepared again."""
         wanted = self.preparing.pop(number)
-        if isinstance(self.starts, tuple):
-            return
         if not isinstance(answer, Ready) or answer.preparation != wanted:
             again = [one for one in self.starts.waiting if one.prompt // self.starts.groups == wanted]
             for held in again[:1]:
                 self.prepare(evolve(held, worker=worker))
             return
         self.starts, freed = self.starts.come(answer)
-        self.hands.prepared(self.starts, answer)
+        self.connections.prepared(self.starts, answer)
         for one in freed:
             self.dispatch(one, self.waiting.pop(one))
 
@@ -164,8 +155,7 @@ class Orchestrator:
         """Cancel commands that wait for a start, and mark them as finished."""
         for number in numbers:
             del self.waiting[number]
-            if not isinstance(self.starts, tuple):
-                self.starts = self.starts.without(number)
+            self.starts = self.starts.without(number)
             self.over(number, say.Dispatch.TAG)
 
     def give(self, worker: int, task: WorkerTask, payload: Any) -> None:
@@ -174,7 +164,7 @@ class Orchestrator:
         self.tasks[number] = task
         if task.kind == say.Dispatch.TAG:
             self.numbers[task.name] = number
-        self.hands.workers.send(worker, number, payload)
+        self.connections.workers.send(worker, number, payload)
 
     def follow(self) -> Entry:
         """Return the next entry for the driver; wait for it if there is none."""
@@ -186,7 +176,7 @@ class Orchestrator:
             self.look()
             if not self.ready:
                 until = self.pauses[0][0] - seconds() if self.pauses else LOOK
-                report = self.hands.workers.receive(max(0.0, min(LOOK, until)))
+                report = self.connections.workers.receive(max(0.0, min(LOOK, until)))
                 if not isinstance(report, tuple):
                     self.record_report(report)
 
@@ -194,19 +184,19 @@ class Orchestrator:
         """Queue the events of pauses that are over and of trainer commands that are done."""
         while self.pauses and self.pauses[0][0] <= seconds():
             _, number, command = heapq.heappop(self.pauses)
-            self.tell(number, say.RetryAfter.TAG, say.Due(command))
+            self.queue(number, say.RetryAfter.TAG, say.Due(command))
             self.over(number, say.RetryAfter.TAG)
         while self.trained and self.trained[0][2].done():
             number, command, done = self.trained.popleft()
             kind, fault = tag_of(type(command)), done.exception()
             if fault is None:
-                self.tell(number, kind, done.result())
+                self.queue(number, kind, done.result())
             else:
                 failed = Failed(command, f"{type(fault).__name__}: {fault}")
                 self.ready.append(Received(number, kind, failed, fault))
             self.over(number, kind)
 
-    def tell(self, number: int, kind: str, event: Event) -> None:
+    def queue(self, number: int, kind: str, event: Event) -> None:
         """Queue an event for the scheduler."""
         self.ready.append(Received(number, kind, event))
 
@@ -220,9 +210,9 @@ class Orchestrator:
     def record_report(self, report: workers.Report) -> None:
         """Handle a report from a worker, or about one."""
         if isinstance(report, workers.WorkerJoined):
-            if report.worker >= self.hands.count:
+            if report.worker >= self.connections.count:
                 self.there.add(report.worker)
-                self.tell(DRIVER, "", say.Joined(report.worker, self.hands.slots))
+                self.queue(DRIVER, "", say.Joined(report.worker, self.connections.slots))
                 self.ready.extend(self.held)
                 self.held.clear()
         elif isinstance(report, workers.WorkerMessage):
@@ -236,17 +226,17 @@ class Orchestrator:
         else:
             self.left(report)
 
-    def progressed(self, worker: int, told: Progress) -> None:
+    def progressed(self, worker: int, progress: Progress) -> None:
         """Record new tokens of samples under way, timeline rows and failed tool calls."""
-        for span in told.spans:
-            self.hands.span(f"generator {worker}", span)
-        if told.tool_failures:
-            self.hands.failures(told.tool_failures)
-        for number, tokens, version in told.tokens:
+        for span in progress.spans:
+            self.connections.span(f"generator {worker}", span)
+        if progress.tool_failures:
+            self.connections.failures(progress.tool_failures)
+        for number, tokens, version in progress.tokens:
             if self.wanted(number):
                 task = self.tasks[number]
                 self.sampled[number] = self.sampled.get(number, 0) + tokens
-                self.tell(task.number, task.kind, say.TokenChunk(*task.name, self.sampled[number], version))
+                self.queue(task.number, task.kind, say.TokenChunk(*task.name, self.sampled[number], version))
 
     def wanted(self, number: int) -> bool:
         """Return whether a task is a sample under way that is not cancelled."""
@@ -259,27 +249,26 @@ class Orchestrator:
         if wanted:
             del self.numbers[task.name]
             if wrong := task.wrong(answer):
-                self.tell(task.number, task.kind, Failed(task.command, f"a sample {wrong}"))
+                self.queue(task.number, task.kind, Failed(task.command, f"a sample {wrong}"))
             else:
                 sample = answer.sample
-                self.hands.arrived(task.name, sample)
+                self.connections.arrived(task.name, sample)
                 whole = say.Finished(*task.name, sample.tokens, sample.head, sample.tail)
-                self.tell(task.number, task.kind, whole)
+                self.queue(task.number, task.kind, whole)
         self.over(task.number, task.kind)
 
     def left(self, report: workers.WorkerLost) -> None:
         """Handle the loss of a generator together with its tasks."""
         if report.worker in self.there:
             self.there.remove(report.worker)
-            self.hands.lost(report.worker, report.why)
-            self.tell(DRIVER, "", say.Lost(report.worker))
+            self.connections.lost(report.worker, report.why)
+            self.queue(DRIVER, "", say.Lost(report.worker))
         for number in [number for number, _ in report.work if number in self.preparing]:
             del self.preparing[number]
-        if not isinstance(self.starts, tuple):
-            self.starts, again, gone = self.starts.lost(report.worker)
-            self.drop(gone)
-            for held in again:
-                self.prepare(held)
+        self.starts, again, gone = self.starts.lost(report.worker)
+        self.drop(gone)
+        for held in again:
+            self.prepare(held)
         for number in [number for number, _ in report.work if number in self.tasks]:
             wanted, task = self.wanted(number), self.tasks.pop(number)
             self.sampled.pop(number, 0)
@@ -288,15 +277,15 @@ class Orchestrator:
             self.over(task.number, task.kind)
 
 
-def orchestrator_effects(hands: Connections, told: deque[Event]) -> Effects:
-    """Return the effects of a scheduler. Events in `told` are returned to it before all others."""
+def orchestrator_effects(connections: Connections, events: deque[Event]) -> Effects:
+    """Return the effects of a scheduler. It receives what is in `events` before all else."""
 
     def open_(inbox: Inbox) -> Session:
         pool = ThreadPoolExecutor(1, thread_name_prefix="purestep-trainer")
-        made = Orchestrator(hands, inbox, pool, there=set(range(hands.count)))
+        made = Orchestrator(connections, inbox, pool, there=set(range(connections.count)))
 
         def follow() -> Entry:
-            return Received(DRIVER, "", told.popleft()) if told else made.follow()
+            return Received(DRIVER, "", events.popleft()) if events else made.follow()
 
         return Session(made.begin, follow, lambda wait: pool.shutdown(wait=wait, cancel_futures=True))
 

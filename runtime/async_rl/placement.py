@@ -19,8 +19,8 @@ from ..effects.weight_sync import Host, WeightPublisher, chosen, this_host, weig
 from ..effects.weight_sync.ray import store_for
 from ..effects.workers.backends import Body, Engine, WorkerHandle, in_process, in_thread
 from ..effects.workers.backends import Inbox as Box
+from ..runs.recipe import Notice
 from ..text.async_config import AsyncConfig
-from ..text.training_loop import Notice
 from .version_check import Packages, packages, refuse_others
 
 HERE = {"process": in_process, "thread": in_thread}
@@ -110,12 +110,12 @@ def on_devices(start: Engine, devices: tuple[str, ...]) -> Engine:
     def engine(number: int, body: Body, arguments: tuple[Any, ...], inbox: Box) -> WorkerHandle:
         owner = object()
         spot = book.take(owner, HOME)
-        hand = start(number, body, on_device(arguments, spot.device) if spot else arguments, inbox)
+        handle = start(number, body, on_device(arguments, spot.device) if spot else arguments, inbox)
 
         def end() -> None:
             book.leave(owner)
-            hand.end()
+            handle.end()
 
-        return evolve(hand, end=end)
+        return evolve(handle, end=end)
 
     return engine

@@ -45,8 +45,8 @@ def ready_of(preparation: int, groups: int, starts: tuple[Start, ...], prepared:
     3
     """
     whole = tuple(starts[place % len(starts)] for place in range(groups))
-    told: dict[str, Any] = {"figures": dict(prepared.figures), "texts": prepared.texts}
-    return Ready(preparation=preparation, starts=whole, records=prepared.records, **told)
+    figures, texts = dict(prepared.figures), prepared.texts
+    return Ready(preparation=preparation, starts=whole, records=prepared.records, figures=figures, texts=texts)
 
 
 def ready_fault(preparation: Preparation | tuple[()], answer: Ready) -> str:
@@ -83,7 +83,7 @@ class WaitingCommand:
 class Starts:
     """The available starts, by prompt; preparations under way, each with its generator; and the commands that wait for them."""
 
-    groups: int  # of one preparation
+    groups: int = 0  # of one preparation; 0 where episodes are not prepared
     ready: Mapping[int, Start] = Factory(dict)
     under_way: Mapping[int, int] = Factory(dict)
     waiting: tuple[WaitingCommand, ...] = ()
@@ -192,6 +192,6 @@ def replied(prompting: Prompting[Any, Prepared], work: Work, place: int, respons
     responses = {**work.responses, place: response}
     if len(responses) < len(work.queries):
         return evolve(work, responses=responses), False
-    told = tuple(responses[number] for number in range(len(work.queries)))
-    state, queries = prompting.step(work.state, told)
+    ordered = tuple(responses[number] for number in range(len(work.queries)))
+    state, queries = prompting.step(work.state, ordered)
     return Work(preparation=work.preparation, state=state, queries=queries), True

@@ -13,9 +13,7 @@ from .scheduler import events as say
 
 WORKERS = 100_000  # largest number of generators, and of slots of one generator
 VERSIONS = 10_000_000  # largest version of weights
-SAMPLE = (
-    7  # numbers of a sample in the ledger: its name, its request, the versions of its head and its tail, its tokens
-)
+SAMPLE = 7  # numbers of a sample in the ledger: its name, its request, the versions of head and tail, its tokens
 COUNTS = (
     *("version", "submitted", "accepted", "rejected", "filtered", "consumed", "tokens_used", "tokens_wasted"),
     *("generators", "staleness", "sessions", "lost_generators", "tool_failures"),

@@ -24,18 +24,15 @@ from ..text.report import BEFORE, DRAWN, Result, accuracy_before, drawn_in, read
 from . import recorded
 from .audit import Audit, Bounds, audited, reported_events, taken_of
 from .checkpoint import LEDGER, TIMELINE, TOTALS
-from .comparison import Comparison
-from .comparison_figures import Evaluation, PhaseTotals
+from .comparison import Comparison, Evaluation, PhaseTotals
 from .run import ASYNC, SYNC, arguments_in, phases_of
 from .scheduler.timeline import TRAINER, Span, actors, merged, middle, shifts, spans_of
 
 COMPARISON, TABLE = "comparison.json", "comparison.txt"
 TIMES, AGES = "timeline.png", "staleness.png"
 ENLARGED = 4  # updates in the enlarged part of the timeline
-SAME, SAME_THERE = (
-    1 / 4000,
-    1 / 500,
-)  # of the whole time, and of the enlarged part: spans with smaller gaps are drawn as one
+# of the whole time, and of the enlarged part: spans with smaller gaps are drawn as one
+SAME, SAME_THERE = 1 / 4000, 1 / 500
 
 
 def ended(run: Path) -> tuple[str, ...]:

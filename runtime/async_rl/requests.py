@@ -1,6 +1,7 @@
 """Requests of samples by prompt number: prompts are numbered in the order in which a run without generators asks them."""
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 
 from ...core import keys
 from ...core.keys import Key
@@ -30,13 +31,5 @@ def prompt_requests(arguments: TextConfig, key: Key, prompt: int) -> tuple[Reque
 
 def remembered(arguments: TextConfig, key: Key) -> Callable[[int, int], Request]:
     """Return a function (prompt, seat) -> request that caches the requests of a group."""
-    known: dict[int, tuple[Request, ...]] = {}
-
-    def request(prompt: int, seat: int) -> Request:
-        if prompt not in known:
-            if len(known) >= KEPT:
-                del known[next(iter(known))]
-            known[prompt] = prompt_requests(arguments, key, prompt)
-        return known[prompt][seat]
-
-    return request
+    group = lru_cache(KEPT)(partial(prompt_requests, arguments, key))
+    return lambda prompt, seat: group(prompt)[seat]

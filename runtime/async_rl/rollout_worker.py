@@ -6,13 +6,14 @@ from itertools import count
 from typing import Any
 
 import torch
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.keys import Key
 from ...core.language.preparation import Preparation, Start
 from ...core.language.prompting import Response
+from ...core.language.protocol import Protocol
 from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
@@ -114,16 +115,15 @@ class RolloutWorker:
     reader: WeightReader
     params: Any
     version: int
-    desk: ActiveRollouts
+    active: ActiveRollouts
     prompts: "Prompts | tuple[()]" = ()  # of preparations, where the task has one
-    waiting: deque[tuple[int, RolloutRequest | Prepare]] = field(
-        factory=deque
-    )  # tasks that are not begun, some for newer weights
+    # tasks that are not begun, some for newer weights
+    waiting: deque[tuple[int, RolloutRequest | Prepare]] = field(factory=deque)
 
     @property
     def idle(self) -> bool:
         """Return whether no attempt is under way."""
-        return self.desk.idle and (isinstance(self.prompts, tuple) or self.prompts.desk.idle)
+        return self.active.idle and (isinstance(self.prompts, tuple) or self.prompts.active.idle)
 
     def message(self, task: int, payload: RolloutRequest | Prepare | Cancel) -> None:
         """Queue a task, or cancel one and answer both."""
@@ -131,9 +131,9 @@ class RolloutWorker:
             self.waiting.append((task, payload))
             return
         waited = [one for one, _ in self.waiting if one == payload.task]
-        if waited or payload.task in self.desk.tasks:
+        if waited or payload.task in self.active.tasks:
             self.waiting = deque(one for one in self.waiting if one[0] != payload.task)
-            self.desk = cancel(self.desk, payload.task)
+            self.active = cancel(self.active, payload.task)
             self.mailbox.answer(payload.task, Cancelled())
         self.mailbox.answer(task, Cancelled())
 
@@ -164,7 +164,7 @@ class RolloutWorker:
             elif isinstance(job, Prepare):
                 self.prepare(task, job.preparation)
             else:
-                self.desk = add(self.desk, task, self.attempt(job))
+                self.active = add(self.active, task, self.attempt(job))
         self.waiting = later
 
     def attempt(self, job: RolloutRequest) -> AnyAttempt:
@@ -194,7 +194,7 @@ class RolloutWorker:
                 self.mailbox.note(Progress(spans=spans))
             return
         start = seconds()
-        if not isinstance(self.prompts, tuple) and not self.prompts.desk.idle:
+        if not isinstance(self.prompts, tuple) and not self.prompts.active.idle:
             self.ready(self.prompts.advance(self.params, self.version))
         tokens, over = self._chunk()
         room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
@@ -205,13 +205,11 @@ class RolloutWorker:
 
     def _chunk(self) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, AnyAttempt], ...]]:
         """Sample one chunk of tokens for samples; return the new token counts and the finished attempts."""
-        if self.desk.idle:
+        if self.active.idle:
             return (), ()
-        generation = self.generator.advance(self.params, self.version, self.desk.generation)
-        self.desk, more = token_progress(
-            ActiveRollouts(generation=generation, tasks=self.desk.tasks, told=self.desk.told)
-        )
-        self.desk, over = pop_finished(self.desk)
+        generation = self.generator.advance(self.params, self.version, self.active.generation)
+        self.active, more = token_progress(evolve(self.active, generation=generation))
+        self.active, over = pop_finished(self.active)
         return tuple((task, number, self.version) for task, number in more), over
 
 
@@ -223,9 +221,9 @@ class Prompts:
     preparation: Preparation
     key: Key
     generator: Generator
-    desk: ActiveRollouts
+    active: ActiveRollouts
     works: dict[int, Work] = field(factory=dict)  # by task
-    places: dict[int, tuple[int, int]] = field(factory=dict)  # by number in the desk: (task, index of its query)
+    places: dict[int, tuple[int, int]] = field(factory=dict)  # by number among the active: (task, index of its query)
     following: Iterator[int] = field(factory=count)
 
     def begin(self, task: int, number: int) -> tuple[tuple[int, Ready], ...]:
@@ -234,17 +232,15 @@ class Prompts:
 
     def advance(self, params: Any, version: int) -> tuple[tuple[int, Ready], ...]:
         """Sample one chunk of tokens; return the preparations that are finished."""
-        generation = self.generator.advance(params, version, self.desk.generation)
-        self.desk, over = pop_finished(
-            ActiveRollouts(generation=generation, tasks=self.desk.tasks, told=self.desk.told)
-        )
+        generation = self.generator.advance(params, version, self.active.generation)
+        self.active, over = pop_finished(evolve(self.active, generation=generation))
         found = list[tuple[int, Ready]]()
         for number, attempt in over:
             task, place = self.places.pop(number)
-            found += self._heard(task, place, response_of(self.parts, attempt, version), version)
+            found += self._respond(task, place, response_of(self.parts, attempt, version), version)
         return tuple(found)
 
-    def _heard(self, task: int, place: int, response: Response, version: int) -> tuple[tuple[int, Ready], ...]:
+    def _respond(self, task: int, place: int, response: Response, version: int) -> tuple[tuple[int, Ready], ...]:
         work, moved = replied(self.preparation.prompting, self.works[task], place, response)
         self.works[task] = work
         return self._on(task, work, version) if moved else ()
@@ -266,30 +262,31 @@ class Prompts:
             number = next(self.following)
             attempt = query_attempt(self.parts, query, number)
             if isinstance(attempt, tuple):
-                found += self._heard(task, place, response_of(self.parts, (), max(0, version)), version)
+                found += self._respond(task, place, response_of(self.parts, (), max(0, version)), version)
             else:
                 self.places[number] = task, place
-                self.desk = add(self.desk, number, attempt)
+                self.active = add(self.active, number, attempt)
         return found
 
 
 def prompts_of(arguments: TextConfig, parts: TextComponents, like: Any) -> Prompts | tuple[()]:
     """Return the object that runs a generator's preparations; () for a task whose episodes need none."""
-    preparation, sampling = parts.task.preparation, parts.sampling
+    preparation = parts.task.preparation
     if isinstance(preparation, tuple):
         return ()
-    made = generator(
-        parts.speaker,
-        RULES,
-        parts.codec,
-        slots=arguments.asynchronous.generator_slots,
-        capacity=sampling.capacity,
-        max_new_tokens=preparation.max_new_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-    )
-    desk = ActiveRollouts(generation=made.begin(like, NONE, ()))
-    return Prompts(parts, preparation, keys.key(arguments.episodes.seed), made, desk)
+    made, active = decoding(arguments, parts, RULES, preparation.max_new_tokens, like)
+    return Prompts(parts, preparation, keys.key(arguments.episodes.seed), made, active)
+
+
+def decoding(
+    arguments: TextConfig, parts: TextComponents, rules: Protocol[Any, Any], max_new_tokens: int, like: Any
+) -> tuple[Generator, ActiveRollouts]:
+    """Return a decoder of the run's model, and its rollouts: none yet. `like` are parameters of the same structure."""
+    sampling = parts.sampling
+    how: dict[str, Any] = {"temperature": sampling.temperature, "top_p": sampling.top_p, "capacity": sampling.capacity}
+    how |= {"slots": arguments.asynchronous.generator_slots, "max_new_tokens": max_new_tokens}
+    made = generator(parts.speaker, rules, parts.codec, **how)
+    return made, ActiveRollouts(generation=made.begin(like, NONE, ()))
 
 
 def generate(mailbox: Mailbox, spec: Spec) -> None:
@@ -307,7 +304,6 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
     with unfolded(spec.tokenizer) as folder:
         whole = text_components(spec.arguments, folder if spec.tokenizer else ())
     like = tree_map(lambda leaf: leaf.to(spec.device), whole.whole(whole.begin()))
-    sampling = whole.sampling
 
     def failed(call: ToolFailed) -> None:
         del call
@@ -317,19 +313,9 @@ def generate(mailbox: Mailbox, spec: Spec) -> None:
         weight_reader(spec.weights, like) as reader,
         served_tools(whole, spec.arguments.asynchronous, failed) as parts,
     ):
-        made = generator(
-            parts.speaker,
-            parts.rules,
-            parts.codec,
-            slots=spec.arguments.asynchronous.generator_slots,
-            capacity=sampling.capacity,
-            max_new_tokens=sampling.max_new_tokens,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-        )
-        desk = ActiveRollouts(generation=made.begin(like, NONE, ()))
-        at = RolloutWorker(mailbox, spec.arguments, parts, made, reader, params=like, version=NONE, desk=desk)
-        at.prompts = prompts_of(spec.arguments, parts, like)
+        made, active = decoding(spec.arguments, parts, parts.rules, parts.sampling.max_new_tokens, like)
+        prompts = prompts_of(spec.arguments, parts, like)
+        worker = RolloutWorker(mailbox, spec.arguments, parts, made, reader, like, NONE, active, prompts)
         while True:
-            at.listen()
-            at.work()
+            worker.listen()
+            worker.work()

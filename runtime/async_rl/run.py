@@ -18,7 +18,7 @@ from ..effects.clock import seconds
 from ..effects.weight_sync.shared_memory.layout import layout
 from ..machine.json_codec import decode
 from ..runs.arguments import changed
-from ..runs.recipe import Context, Phases, SessionResult
+from ..runs.recipe import Context, Notice, Phases, SessionResult
 from ..runs.run import arguments_of, loaded, perform
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
@@ -28,7 +28,7 @@ from ..text.components import TextComponents, text_components
 from ..text.config import TextConfig, generators
 from ..text.learner_backend import LearnerBackend
 from ..text.report import BEFORE, evaluation, with_curves, write_before
-from ..text.training_loop import Notice, learning_components, phases, policy_of
+from ..text.training_loop import learning_components, phases, policy_of
 from . import checkpoint
 from .checkpoint import TOTALS
 from .placement import Placement, placed
@@ -70,7 +70,7 @@ def arguments_in(run: Path) -> TextConfig:
 
 def components(arguments: TextConfig, context: Context) -> Phases:
     """Return the phases of a run with generators. Raises: as `turns.components_in`; CheckpointError (other data)."""
-    run, team, notice = context.run, turns.backend_of(context), context.notice
+    run, backend, notice = context.run, turns.backend_of(context), context.notice
     parts = turns.components_in(arguments, context)
     if context.kept:
         _check_data(run, parts)
@@ -79,12 +79,12 @@ def components(arguments: TextConfig, context: Context) -> Phases:
     def opened() -> Iterator[Placement]:
         over = context.kept and all((run / phase / TOTALS).exists() for phase in phases_of(arguments))
         given = AsyncConfig() if over else arguments.asynchronous
-        with placed(given, notice, lambda: weights_of(parts)) as place:
+        with placed(given, notice, lambda: layout(parts.whole(parts.begin())).size) as place:
             yield place
 
     return Phases(
         opened=opened,
-        perform=lambda place: _go_on(run, arguments, parts, place, notice, team),
+        perform=lambda place: _go_on(run, arguments, parts, place, notice, backend),
         write=lambda run: turns.write_tokenizer(run, arguments, parts),
     )
 
@@ -94,11 +94,6 @@ def _check_data(run: Path, parts: TextComponents) -> None:
     for name in folder.PHASES:
         recorded = checkpoint.of_newest(run / name, lambda where: described(where).manifest.environment)
         turns.check_data(run, dict(recorded), parts)
-
-
-def weights_of(parts: TextComponents) -> int:
-    """Return the size in bytes of the weights that generators fetch."""
-    return layout(parts.whole(parts.begin())).size
 
 
 def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[TextComponents, Any]:
@@ -119,11 +114,11 @@ def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[TextCom
 
 
 def _go_on(
-    run: Path, arguments: TextConfig, parts: TextComponents, place: Placement, notice: Notice, team: LearnerBackend
+    run: Path, arguments: TextConfig, parts: TextComponents, place: Placement, notice: Notice, backend: LearnerBackend
 ) -> SessionResult:
     """Run the remaining phases of a run."""
     spent, ended, since = dict[str, float](), list[str](), seconds()
-    begun = _warmed(run, arguments, parts, notice, team)
+    begun = _warmed(run, arguments, parts, notice, backend)
     spent["warm start"] = seconds() - since
     if isinstance(begun, tuple):
         return outcome_of((), True, spent)
@@ -133,7 +128,7 @@ def _go_on(
     for phase in phases_of(arguments):
         since = seconds()
         if not (run / phase / TOTALS).exists():
-            setting = _setting(run, phase, arguments, parts, place, notice, team)
+            setting = _setting(run, phase, arguments, parts, place, notice, backend)
             last = run_phase(setting, begun)
             spent[phase] = seconds() - since
             if last.version < setting.arguments.episodes.steps:
@@ -157,7 +152,7 @@ def _setting(
     parts: TextComponents,
     place: Placement,
     notice: Notice,
-    team: LearnerBackend,
+    backend: LearnerBackend,
 ) -> PhaseConfig:
     own = changed(arguments, {"mode": phase, "generators": generators(arguments)})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
@@ -172,24 +167,24 @@ def _setting(
         metadata=turns.described(own),
         notice=notice,
         place=place,
-        team=team,
+        backend=backend,
     )
 
 
 def _warmed(
-    run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice, team: LearnerBackend
+    run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice, backend: LearnerBackend
 ) -> LanguageState | tuple[()]:
     """Return the learner after the warm start, resumed from its checkpoints; () after Ctrl-C."""
-    algorithm, _ = learning_components(arguments, parts, team)
+    algorithm, _ = learning_components(arguments, parts, backend)
     many = phases(arguments).warm
     if not many:
         return algorithm.init(parts.begin())
     home = run / WARM
-    made = turns.components_of(home, arguments, parts, team)
-    found = checkpoint.of_newest(home, lambda where: loaded(where, made, team), team)
+    made = turns.components_of(home, arguments, parts, backend)
+    found = checkpoint.of_newest(home, lambda where: loaded(where, made, backend), backend)
     held, loop = found or (made.begin(), Loop(iterations=many, chunk=1, every=arguments.machine.save_every))
     if loop.iteration < many:
-        outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, team, notice))
+        outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, backend, notice))
         if outcome.interrupted:
             return ()
         held = outcome.session.state

@@ -14,9 +14,9 @@ from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
 from ..effects.json_lines import Lines, lines
 from ..effects.workers.pool import Workers, working
-from ..machine.drive import Effects, Entry, Inbox, Received, Session, drive
+from ..machine.drive import Effects, drive
 from ..machine.json_codec import line
-from ..machine.replay import to_lines
+from ..machine.replay import observed, to_lines
 from ..text.config import TextConfig, generators
 from ..text.run import publishing
 from . import checkpoint
@@ -32,6 +32,11 @@ from .scheduler.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_wor
 from .trainer import learning_of, segment_wise
 from .training_phase import Phase, PhaseConfig
 from .version_check import packages
+
+COUNTS = (  # counters of the scheduler that are recorded at the end of a phase
+    *("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running", "waiting"),
+    *("ignored", "tokens_used", "tokens_wasted"),
+)
 
 
 def rules_of(arguments: TextConfig) -> Rules:
@@ -59,8 +64,8 @@ def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
     `begun` is the learner's state at version 0. Raises: CheckpointError, WorkersError, NonFiniteError.
     """
     standing, given = _standing(setting, begun), setting.arguments.asynchronous
-    told: deque[Event] = deque()
-    with _at_work(setting, standing, told) as (phase, effects, log):
+    events: deque[Event] = deque()
+    with _at_work(setting, standing, events) as (phase, effects, log):
         rules, groups = rules_of(setting.arguments), setting.arguments.episodes.groups
         first = with_workers(standing.kept.schedule, generators(setting.arguments), given.generator_slots)
         saved, state = (first.version if standing.kept.sessions else -1), first
@@ -71,8 +76,8 @@ def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
                 phase.save(state, log.sync())
                 saved = state.version
             if state.fresh + len(state.again) < groups and not state.stopped:
-                told.append(say.Submitted(groups))
-        setting.team.settle()
+                events.append(say.Submitted(groups))
+        setting.backend.settle()
         if state.version >= rules.updates:
             folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
     return state
@@ -97,9 +102,9 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 
 def _standing(setting: PhaseConfig, begun: LanguageState) -> PhaseState:
     """Return the state of the phase: that of its newest checkpoint, or the initial one."""
-    team = setting.team
+    backend = setting.backend
     found = checkpoint.of_newest(
-        setting.folder, lambda where: checkpoint.load(where, setting.arguments, begun, team), team
+        setting.folder, lambda where: checkpoint.load(where, setting.arguments, begun, backend), backend
     )
     if not isinstance(found, tuple):
         return found
@@ -110,11 +115,13 @@ def _standing(setting: PhaseConfig, begun: LanguageState) -> PhaseState:
 
 
 @contextmanager
-def _at_work(setting: PhaseConfig, standing: PhaseState, told: deque[Event]) -> Iterator[tuple[Phase, Effects, Lines]]:
+def _at_work(
+    setting: PhaseConfig, standing: PhaseState, events: deque[Event]
+) -> Iterator[tuple[Phase, Effects, Lines]]:
     """Yield a running phase with its generators, its effects and its event log."""
     arguments, kept = setting.arguments, standing.kept
     version, home, given = kept.schedule.version, setting.folder, arguments.asynchronous
-    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.team)
+    learning = learning_of(arguments, setting.parts, version, standing.learner, dict(standing.past), setting.backend)
     with ExitStack() as stack:
         publisher = stack.enter_context(setting.place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())
@@ -135,15 +142,16 @@ def _at_work(setting: PhaseConfig, standing: PhaseState, told: deque[Event]) -> 
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher.address))
-        yield phase, logged(orchestrator_effects(_hands(phase, workers), told), log), log
+        effects = orchestrator_effects(_connections(phase, workers), events)
+        yield phase, observed(effects, lambda entry: log.write(to_lines([entry]))), log
         phase.failures.report()
 
 
-def _starts(setting: PhaseConfig, kept: PhaseCheckpoint) -> Starts | tuple[()]:
-    """Return the starts of a phase's groups, those of its checkpoint; () for a task whose episodes need no preparation."""
+def _starts(setting: PhaseConfig, kept: PhaseCheckpoint) -> Starts:
+    """Return the starts of a phase's groups, those of its checkpoint."""
     preparation = setting.parts.task.preparation
     if isinstance(preparation, tuple):
-        return ()
+        return Starts()
     return Starts(groups=preparation.groups, ready=starts_from(kept.starts, preparation, str(setting.folder)))
 
 
@@ -167,8 +175,8 @@ def _generators(setting: PhaseConfig, weights: str) -> AbstractContextManager[Wo
     )
 
 
-def _hands(phase: Phase, workers: Workers) -> Connections:
-    """Return the workers, callbacks and settings of the crew of a phase."""
+def _connections(phase: Phase, workers: Workers) -> Connections:
+    """Return the workers, callbacks and settings of the orchestrator of a phase."""
     arguments = phase.setting.arguments
     return Connections(
         workers=workers,
@@ -186,29 +194,11 @@ def _hands(phase: Phase, workers: Workers) -> Connections:
     )
 
 
-def logged(effects: Effects, log: Lines) -> Effects:
-    """Return the same effects, with each entry written to the log before the machine receives it."""
-
-    def open_(inbox: Inbox) -> Session:
-        session = effects.open(inbox)
-
-        def follow() -> Entry:
-            entry = session.follow()
-            log.write(to_lines([evolve(entry, cause=None) if isinstance(entry, Received) else entry]))
-            return entry
-
-        return evolve(session, follow=follow)
-
-    return Effects(open_)
-
-
 def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
     """Return the final counters and settings of a phase."""
-    counts = ("version", "submitted", "accepted", "rejected", "filtered", "consumed", "queued", "cached", "running")
-    names = (*counts, "waiting", "ignored", "tokens_used", "tokens_wasted")
     kept = phase.kept
     return {
-        **{name: getattr(state, name) for name in names},
+        **{name: getattr(state, name) for name in COUNTS},
         "seconds": phase.now(),
         "sessions": kept.sessions,
         "lost_generators": kept.lost,

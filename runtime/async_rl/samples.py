@@ -79,11 +79,6 @@ def samples_of(task: TextTask, attempts: Sequence[Rollout[Any]], *, capacity: in
     return tuple(_sample(task, attempt, take(rows, [place])) for place, attempt in enumerate(attempts))
 
 
-def sample_of(task: TextTask, attempt: Rollout[Any], *, capacity: int, calls: int) -> Sample:
-    """Return the sample of a finished attempt; see `samples_of`. Raises: ChoiceError."""
-    return samples_of(task, (attempt,), capacity=capacity, calls=calls)[0]
-
-
 def _sample(task: TextTask, attempt: Rollout[Any], row: Transcript) -> Sample:
     said = [piece.said for piece in attempt.pieces if isinstance(piece, ModelTurn)]
     versions = [version for one in said for version in one.versions]

@@ -23,10 +23,8 @@ def served_tools(
     """Yield the parts of a run whose tool calls go through a service of `tool_replicas` replicas; unchanged parts with 0.
 
     A call that hangs beyond `tool_timeout`, or whose replica dies, is retried by another replica; if that fails too, or no
-    replica
-    becomes free in that time, the failure is reported to the model and to `record`. A call is pickled and sent to a replica in
-    a
-    process, so the world's `step` has to be a function of a module.
+    replica becomes free in that time, the failure is reported to the model and to `record`. A call is pickled and sent to a
+    replica in a process, so the world's `step` has to be a function of a module.
     """
     if not given.tool_replicas:
         yield parts

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from attrs import define, evolve, field, frozen
 
-from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
+from ...algorithms.language.learner import LanguageState
 from ...core import keys
 from ...core.errors import StructureError, message
 from ...core.keys import Key
@@ -50,7 +50,6 @@ class VersionedLearner:
 
     arguments: TextConfig
     parts: TextComponents
-    algorithm: LanguageAlgorithm
     trainer: Trainer
     read: Reader
     key: Key
@@ -120,16 +119,15 @@ def learning_of(
     version: int,
     state: LanguageState,
     past: dict[int, Any],
-    team: LearnerBackend = SINGLE_PROCESS,
+    backend: LearnerBackend = SINGLE_PROCESS,
 ) -> VersionedLearner:
     """Return the trainer of a run, with weights of a version. Raises: ChoiceError."""
-    algorithm, trainer = team.learner(arguments, parts)
+    _, trainer = backend.learner(arguments, parts)
     return VersionedLearner(
         arguments=arguments,
         parts=parts,
-        algorithm=algorithm,
         trainer=trainer,
-        read=team.reader(arguments, parts),
+        read=backend.reader(arguments, parts),
         key=keys.key(arguments.episodes.seed),
         version=version,
         state=state,

@@ -16,12 +16,13 @@ from ..effects.json_lines import Lines
 from ..effects.weight_sync import WeightPublisher
 from ..machine.json_codec import line
 from ..runs.logging import DIVERGED
+from ..runs.recipe import Notice
 from ..text.components import TextComponents
 from ..text.config import TextConfig
 from ..text.failures import Failures
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
-from ..text.training_loop import Notice, Publish, evaluation_due
+from ..text.training_loop import Publish, evaluation_due
 from . import checkpoint
 from .checkpoint import PhaseCheckpoint, PhaseState, live
 from .metrics import Meter
@@ -45,7 +46,7 @@ class PhaseConfig:
     metadata: Mapping[str, Any]
     notice: Notice
     place: Placement  # of its generators
-    team: LearnerBackend = SINGLE_PROCESS
+    backend: LearnerBackend = SINGLE_PROCESS
 
 
 @define
@@ -61,7 +62,7 @@ class Phase:
     kept: PhaseCheckpoint
     samples: dict[say.Name, SampleWithProximal]
     publish_record: Publish
-    starts: Starts | tuple[()] = ()  # of groups, where the task's episodes are prepared
+    starts: Starts  # of groups, where the task's episodes are prepared
     states: dict[int, tuple[LanguageState, dict[int, Any]]] = field(factory=dict)
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
@@ -176,9 +177,9 @@ class Phase:
             del self.samples[name]
         with self.lock:
             spans = self.timeline.sync()
-        starts = () if isinstance(self.starts, tuple) else kept_starts(self.starts.needed(schedule))
+        starts = kept_starts(self.starts.needed(schedule))
         kept = evolve(self.kept, schedule=schedule, events=events, spans=spans, seconds=self.now(), starts=starts)
         standing = PhaseState(kept=kept, learner=state, past=past, samples=dict(self.samples))
         about = {"facts": self.setting.facts, "metadata": self.setting.metadata}
-        checkpoint.save(self.setting.folder, standing, **about, team=self.setting.team)
+        checkpoint.save(self.setting.folder, standing, **about, backend=self.setting.backend)
         self.did("save", start, schedule.version)

@@ -73,7 +73,10 @@ def chat_command(words: list[str]) -> int:
         for text in typed_lines(sys.stdin.isatty()):
             if text in ("q", "quit", "exit"):
                 break
-            _told(talk, text)
+            try:
+                print("\n".join(talk.about(text)), flush=True)
+            except PurestepError as fault:
+                say(f"purestep: {' '.join(str(fault).split())}")
         return 0
 
     return tyro.cli(chat, args=words, prog="purestep chat")
@@ -94,13 +97,6 @@ def typed_lines(person: bool) -> Iterator[str]:
             raise ChoiceError(message("standard input", got=got, wanted="text in UTF-8", remedy=CONVERT)) from None
         check_text("standard input", text, remedy=CONVERT)
         yield text.strip()
-
-
-def _told(talk: "_Talk", text: str) -> None:
-    try:
-        print("\n".join(talk.about(text)), flush=True)
-    except PurestepError as fault:
-        say(f"purestep: {' '.join(str(fault).split())}")
 
 
 @define
@@ -127,7 +123,6 @@ class _Talk:
 
     def question(self, text: str) -> tuple[str, ...]:
         """Return the lines of an attempt at a question, with the values of the next task."""
-
         world, known = self.parts.task.ask(self.parts.trial.env, text)
         return self._played(evolve(self.parts.trial, env=world), self.following, "your question", known)
 

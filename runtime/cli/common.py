@@ -1,7 +1,6 @@
 """Words of a command line, and functions that all commands share."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import tyro
@@ -23,12 +22,6 @@ def check_text(where: str, text: str, *, remedy: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise ChoiceError(message(where, got=ascii(text), wanted="text in UTF-8", remedy=remedy)) from None
-
-
-def check_runs(runs: Sequence[Path]) -> None:
-    """Raise ChoiceError if a command names no run."""
-    if not runs:
-        raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
 
 
 def say(text: str) -> None:

@@ -27,7 +27,7 @@ def replay_command(words: list[str]) -> int:
             wanted, remedy = "the folder of one", "train one: purestep train zorplex --mode async"
             raise ChoiceError(message(str(run), got="no run with generators", wanted=wanted, remedy=remedy))
         from ..async_rl import report
-        from ..async_rl.replay_phase import replayed
+        from ..async_rl.replay import replayed
 
         wrong = []
         for name in there:

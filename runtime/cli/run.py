@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 from attrs import evolve, frozen
 
-from ...core.errors import CheckpointError, message
+from ...core.errors import CheckpointError, ChoiceError, message
 from ..effects import folder
 from ..effects.distributed.launched import on_one_rank
 from ..effects.reporting.png import check_picture
@@ -20,7 +20,7 @@ from ..runs.arguments import flag, flatten, option
 from ..runs.kinds import recorded
 from ..runs.recipe import Nothing, Program, Recipe
 from ..runs.registry import HIDDEN, OWN, find, listed
-from .common import FLAGS, check_runs, loading, say
+from .common import FLAGS, loading, say
 
 if TYPE_CHECKING:
     from ..runs.recipe import SessionResult
@@ -240,7 +240,8 @@ def plot_command(words: list[str]) -> int:
         description="Draw the learning curve of a run; runs that differ in their seed alone become a mean in a band.",
         config=FLAGS,
     )
-    check_runs(given.runs)
+    if not given.runs:
+        raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
     given.options.check()
     homes = [folder.existing(run) for run in given.runs]
     chosen = recipe or find(str(recorded(homes[0]).get("recipe", "")))

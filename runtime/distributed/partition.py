@@ -23,9 +23,8 @@ from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
 from ..text.batching import SequenceBatch, packed_batches, padded_batches, trimmed, widened
 
-Deal = Callable[
-    [Sequence[int]], tuple[tuple[SequenceBatch, ...], ...]
-]  # lengths -> equally many parts for each process
+# lengths -> equally many parts for each process
+Deal = Callable[[Sequence[int]], tuple[tuple[SequenceBatch, ...], ...]]
 NOBODY = SequenceBatch(rows=(), width=1, cost=1)
 
 

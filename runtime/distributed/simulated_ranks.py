@@ -25,7 +25,7 @@ from ..text.batching import SequenceBatch
 from .partition import Deal, piece, unread_piece
 from .reduce import in_order, united
 
-Absent = tuple[()]
+Layout = SequenceLayout | tuple[()]
 
 
 def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
@@ -38,85 +38,42 @@ def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorit
     >>> from ...core.bigram import bigram
     >>> from ...core.optim.optimizers import sgd
     >>> from .partition import by_tokens
-    >>> simulated_ranks(learner(bigram(3), sgd(0.1), grpo()), by_tokens(8, ranks=2)).window
-    1048576
+    >>> simulated_ranks(learner(bigram(3), sgd(0.1), grpo()), by_tokens(8, ranks=2)).reads
+    ()
     """
-    own = evolve(
-        algorithm,
-        read=partial(_read, algorithm, deal),
-        loss=partial(_loss, algorithm, deal),
-        gradient=partial(_gradient, algorithm, deal),
-        distance=partial(_distance, algorithm, deal),
-    )
-    return evolve(own, update=lambda state, transcripts: _composed(own, state, transcripts))
 
+    def dealt(lengths: Tensor) -> list[SequenceBatch]:
+        """Return the parts of all processes, one process after the other."""
+        return [part for own in deal([int(length) for length in lengths]) for part in own]
 
-def _parts(deal: Deal, lengths: Tensor) -> list[SequenceBatch]:
-    """Return the parts of all processes, one process after the other."""
-    return [part for own in deal([int(length) for length in lengths]) for part in own]
+    def pieces(batch: TokenBatch) -> list[tuple[TokenBatch, SequenceLayout]]:
+        return [piece(batch, part) for part in dealt(batch.length)]
 
+    def read(state: LanguageState, transcripts: Transcript, layout: Layout = ()) -> Reading:
+        parts = dealt(transcripts.length)
+        found = [algorithm.read(state, *unread_piece(transcripts, part)) for part in parts]
+        whole: Reading = in_order(found, parts, *transcripts.token.shape)
+        return whole
 
-def _read(
-    algorithm: LanguageAlgorithm,
-    deal: Deal,
-    state: LanguageState,
-    transcripts: Transcript,
-    layout: SequenceLayout | Absent = (),
-) -> Reading:
-    del layout
-    parts = _parts(deal, transcripts.length)
-    found = [algorithm.read(state, *unread_piece(transcripts, part)) for part in parts]
-    number, width = transcripts.token.shape
-    whole: Reading = in_order(found, parts, number, width)
-    return whole
+    def loss(params: LearnerParams, batch: TokenBatch, counts: Counts, layout: Layout = ()) -> tuple[Tensor, Sums]:
+        found = [algorithm.loss(params, some, counts, own) for some, own in pieces(batch)]
+        return reduce(torch.add, [loss for loss, _ in found]), united([sums for _, sums in found])
 
+    def gradient(
+        params: LearnerParams, batch: TokenBatch, counts: Counts, layout: Layout = ()
+    ) -> tuple[LearnerParams, Sums]:
+        found = [algorithm.gradient(params, some, counts, own) for some, own in pieces(batch)]
+        gradients: LearnerParams = reduce(partial(tree_map, torch.add), [gradient for gradient, _ in found])
+        return gradients, united([sums for _, sums in found])
 
-def _loss(
-    algorithm: LanguageAlgorithm,
-    deal: Deal,
-    params: LearnerParams,
-    batch: TokenBatch,
-    counts: Counts,
-    layout: SequenceLayout | Absent = (),
-) -> tuple[Tensor, Sums]:
-    del layout
-    pieces = (piece(batch, part) for part in _parts(deal, batch.length))
-    found = [algorithm.loss(params, some, counts, own) for some, own in pieces]
-    return reduce(torch.add, [loss for loss, _ in found]), united([sums for _, sums in found])
+    def distance(params: LearnerParams, batch: TokenBatch, layout: Layout = ()) -> Tensor:
+        return torch.stack([algorithm.distance(params, some, own) for some, own in pieces(batch)]).amax()
 
+    def update(state: LanguageState, transcripts: Transcript) -> tuple[LanguageState, Metrics]:
+        reading = read(state, transcripts) if algorithm.reads else Reading()
+        batch, state, figures = algorithm.prepare(state, transcripts, reading)
+        gradients, sums = gradient(state.params, batch, algorithm.counts(batch))
+        after, more = algorithm.apply(state, gradients, sums)
+        return select(teaches(batch), after, state), {**figures, **more}
 
-def _gradient(
-    algorithm: LanguageAlgorithm,
-    deal: Deal,
-    params: LearnerParams,
-    batch: TokenBatch,
-    counts: Counts,
-    layout: SequenceLayout | Absent = (),
-) -> tuple[LearnerParams, Sums]:
-    del layout
-    pieces = (piece(batch, part) for part in _parts(deal, batch.length))
-    found = [algorithm.gradient(params, some, counts, own) for some, own in pieces]
-    gradients: LearnerParams = reduce(partial(tree_map, torch.add), [gradient for gradient, _ in found])
-    return gradients, united([sums for _, sums in found])
-
-
-def _distance(
-    algorithm: LanguageAlgorithm,
-    deal: Deal,
-    params: LearnerParams,
-    batch: TokenBatch,
-    layout: SequenceLayout | Absent = (),
-) -> Tensor:
-    del layout
-    pieces = (piece(batch, part) for part in _parts(deal, batch.length))
-    return torch.stack([algorithm.distance(params, some, own) for some, own in pieces]).amax()
-
-
-def _composed(
-    algorithm: LanguageAlgorithm, state: LanguageState, transcripts: Transcript
-) -> tuple[LanguageState, Metrics]:
-    reading = algorithm.read(state, transcripts) if algorithm.reads else Reading()
-    batch, state, figures = algorithm.prepare(state, transcripts, reading)
-    gradients, sums = algorithm.gradient(state.params, batch, algorithm.counts(batch))
-    after, more = algorithm.apply(state, gradients, sums)
-    return select(teaches(batch), after, state), {**figures, **more}
+    return evolve(algorithm, read=read, loss=loss, gradient=gradient, distance=distance, update=update)

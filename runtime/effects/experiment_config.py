@@ -81,11 +81,13 @@ class BaseExperimentConfig:
 
 
 @overload
-def load_expr_config(arguments: Sequence[str]) -> tuple[BaseExperimentConfig, str]: ...
+def load_expr_config(arguments: Sequence[str]) -> tuple[BaseExperimentConfig, str]:
+    """Return a `BaseExperimentConfig`, and the path of its file."""
 
 
 @overload
-def load_expr_config(arguments: Sequence[str], config_class: type[C]) -> tuple[C, str]: ...
+def load_expr_config(arguments: Sequence[str], config_class: type[C]) -> tuple[C, str]:
+    """Return a configuration of your own class, and the path of its file."""
 
 
 def load_expr_config(arguments: Sequence[str], config_class: Any = BaseExperimentConfig) -> tuple[Any, str]:

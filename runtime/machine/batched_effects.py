@@ -65,13 +65,13 @@ def _performed(handler: Together, kind: str, commands: Sequence[tuple[int, Comma
         if len(events) != len(commands):
             where, remedy = f"gathered: events of {kind}", "answer each command"
             raise ShapeError(message(where, got=len(events), wanted=len(commands), remedy=remedy))
-        told = [Received(number, kind, event) for (number, _), event in zip(commands, events, strict=True)]
+        entries = [Received(number, kind, event) for (number, _), event in zip(commands, events, strict=True)]
     except KeyboardInterrupt as cause:
-        told = [Received(commands[0][0], kind, Interrupted(), cause)]
+        entries = [Received(commands[0][0], kind, Interrupted(), cause)]
     except BaseException as cause:  # as in drive.perform
         first, command = commands[0]
-        told = [Received(first, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)]
-    return [*told, *(Finished(number, kind) for number, _ in commands)]
+        entries = [Received(first, kind, Failed(command, f"{type(cause).__name__}: {cause}"), cause)]
+    return [*entries, *(Finished(number, kind) for number, _ in commands)]
 
 
 def side_by_side(work: Callable[[A], B], given: Sequence[A]) -> tuple[B, ...]:

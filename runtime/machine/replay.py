@@ -27,6 +27,24 @@ from .json_codec import decode, encode, line
 Log = list[Entry]  # in the order in which the machine received them
 
 
+def observed(effects: Effects | Handlers, note: Callable[[Entry], object]) -> Effects:
+    """Return the same effects, which pass each entry to `note` before the machine receives it."""
+    inner = effects if isinstance(effects, Effects) else threads(effects)
+
+    def open_(inbox: Inbox) -> Session:
+        session = inner.open(inbox)
+
+        def follow() -> Entry:
+            entry = session.follow()
+            # A cause holds the frames of its traceback, and with them everything they refer to.
+            note(evolve(entry, cause=None) if isinstance(entry, Received) else entry)
+            return entry
+
+        return evolve(session, follow=follow)
+
+    return Effects(open_)
+
+
 def recorded(effects: Effects | Handlers, log: Log) -> Effects:
     """Return the same effects, which append each entry to `log` in the order in which the machine receives it.
 
@@ -36,20 +54,7 @@ def recorded(effects: Effects | Handlers, log: Log) -> Effects:
     >>> list(drive(machine, 0, recorded({int: str}, log))), log
     ([1, 2], [Received(command=0, kind='int', event='7'), Finished(command=0, kind='int')])
     """
-    inner = effects if isinstance(effects, Effects) else threads(effects)
-
-    def open_(inbox: Inbox) -> Session:
-        session = inner.open(inbox)
-
-        def follow() -> Entry:
-            entry = session.follow()
-            # A cause holds the frames of its traceback, and with them everything they refer to.
-            log.append(evolve(entry, cause=None) if isinstance(entry, Received) else entry)
-            return entry
-
-        return evolve(session, follow=follow)
-
-    return Effects(open_)
+    return observed(effects, log.append)
 
 
 def replayed(log: Iterable[Entry]) -> Effects:
@@ -163,6 +168,8 @@ def from_lines(text: str, classes: Iterable[type] = ()) -> Log:
         except (ValueError, KeyError, TypeError) as cause:
             where, remedy = f"from_lines: line {number}", "the file is torn or no log; cut it before this line"
             raise StructureError(message(where, got=repr(text_line[:40]), wanted="an entry", remedy=remedy)) from cause
-        told = "event" in row
-        log.append(Received(command, kind, decode(row["event"], known, "event")) if told else Finished(command, kind))
+        if "event" in row:
+            log.append(Received(command, kind, decode(row["event"], known, "event")))
+        else:
+            log.append(Finished(command, kind))
     return log

@@ -6,8 +6,8 @@ from typing import Any, Literal, Protocol
 from attrs import frozen
 
 from ...core.env_names import ENV_NAMES
-from ...core.errors import check_within, choose
-from ..runs.arguments import SEEDS, check_threads, check_whole, flag
+from ...core.errors import choose
+from ..runs.arguments import SEEDS, check_numbers, check_threads, check_whole, check_wholes
 from ..runs.training_machine import Loop, plan
 
 
@@ -82,12 +82,10 @@ def check_shared(experience: ExperienceOptions, learner: Learner, process: Proce
     """Refuse numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
     choose("--env", experience.env, dict.fromkeys(ENV_NAMES))
     check_whole("--seed", experience.seed, 0, SEEDS)
-    for name in ("steps", "envs", "horizon"):
-        check_whole(flag(name), getattr(experience, name), 1)
+    check_wholes(experience, 1, "steps", "envs", "horizon")
     for size in learner.hidden:
         check_whole("--hidden", size, 1)
     check_threads(process.threads)
-    check_whole("--checkpoints", process.checkpoints, 1)
-    check_within("--learning-rate", learner.learning_rate, 0.0, 1.0)
-    check_within("--max-gradient-norm", learner.max_gradient_norm, 0.0)
-    check_within("--gamma", learner.gamma, 0.0, 1.0)
+    check_wholes(process, 1, "checkpoints")
+    check_numbers(learner, 0.0, 1.0, "learning_rate", "gamma")
+    check_numbers(learner, 0.0, math.inf, "max_gradient_norm")

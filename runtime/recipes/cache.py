@@ -5,6 +5,7 @@ Rollout settings have the names of PipelineRL's RC actor; `settings_of` builds t
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from attrs import field, fields, frozen
 
-from ...core.errors import ChoiceError, check_within, choose, message
+from ...core.errors import ChoiceError, choose, message
 from ...core.language.list_reduction.lists import Lists, check_lists
 from ...core.language.reasoning_cache.settings import CacheSettings, CallSampling, Streams, check_settings
-from ..runs.arguments import SEEDS, changed, check_whole, flag, flatten
+from ..runs.arguments import SEEDS, changed, check_numbers, check_whole, check_wholes, flatten
 from ..text.async_config import AsyncConfig
-from ..text.config import Episodes, Fault, Hardware, Learning, Model, WarmStart, check_text, text_defaults
+from ..text.config import Episodes, Hardware, Learning, Model, WarmStart, check_text, text_defaults
 from ..text.config import Sampling as Calls
 
 if TYPE_CHECKING:
@@ -39,9 +40,8 @@ LEARNING_RATE = 3e-4  # a larger one spoils the summaries, which share the weigh
 class Problems:
     """Problems to solve: lists of numbers to reduce, or problems of a file."""
 
-    problems_file: str = (
-        ""  # of yours in place of lists: {"problem": ..., "answer": ...} a line; each fifth is held out
-    )
+    # of yours in place of lists: {"problem": ..., "answer": ...} a line; each fifth is held out
+    problems_file: str = ""
     # of reduction; a sum modulo 10 has one digit
     kind: Literal["sum", "modular_sum", "maximum", "minimum"] = "modular_sum"
     # numbers of a list in training; the shortest are solved early, and their answer is then to be kept
@@ -176,11 +176,53 @@ class Cache:
 
     def check(self) -> None:
         """Refuse numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-        check(self)
+        run, speech, problems = self.run, self.speech, self.problems
+        check_whole("--seed", run.seed, 0, SEEDS)
+        check_wholes(run, 1, "steps", "problems", "states", "samples", "held_out", "cycles")
+        check_wholes(run, 0, "draw")
+        check_wholes(problems, 1, "numbers")
+        check_wholes(speech, 1, "summary_tokens", "llm_max_tokens", "capacity", "slots")
+        check_numbers(speech, 1e-3, math.inf, "llm_temperature")
+        check_numbers(self.shown, 0.0, 1.0, "summaries", "summary_skill")
+        check_settings(settings_of(self, "run"))
+        for stream in ("training", "evaluation"):
+            check_lists(lists_of(problems, stream))
+        number, minibatches = run.problems * run.states * run.samples, self.learning.minibatches
+        if number < minibatches:
+            where, wanted = "--problems x --states x --samples", f"at least --minibatches {minibatches}"
+            raise ChoiceError(message(where, got=number, wanted=wanted, remedy="change one of the four"))
+        if problems.problems_file and self.warm.warm_steps > 0:
+            got = f"{self.warm.warm_steps} with --problems-file"
+            remedy = "there are demonstrations on lists alone; begin with a --model"
+            raise ChoiceError(message("--warm-steps", got=got, wanted="0", remedy=remedy))
+        check_text(self)
 
     def task(self) -> "TextTask":
-        """Return the task. Imports torch, and the modules of rollout policies. Raises: ChoiceError."""
-        return task_of(self)
+        """Return the task. Imports torch, and the modules of rollout policies.
+
+        Raises: ChoiceError, also for a file of problems that cannot be read.
+        """
+        from ...core.language.list_reduction.problems import problem_source
+        from ...core.language.reasoning_cache.conversations import Shows
+        from ...core.language.reasoning_cache.task import TrainingSettings, cache_task, list_cache_task
+        from ..effects.problems_file import read_problems
+
+        settings, run = settings_of(self, "run"), self.run
+        cache = cache_with(self, settings)
+        trained = TrainingSettings(states=run.states, cycles=run.cycles, summary_tokens=self.speech.summary_tokens)
+        path = self.problems.problems_file
+        if path:
+            given = read_problems(Path(path))
+            source = problem_source(given.problems, where=f"--problems-file {path}")
+            if run.held_out > source.held_out:
+                got, remedy = run.held_out, "ask for fewer (--held-out; evaluate --problems), or give more problems"
+                wanted = f"at most {source.held_out}, each fifth of {path}"
+                raise ChoiceError(message("held-out problems", got=got, wanted=wanted, remedy=remedy))
+            return cache_task(cache, settings, source, trained, digest=given.digest)
+        shown = self.shown
+        shows = Shows(numbers=self.problems.numbers, summaries=shown.summaries, summary_skill=shown.summary_skill)
+        lists = {stream: lists_of(self.problems, stream) for stream in ("training", "evaluation")}
+        return list_cache_task(cache, settings, lists, trained, shows)
 
     def usual_warm_steps(self) -> int:
         """Return the default steps of the small Llama's warm start: 0 with a file of problems, which has no demonstrations."""
@@ -197,8 +239,8 @@ class Cache:
 
     def evaluated(self, trial: CacheEvaluationOptions) -> "Cache":
         """Return the settings for an evaluation with these options. Raises: ChoiceError."""
-        for name, least in (("problems", 0), ("draw", -1), ("cycles", 0)):
-            check_whole(flag(name), getattr(trial, name), least)
+        check_wholes(trial, 0, "problems", "cycles")
+        check_wholes(trial, -1, "draw")
         given = {"held_out": trial.problems, "cycles": trial.cycles}
         changes = {name: value for name, value in given.items() if value}
         return changed(self, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
@@ -234,16 +276,16 @@ def settings_of(arguments: Cache, output_dir: str) -> CacheSettings:
     CallSampling(temperature=1.0, max_tokens=20, top_p=1.0)
     """
     shared = {one.name for one in fields(Rollouts)} & {one.name for one in fields(CacheSettings)}
-    told: dict[str, Any] = {name: getattr(arguments.rollouts, name) for name in shared}
-    if arguments.problems.problems_file and told["solution_rollout_policy"] == POLICY:
-        told["solution_rollout_policy"] = STATED
+    given: dict[str, Any] = {name: getattr(arguments.rollouts, name) for name in shared}
+    if arguments.problems.problems_file and given["solution_rollout_policy"] == POLICY:
+        given["solution_rollout_policy"] = STATED
     llm, test_llm = (
         CallSampling(**{one.name: getattr(arguments.speech, f"{name}_{one.name}") for one in fields(CallSampling)})
         for name in ("llm", "test_llm")
     )
     streams = Streams(backend=arguments.rollouts.streams_backend)
     return CacheSettings(
-        **told, llm=llm, test_llm=test_llm, streams=streams, seed=arguments.run.seed, output_dir=output_dir
+        **given, llm=llm, test_llm=test_llm, streams=streams, seed=arguments.run.seed, output_dir=output_dir
     )
 
 
@@ -272,75 +314,3 @@ def cache_with(arguments: Cache, settings: CacheSettings) -> "ReasoningCache":
 
     names = settings.solution_rollout_policy, settings.summarization_rollout_policy
     return cache_of(settings, *(policy_named(name, arguments) for name in names))
-
-
-def task_of(arguments: Cache) -> "TextTask":
-    """Return the task of a run. Raises: ChoiceError, also for a file of problems that cannot be read."""
-    from ...core.language.list_reduction.problems import problem_source
-    from ...core.language.reasoning_cache.conversations import Shows
-    from ...core.language.reasoning_cache.task import TrainingSettings, cache_task, list_cache_task
-    from ..effects.problems_file import read_problems
-
-    settings, run = settings_of(arguments, "run"), arguments.run
-    cache = cache_with(arguments, settings)
-    trained = TrainingSettings(states=run.states, cycles=run.cycles, summary_tokens=arguments.speech.summary_tokens)
-    path = arguments.problems.problems_file
-    if path:
-        given = read_problems(Path(path))
-        source = problem_source(given.problems, where=f"--problems-file {path}")
-        if run.held_out > source.held_out:
-            got, remedy = run.held_out, "ask for fewer (--held-out; evaluate --problems), or give more problems"
-            wanted = f"at most {source.held_out}, each fifth of {path}"
-            raise ChoiceError(message("held-out problems", got=got, wanted=wanted, remedy=remedy))
-        return cache_task(cache, settings, source, trained, digest=given.digest)
-    shown = arguments.shown
-    shows = Shows(numbers=arguments.problems.numbers, summaries=shown.summaries, summary_skill=shown.summary_skill)
-    lists = {stream: lists_of(arguments.problems, stream) for stream in ("training", "evaluation")}
-    return list_cache_task(cache, settings, lists, trained, shows)
-
-
-def check(arguments: Cache) -> None:
-    """Refuse numbers with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-    run, speech = arguments.run, arguments.speech
-    check_whole("--seed", run.seed, 0, SEEDS)
-    groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
-        (run, 1, ("steps", "problems", "states", "samples", "held_out", "cycles")),
-        (run, 0, ("draw",)),
-        (arguments.problems, 1, ("numbers",)),
-        (speech, 1, ("summary_tokens", "llm_max_tokens", "capacity", "slots")),
-    )
-    for group, low, names in groups:
-        for name in names:
-            check_whole(flag(name), getattr(group, name), low)
-    check_within("--llm-temperature", speech.llm_temperature, 1e-3, float("inf"))
-    for name in ("summaries", "summary_skill"):
-        check_within(flag(name), getattr(arguments.shown, name), 0.0, 1.0)
-    check_settings(settings_of(arguments, "run"))
-    for stream in ("training", "evaluation"):
-        check_lists(lists_of(arguments.problems, stream))
-    for fault, where, got, wanted, remedy in _faults(arguments):
-        if fault:
-            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
-    check_text(arguments)
-
-
-def _faults(arguments: Cache) -> tuple[Fault, ...]:
-    run, minibatches = arguments.run, arguments.learning.minibatches
-    number = run.problems * run.states * run.samples
-    file, warm = arguments.problems.problems_file, arguments.warm.warm_steps
-    return (
-        (
-            number < minibatches,
-            "--problems x --states x --samples",
-            number,
-            f"at least --minibatches {minibatches}",
-            "change one of the four",
-        ),
-        (
-            bool(file) and warm > 0,
-            "--warm-steps",
-            f"{warm} with --problems-file",
-            "0",
-            "there are demonstrations on lists alone; begin with a --model",
-        ),
-    )

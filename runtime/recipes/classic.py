@@ -13,8 +13,7 @@ from ..deferred import deferred
 from ..runs.arguments import changed, option
 from ..runs.recipe import Recipe
 from .arguments import ExperienceOptions, run_steps
-from .playing import PlayedEpisodes, Playing
-from .settings import A2C, PPO, Reinforce, check_a2c, check_ppo, check_reinforce
+from .settings import A2C, PPO, PlayedEpisodes, Playing, Reinforce, check_a2c, check_ppo, check_reinforce
 
 USUAL = "cartpole"
 Changes = Mapping[str, Any]
@@ -88,9 +87,9 @@ def _recipe(
 
 def _build(name: str, arguments: Any, context: Any) -> Any:
     from .actor_critic import actor_critic_pipeline  # here: it imports torch
-    from .pipeline import built
+    from .pipeline import components_of
 
-    return built(actor_critic_pipeline, name, arguments, context)
+    return components_of(name, arguments, actor_critic_pipeline(arguments))
 
 
 RECIPES: Mapping[str, Recipe] = {

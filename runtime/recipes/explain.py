@@ -44,11 +44,11 @@ class Prover:
             _check_known(self.made, query)
         atoms = encode(game.names, queries)
         with torch.no_grad():
-            told = attempts(game, prove.model_of(self.arguments, self.made), self.params, base, atoms)
+            found = attempts(game, prove.model_of(self.arguments, self.made), self.params, base, atoms)
         trees = [
-            proof_tree(game.names, base, atom, each.moves) for atom, each in zip(atoms.tolist(), told, strict=True)
+            proof_tree(game.names, base, atom, each.moves) for atom, each in zip(atoms.tolist(), found, strict=True)
         ]
-        return tuple(zip(told, trees, strict=True))
+        return tuple(zip(found, trees, strict=True))
 
 
 @frozen
@@ -83,11 +83,11 @@ def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
 def drawn(prover: Prover, attempt: ProofAttempt, tree: Goal, out: Path) -> Explanation:
     """Draw an attempt at a query, and return its explanation."""
     names, base = prover.made.game.names, prover.made.world.base
-    told, end = rows(names, base, tree), ending(attempt)
+    steps, end = rows(names, base, tree), ending(attempt)
     proof_picture(
-        told, out, title=told[0].goal, note=f"{end}; {prover.made.dataset.name}, iteration {prover.iteration}"
+        steps, out, title=steps[0].goal, note=f"{end}; {prover.made.dataset.name}, iteration {prover.iteration}"
     )
-    return Explanation((f"{told[0].goal}: {end}", *lines(told), *left_out(attempt)), out)
+    return Explanation((f"{steps[0].goal}: {end}", *lines(steps), *left_out(attempt)), out)
 
 
 def deepest(prover: Prover) -> Explanation | tuple[()]:

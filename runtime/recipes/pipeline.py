@@ -20,10 +20,11 @@ from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
 from ..runs.logging import metrics_log
 from ..runs.loop_state import LoopState, Run
-from ..runs.recipe import Components, Context, Notice
+from ..runs.recipe import Components, Notice
 from ..runs.training_machine import Loop
 from ..train import RunState, Trainer, folded
 from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of
+from .prove_settings import ProofLearner
 
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
 
@@ -51,7 +52,7 @@ def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
     return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, product="auto"))
 
 
-def optimizer(learner: Learner, updates: int) -> Optimizer:
+def optimizer(learner: Learner | ProofLearner, updates: int) -> Optimizer:
     """Return Adam on gradients of bounded norm; with annealing its learning rate reaches 0 after `updates` updates."""
     parts = clip_by_global_norm(learner.max_gradient_norm), adam(learner.learning_rate, eps=1e-5)
     return chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates))) if learner.anneal else chain(*parts)
@@ -97,19 +98,14 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
     )
 
 
-def built(pipeline: Callable[[Any], Pipeline], recipe: str, arguments: Any, context: Context) -> Components:
-    """Return the components of a run, by the function that builds its pipeline."""
-    return components_of(recipe, arguments, pipeline(arguments))
-
-
 def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
     """Return the facts that the bits of a run depend on besides its arguments: the compiler's backend and its program."""
     indifferent = {"seed": 0, "checkpoints": 1} | ({} if arguments.learner.anneal else {"steps": 1})
     decisive = flatten(changed(arguments, indifferent))
     chunk = loop_of(arguments.experience, arguments.process).chunk
     known = (content,) if content else ()
-    told = {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
-    return told | ({DATA: content} if content else {})
+    facts = {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
+    return facts | ({DATA: content} if content else {})
 
 
 def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop) -> Run:

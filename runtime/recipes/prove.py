@@ -11,7 +11,7 @@ from ...core import keys
 from ...core.logic.env import proving
 from ...core.logic.policy import ProofParams, proof_policy
 from ...core.networks import layout
-from ...core.optim.optimizers import adam, chain, clip_by_global_norm, linear, scale_by_schedule
+from ...core.optim.optimizers import adam
 from ...core.policy import ActorCritic, flat
 from ...core.record import replace
 from ...core.tree import tree_map
@@ -21,7 +21,7 @@ from ..logic.proofs import Proofs, proofs
 from ..normalizer import identity
 from ..train import RunState, trainer
 from .arguments import loop_of
-from .pipeline import Pipeline
+from .pipeline import Pipeline, optimizer
 from .prove_settings import Prove
 
 WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
@@ -93,11 +93,9 @@ def prove_pipeline(arguments: Prove) -> Pipeline:
     model, env = model_of(arguments, made), proving(made.game, made.world, reset="own")
     learner, graph = arguments.learner, arguments.experience
     updates = loop_of(graph, arguments.process).iterations * arguments.epochs * arguments.minibatches
-    parts = clip_by_global_norm(learner.max_gradient_norm), adam(learner.learning_rate, eps=1e-5)
-    optimizer = chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates))) if learner.anneal else chain(*parts)
     algorithm = ppo(
         model,
-        optimizer,
+        optimizer(learner, updates),
         gamma=learner.gamma,
         lambda_=arguments.gae_lambda,
         clip=arguments.clip,

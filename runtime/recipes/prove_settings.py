@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
-from ...core.errors import ChoiceError, check_within, message
+from ...core.errors import ChoiceError, message
 from ..deferred import deferred
-from ..runs.arguments import SEEDS, check_threads, check_whole, flag, option
+from ..runs.arguments import SEEDS, check_numbers, check_threads, check_whole, check_wholes, option
 from ..runs.recipe import Recipe
 from .arguments import Process, iteration_steps, run_steps
 
@@ -82,27 +82,20 @@ def check_prove(arguments: Prove) -> None:
     check_whole("--seed", graph.seed, 0, SEEDS)
     check_threads(process.threads)
     check_whole("--reward", graph.reward, 0, 5)
-    groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
-        (graph, 1, ("steps", "envs", "horizon", "atoms", "successors", "facts", "max_depth")),
-        (graph, 0, ("negatives", "skip_unary")),
-        (learner, 1, ("size", "width")),
-        (learner, 0, ("blocks", "warm_up")),
-        (process, 1, ("checkpoints",)),
-        (arguments, 1, ("epochs", "minibatches")),
-    )
-    for group, low, names in groups:
-        for name in names:
-            check_whole(flag(name), getattr(group, name), low)
+    check_wholes(graph, 1, "steps", "envs", "horizon", "atoms", "successors", "facts", "max_depth")
+    check_wholes(graph, 0, "negatives", "skip_unary")
+    check_wholes(learner, 1, "size", "width")
+    check_wholes(learner, 0, "blocks", "warm_up")
+    check_wholes(process, 1, "checkpoints")
+    check_wholes(arguments, 1, "epochs", "minibatches")
     if learner.size % 2 and learner.form in ("complex", "rotate"):
         wanted = f"an even number for --form {learner.form}"
         raise ChoiceError(message("--size", got=learner.size, wanted=wanted, remedy=f"pass {learner.size + 1}"))
-    check_within("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
-    check_within("--gamma", learner.gamma, 0.0, 1.0)
-    check_within("--learning-rate", learner.learning_rate, 0.0, 1.0)
-    check_within("--temperature", learner.temperature, 1e-3)
-    check_within("--max-gradient-norm", learner.max_gradient_norm, 0.0)
-    for name in ("clip", "value_coefficient", "entropy_coefficient", "target_kl"):
-        check_within(flag(name), getattr(arguments, name), 0.0)
+    check_numbers(arguments, 0.0, 1.0, "gae_lambda")
+    check_numbers(learner, 0.0, 1.0, "gamma", "learning_rate")
+    check_numbers(learner, 1e-3, math.inf, "temperature")
+    check_numbers(learner, 0.0, math.inf, "max_gradient_norm")
+    check_numbers(arguments, 0.0, math.inf, "clip", "value_coefficient", "entropy_coefficient", "target_kl")
     rows = iteration_steps(graph)
     if rows % arguments.minibatches:
         got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
@@ -122,8 +115,8 @@ class Ranking:
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""
-        for name, low in (("candidates", 1), ("queries", 0), ("slots", 1), ("draw", 0)):
-            check_whole(f"--{name}", getattr(self, name), low)
+        check_wholes(self, 1, "candidates", "slots")
+        check_wholes(self, 0, "queries", "draw")
 
 
 def check_ranking(arguments: Prove, options: Ranking) -> None:
@@ -141,10 +134,10 @@ def defaults(words: Sequence[str]) -> Prove:
 
 
 def _build(arguments: Prove, context: Any) -> Any:
-    from .pipeline import built  # here: it imports torch
+    from .pipeline import components_of  # here: it imports torch
     from .prove import prove_pipeline
 
-    return built(prove_pipeline, NAME, arguments, context)
+    return components_of(NAME, arguments, prove_pipeline(arguments))
 
 
 NAME = "prove"

@@ -69,9 +69,9 @@ def _standing(options: Ranking, prover: Prover) -> tuple[RankingResult, float]:
     score = scorer(made, prove.model_of(arguments, made), slots=options.slots, compiled=compiled)
     begin = seconds()
     with torch.no_grad():
-        told = score(prover.params, every)
+        scores = score(prover.params, every)
     spent = seconds() - begin - sum(score.run.seconds if isinstance(score.run, Program) else ())
-    result = ranking_result(told, ties=options.ties, key=keys.fold_in(keys.key(options.draw), 1))
+    result = ranking_result(scores, ties=options.ties, key=keys.fold_in(keys.key(options.draw), 1))
     return result, (result.queries + result.candidates) / spent
 
 

@@ -15,7 +15,7 @@ from ..runs.recipe import Notice
 from ..runs.run import restored
 from ..train import RunState
 from .pipeline import Pipeline
-from .playing import PlayedEpisodes, Playing
+from .settings import PlayedEpisodes, Playing
 
 Choice = Literal["mode", "sample"]
 SHORT, LONGEST = 128, 1024  # steps; no named environment has longer episodes than LONGEST

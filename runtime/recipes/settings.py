@@ -1,12 +1,12 @@
-"""Settings of a run of ppo, a2c or reinforce: names, numbers and the checks that refuse them. Imports no torch."""
+"""Settings of a run of ppo, a2c or reinforce and of its evaluation, and the checks that refuse them. Imports no torch."""
 
 import math
 from typing import Literal
 
 from attrs import field, frozen
 
-from ...core.errors import ChoiceError, check_within, message
-from ..runs.arguments import check_whole, flag
+from ...core.errors import ChoiceError, message
+from ..runs.arguments import check_numbers, check_wholes
 from .arguments import ExperienceOptions, Learner, Process, check_shared, iteration_steps
 
 
@@ -31,11 +31,10 @@ class PPO:
 def check_ppo(arguments: PPO) -> None:
     """Refuse numbers with which PPO cannot work, by the name of their flag. Raises: ChoiceError."""
     check_shared(arguments.experience, arguments.learner, arguments.process)
-    check_whole("--epochs", arguments.epochs, 1)
-    check_whole("--minibatches", arguments.minibatches, 1)
-    check_within("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
-    for name in ("clip", "value_clip", "value_coefficient", "entropy_coefficient", "target_kl"):
-        check_within(flag(name), getattr(arguments, name), 0.0)
+    check_wholes(arguments, 1, "epochs", "minibatches")
+    check_numbers(arguments, 0.0, 1.0, "gae_lambda")
+    check_numbers(arguments, 0.0, math.inf, "clip", "value_clip", "target_kl")
+    check_numbers(arguments, 0.0, math.inf, "value_coefficient", "entropy_coefficient")
     rows = iteration_steps(arguments.experience)
     if rows % arguments.minibatches:
         got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
@@ -57,9 +56,8 @@ class A2C:
 def check_a2c(arguments: A2C) -> None:
     """Refuse numbers with which A2C cannot work, by the name of their flag. Raises: ChoiceError."""
     check_shared(arguments.experience, arguments.learner, arguments.process)
-    check_within("--gae-lambda", arguments.gae_lambda, 0.0, 1.0)
-    check_within("--value-coefficient", arguments.value_coefficient, 0.0)
-    check_within("--entropy-coefficient", arguments.entropy_coefficient, 0.0)
+    check_numbers(arguments, 0.0, 1.0, "gae_lambda")
+    check_numbers(arguments, 0.0, math.inf, "value_coefficient", "entropy_coefficient")
 
 
 @frozen
@@ -77,5 +75,28 @@ class Reinforce:
 def check_reinforce(arguments: Reinforce) -> None:
     """Refuse numbers with which REINFORCE cannot work, by the name of their flag. Raises: ChoiceError."""
     check_shared(arguments.experience, arguments.learner, arguments.process)
-    check_within("--value-coefficient", arguments.value_coefficient, 0.0)
-    check_within("--entropy-coefficient", arguments.entropy_coefficient, 0.0)
+    check_numbers(arguments, 0.0, math.inf, "value_coefficient", "entropy_coefficient")
+
+
+@frozen
+class Playing:
+    """Episodes, played by the policy."""
+
+    episodes: int = 100  # of the evaluation at the end
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_wholes(self, 1, "episodes")
+
+
+@frozen
+class PlayedEpisodes:
+    """Play episodes with the newest checkpoint's policy."""
+
+    episodes: int = 100  # how many
+    seed: int = 0  # decides where they begin
+    action: Literal["mode", "sample"] = "mode"  # "mode" takes the likeliest action, "sample" draws one
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_wholes(self, 1, "episodes")

@@ -103,7 +103,7 @@ def lead(words: Sequence[str], program: Program) -> int:
         within_machine()
     from ..text.distributed_learner import in_process_group  # here: it takes torch a second to import
 
-    return in_process_group(lambda team: program(lambda: team))
+    return in_process_group(lambda backend: program(lambda: backend))
 
 
 def _alone() -> Any:

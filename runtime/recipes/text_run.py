@@ -26,7 +26,7 @@ from ..text import run as session
 from ..text.components import TextComponents
 from ..text.config import TextConfig, generators
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
-from ..text.run import policy_of
+from ..text.training_loop import policy_of
 from .text import HeldOut, Moves, Over, trust_of
 
 ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # defaults when --hosts "" moves generators to this machine
@@ -50,7 +50,7 @@ def start(
         task = arguments.task()
         if task.demonstrations == () and task.conversations == () and arguments.warm.warm_steps < 0:
             arguments = changed(arguments, {"warm_steps": 0})
-    return session.start(run, arguments, overwrite=overwrite, notice=notice, team=store)
+    return session.start(run, arguments, overwrite=overwrite, notice=notice, backend=store)
 
 
 def build(arguments: TextConfig, context: Context) -> Components | Phases:
@@ -73,13 +73,13 @@ def resume(run: Path, *, options: Moves, notice: Notice, store: LearnerBackend =
 
         found: list[SessionResult] = []
 
-        def program(team: LearnerBackend) -> int:
-            found.append(session.resume(run, notice=notice, moved=moved, team=team, trust=trust_of(options)))
+        def program(backend: LearnerBackend) -> int:
+            found.append(session.resume(run, notice=notice, moved=moved, backend=backend, trust=trust_of(options)))
             return 0
 
         in_process_group(program)
         return found[0]
-    return session.resume(run, notice=notice, moved=moved, team=store, trust=trust_of(options))
+    return session.resume(run, notice=notice, moved=moved, backend=store, trust=trust_of(options))
 
 
 def _moved(run: Path, options: Moves) -> Mapping[str, Any]:

@@ -63,7 +63,14 @@ class Zorplex:
 
     def check(self) -> None:
         """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-        check(self)
+        check_text(self)
+        tasks, deepest = self.tasks, DEEPEST[self.tasks.words]
+        if tasks.low > tasks.high:
+            got, remedy = (tasks.low, tasks.high), "exchange them"
+            raise ChoiceError(message("--low and --high", got=got, wanted="low <= high", remedy=remedy))
+        if tasks.kind == "recursive" and not 1 <= tasks.max_depth <= deepest:
+            wanted, remedy = f"from 1 to {deepest}", "each depth needs a word of its own"
+            raise ChoiceError(message("--max-depth", got=tasks.max_depth, wanted=wanted, remedy=remedy))
 
     def task(self) -> "TextTask":
         """Return the task. Imports torch. Raises: ChoiceError."""
@@ -79,27 +86,10 @@ class Zorplex:
         """Return no functions: the task calls none of the user's."""
         return {}
 
-    def evaluated(self, trial: Any) -> "Zorplex":
-        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
-        return evaluated_tasks(self, trial)
-
-    def examined(self) -> Mapping[str, int]:
-        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
-        return examined_tasks(self)
+    evaluated = evaluated_tasks
+    examined = examined_tasks
 
 
 def zorplex_defaults(algorithm: str = "grpo") -> Zorplex:
     """Return the default settings of a run of an algorithm. Raises: ChoiceError."""
     return text_defaults(Zorplex(), algorithm)
-
-
-def check(arguments: Zorplex) -> None:
-    """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-    check_text(arguments)
-    tasks, deepest = arguments.tasks, DEEPEST[arguments.tasks.words]
-    if tasks.low > tasks.high:
-        got, remedy = (tasks.low, tasks.high), "exchange them"
-        raise ChoiceError(message("--low and --high", got=got, wanted="low <= high", remedy=remedy))
-    if tasks.kind == "recursive" and not 1 <= tasks.max_depth <= deepest:
-        wanted, remedy = f"from 1 to {deepest}", "each depth needs a word of its own"
-        raise ChoiceError(message("--max-depth", got=tasks.max_depth, wanted=wanted, remedy=remedy))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_type_hints
 import attrs
 from attrs import evolve
 
-from ...core.errors import CheckpointError, ChoiceError, choose, message
+from ...core.errors import CheckpointError, ChoiceError, check_within, choose, message
 from ..machine.json_codec import fits, short
 
 A = TypeVar("A")
@@ -37,6 +37,24 @@ def flag(name: str) -> str:
     '--learning-rate'
     """
     return "--" + name.replace("_", "-")
+
+
+def check_wholes(settings: Any, low: int, *names: str) -> None:
+    """Raise ChoiceError unless these settings are at least `low`, by the names of their flags.
+
+    >>> from .training_machine import Train
+    >>> check_wholes(Train(0), 1, "iterations")
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --iterations is 0, wanted at least 1; change it
+    """
+    for name in names:
+        check_whole(flag(name), getattr(settings, name), low)
+
+
+def check_numbers(settings: Any, low: float, high: float, *names: str) -> None:
+    """Raise ChoiceError unless low <= number <= high for these settings, by the names of their flags."""
+    for name in names:
+        check_within(flag(name), getattr(settings, name), low, high)
 
 
 def most_threads() -> int:

@@ -1,11 +1,12 @@
 """Settings of asynchronous sampling and training, and the checks that refuse values with which a run could not work."""
 
+import math
 from typing import Literal
 
 from attrs import frozen
 
-from ...core.errors import ChoiceError, check_within, message
-from ..runs.arguments import check_whole, flag
+from ...core.errors import ChoiceError, message
+from ..runs.arguments import check_numbers, check_wholes
 
 
 @frozen
@@ -62,92 +63,57 @@ def check_asynchronous(given: AsyncConfig, *, generators: int, server: bool) -> 
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --staleness is -1, wanted at least 0; change it
     """
-    for name, least in (("generators", -1), ("generator_slots", 1), ("staleness", 0), ("tool_replicas", 0)):
-        check_whole(flag(name), getattr(given, name), least)
-    for name in ("patience", "tool_timeout"):
-        check_within(flag(name), getattr(given, name), 1e-3)
+    check_wholes(given, -1, "generators")
+    check_wholes(given, 1, "generator_slots")
+    check_wholes(given, 0, "staleness", "tool_replicas")
+    check_numbers(given, 1e-3, math.inf, "patience", "tool_timeout")
     for device in given.named_devices():
         _check_device(device, here=not given.named_hosts() and given.engine != "ray")
-    beside = generators > 0
-    faults = (
-        (
-            given.mode == "sync" and given.staleness > AsyncConfig().staleness,
-            "--staleness",
-            f"{given.staleness} in turns",
-            "--mode async as well",
-            "in turns no sample is old",
-        ),
-        (
-            given.mode == "async" and not beside,
-            "--generators",
-            given.generators,
-            "at least 1 with --mode async",
-            "let somebody sample beside the trainer",
-        ),
-        (
-            beside and server,
-            "--server",
-            "given with generators",
-            "one of the two",
-            "a server samples for --mode sync --generators 0",
-        ),
-    )
-    for fault, where, got, wanted, remedy in (*faults, *_faults_of_places(given, beside=beside)):
-        if fault:
-            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+    if given.mode == "sync" and given.staleness > AsyncConfig().staleness:
+        got, remedy = f"{given.staleness} in turns", "in turns no sample is old"
+        raise ChoiceError(message("--staleness", got=got, wanted="--mode async as well", remedy=remedy))
+    if given.mode == "async" and generators < 1:
+        wanted, remedy = "at least 1 with --mode async", "let somebody sample beside the trainer"
+        raise ChoiceError(message("--generators", got=given.generators, wanted=wanted, remedy=remedy))
+    if generators > 0 and server:
+        got, remedy = "given with generators", "a server samples for --mode sync --generators 0"
+        raise ChoiceError(message("--server", got=got, wanted="one of the two", remedy=remedy))
+    _check_hosts(given, generators=generators)
 
 
-def _faults_of_places(given: AsyncConfig, *, beside: bool) -> tuple[tuple[bool, str, object, str, str], ...]:
-    """Return the possible faults of the hosts of generators: whether each applies, and the parts of its message."""
+def _check_hosts(given: AsyncConfig, *, generators: int) -> None:
+    """Refuse hosts on which no generator could work, or that weights could not reach. Raises: ChoiceError."""
     hosts = given.named_hosts()
+    for name in hosts if given.engine == "monarch" else ():
+        if not _is_address(name):
+            raise ChoiceError(message("--hosts", got=repr(name), wanted="HOST:PORT", remedy="e.g. 10.0.0.2:7000"))
+    if len({*hosts}) < len(hosts):
+        remedy = "leave the second one out"
+        raise ChoiceError(message("--hosts", got=given.hosts, wanted="each host once", remedy=remedy))
     elsewhere = bool(hosts) or given.engine != "processes"
-    return (
-        *(
-            (
-                given.engine == "monarch" and not _is_place(name),
-                "--hosts",
-                repr(name),
-                "HOST:PORT",
-                "e.g. 10.0.0.2:7000",
-            )
-            for name in hosts
-        ),
-        (len({*hosts}) < len(hosts), "--hosts", given.hosts, "each host once", "leave the second one out"),
-        (
-            elsewhere and not beside,
-            "--engine and --hosts",
-            "given without generators",
-            "--generators as well, or --mode async",
-            "let somebody work there",
-        ),
-        (
-            elsewhere and given.generator_engine == "thread",
-            "--generator-engine",
-            "'thread' with --engine or --hosts",
-            "process",
-            "a thread is of this process",
-        ),
-        (
-            bool(hosts) and given.engine == "processes",
-            "--hosts",
-            "given with --engine processes, which is of this machine",
-            "--engine monarch, or --engine ray with RAY_ADDRESS",
-            "start `purestep host` or `ray start` on each host",
-        ),
-        (
-            given.transfer in ("ray", "monarch") and given.engine != given.transfer,
-            "--transfer",
-            f"{given.transfer!r} with --engine {given.engine}",
-            f"--engine {given.transfer} as well",
-            "its own processes alone can fetch so; or --transfer auto",
-        ),
-    )
+    if elsewhere and generators < 1:
+        where, wanted = "--engine and --hosts", "--generators as well, or --mode async"
+        raise ChoiceError(
+            message(where, got="given without generators", wanted=wanted, remedy="let somebody work there")
+        )
+    if elsewhere and given.generator_engine == "thread":
+        got, remedy = "'thread' with --engine or --hosts", "a thread is of this process"
+        raise ChoiceError(message("--generator-engine", got=got, wanted="process", remedy=remedy))
+    if hosts and given.engine == "processes":
+        got = "given with --engine processes, which is of this machine"
+        wanted = "--engine monarch, or --engine ray with RAY_ADDRESS"
+        remedy = "start `purestep host` or `ray start` on each host"
+        raise ChoiceError(message("--hosts", got=got, wanted=wanted, remedy=remedy))
+    if given.transfer in ("ray", "monarch") and given.engine != given.transfer:
+        got, wanted = f"{given.transfer!r} with --engine {given.engine}", f"--engine {given.transfer} as well"
+        remedy = "its own processes alone can fetch so; or --transfer auto"
+        raise ChoiceError(message("--transfer", got=got, wanted=wanted, remedy=remedy))
 
 
-def _is_place(name: str) -> bool:
+def _is_address(name: str) -> bool:
     """Return whether a name is HOST:PORT.
 
-    >>> _is_place("10.0.0.2:7000"), _is_place("[::1]:7000"), _is_place("10.0.0.2"), _is_place("host:port")
+    >>> _is_address("10.0.0.2:7000"), _is_address("[::1]:7000"), _is_address("10.0.0.2"), _is_address("host:port")
     (True, True, False, False)
     """
     host, _, port = name.rpartition(":")

@@ -10,12 +10,9 @@ from torch import Tensor
 from ...algorithms.language.micro_batches import Batch, check_lengths, micro_batches, padded_tokens
 from ...algorithms.language.packing import packed_rows, packing
 from ...algorithms.language.scoring import SequenceLayout
-from ...core.errors import ChoiceError, message
 from ...core.record import replace
 from ...core.transcript.record import TOKEN_BLANKS, Transcript
 from ...core.tree import tree_map
-
-LEAST_WIDTH = 16  # compiled programs get widths of this times a power of two
 
 
 @frozen
@@ -68,33 +65,6 @@ def packed_batches(lengths: Sequence[int], rows: Sequence[int], budget: int, cap
         where = packing([own[i] for i in some], capacity, width=width)
         found.append(SequenceBatch(tuple(rows[i] for i in some), width, where.segment.numel(), where))
     return found
-
-
-def listed_batches(lengths: Sequence[int], rows: Sequence[int], budget: int, window: int) -> list[SequenceBatch]:
-    """Return parts as `padded_batches`, with widths from a short list; each has `budget // width` rows, missing ones blank.
-
-    Widths are 16, 32, 64, ... up to the `window` of the model, or a longer sequence's own length.
-    Raises: ChoiceError where a width exceeds the budget.
-
-    >>> [(part.rows, part.width, part.cost) for part in listed_batches([2, 20, 9, 17], [0, 1, 2, 3], budget=70, window=512)]
-    [((1, 3), 32, 64), ((0, 2), 16, 64)]
-    """
-    widths = [_listed(lengths[row], window) for row in rows]
-    if max(widths, default=0) > budget:
-        where, remedy = "language_trainer: columns of a compiled batch", "raise the budget, or do not compile"
-        raise ChoiceError(message(where, got=max(widths), wanted=f"from 0 to {budget}", remedy=remedy))
-    found = []
-    for one in micro_batches(widths, budget):
-        width = widths[one[0]]
-        found.append(SequenceBatch(tuple(rows[i] for i in one), width, width * (budget // width)))
-    return found
-
-
-def _listed(length: int, window: int) -> int:
-    width = LEAST_WIDTH
-    while width < length:
-        width *= 2
-    return min(width, max(length, window))
 
 
 def trimmed(transcripts: Transcript, width: int) -> Transcript:

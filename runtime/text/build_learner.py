@@ -86,20 +86,16 @@ def anchor_of(arguments: TextConfig) -> tuple[str, str]:
 def algorithm_of(
     arguments: TextConfig,
     model: CausalModel,
-    objective: Objective | tuple[()] = (),
     *,
     clip: Callable[[float], Optimizer] = clip_by_global_norm,
 ) -> LanguageAlgorithm:
-    """Return the learner of a run, by the objective of its algorithm unless another is given; `clip` as in `optimizer_of`.
-
-    Raises: ChoiceError.
-    """
+    """Return the learner of a run; `clip` as in `optimizer_of`. Raises: ChoiceError."""
     learning = arguments.learning
     proximal, correction = anchor_of(arguments)
     return learner(
         model,
         optimizer_of(arguments, clip=clip),
-        objective_of(arguments) if isinstance(objective, tuple) else objective,
+        objective_of(arguments),
         truncated=learning.truncated,
         proximal=proximal,
         correction=CORRECTIONS[correction],

@@ -127,12 +127,12 @@ def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextC
     """
     task = arguments.task()
     tokenizer = tokenizer_of(arguments, task, kept)
-    codec, told_once = codec_of(tokenizer)
+    codec, has_system = codec_of(tokenizer)
     known = bool(arguments.model.model)
-    told = task.instructions if known else ""
+    instructions = task.instructions if known else ""
     how: dict[str, Any] = {
         "max_turns": arguments.episodes.max_turns,
-        **({"system": told} if told_once else {"preface": told}),
+        **({"system": instructions} if has_system else {"preface": instructions}),
     }
     shared: dict[str, Any] = {
         "task": task,
@@ -189,10 +189,21 @@ def _made(arguments: TextConfig, vocabulary: int, key: keys.Key, shared: dict[st
     )
 
 
+def begin_attempt(
+    parts: TextComponents, rules: Protocol[Any, Any], request: Request, max_new_tokens: int | tuple[()] = ()
+) -> Rollout[Any]:
+    """Return an attempt at a request, before the model's first call; `max_new_tokens` is the run's unless given.
+
+    Raises: ChoiceError where the prompt leaves no room.
+    """
+    limit = parts.sampling.max_new_tokens if isinstance(max_new_tokens, tuple) else max_new_tokens
+    room = {"capacity": parts.sampling.capacity, "max_new_tokens": limit}
+    return begin_rollout(rules, parts.codec, rollouts(request)[0], **room)
+
+
 def attempts_at(parts: TextComponents, asked: Sequence[Request]) -> Attempts:
     """Return attempts at requests, before the model's first call. Raises: ChoiceError where a prompt leaves no room."""
-    room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
-    return tuple(begin_rollout(parts.rules, parts.codec, rollouts(request)[0], **room) for request in asked)
+    return tuple(begin_attempt(parts, parts.rules, request) for request in asked)
 
 
 Sampler = Callable[[dict[str, torch.Tensor], int, Sequence[Request]], Attempts]  # (params, version, requests) -> ended

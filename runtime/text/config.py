@@ -1,13 +1,14 @@
 """Settings of a language model's run, whatever its task: names, numbers and the checks that refuse them. Imports no torch."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from attrs import field, frozen
 
-from ...core.errors import ChoiceError, check_within, choose, message
-from ..runs.arguments import SEEDS, changed, check_threads, check_whole, flag, flatten
+from ...core.errors import ChoiceError, choose, message
+from ..runs.arguments import SEEDS, changed, check_numbers, check_threads, check_whole, check_wholes, flatten
 from .async_config import AsyncConfig, check_asynchronous
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound="TextConfig")
 WARM_STEPS = 400  # of a small Llama, where the task has demonstrations
 ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task
-Fault = tuple[bool, str, object, str, str]  # whether it is one, and the parts of its message
 Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "ppo"]
 
 
@@ -242,13 +242,8 @@ class TaskRun:
         """Return no functions: trust in a task's reference is checked separately."""
         return {}
 
-    def evaluated(self, trial: Any) -> "TaskRun":
-        """Return the settings for an evaluation with these options. Raises: ChoiceError."""
-        return evaluated_tasks(self, trial)
-
-    def examined(self) -> Mapping[str, int]:
-        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
-        return examined_tasks(self)
+    evaluated = evaluated_tasks
+    examined = examined_tasks
 
 
 def warm_steps(arguments: TextConfig) -> int:
@@ -286,102 +281,47 @@ def text_defaults(settings: A, algorithm: str, **changes: Any) -> A:
 
 def check_text(arguments: TextConfig) -> None:
     """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-    episodes, sampling, model, warm, learning = (
-        arguments.episodes,
-        arguments.sampling,
-        arguments.model,
-        arguments.warm,
-        arguments.learning,
-    )
+    episodes, sampling, model = arguments.episodes, arguments.sampling, arguments.model
+    warm, learning = arguments.warm, arguments.learning
     check_whole("--seed", episodes.seed, 0, SEEDS)
     check_threads(arguments.machine.threads)
-    groups: tuple[tuple[Any, int, tuple[str, ...]], ...] = (
-        (episodes, 1, ("steps", "groups", "samples", "max_turns", "held_out")),
-        (episodes, 0, ("draw", "eval_every_n_versions")),
-        (sampling, 1, ("max_new_tokens", "capacity", "slots")),
-        (model, 1, ("width", "layers", "heads")),
-        (model, 0, ("lora",)),
-        (warm, -1, ("warm_steps",)),
-        (warm, 1, ("demonstrations", "warm_batch")),
-        (learning, 1, ("epochs", "minibatches", "budget")),
-        (arguments.machine, 1, ("save_every",)),
-    )
-    for group, low, names in groups:
-        for name in names:
-            check_whole(flag(name), getattr(group, name), low)
-    numbers: tuple[tuple[Any, float, float, tuple[str, ...]], ...] = (
-        (sampling, 1e-3, float("inf"), ("temperature",)),
-        (sampling, 1e-3, 1.0, ("top_p",)),
-        (warm, 0.0, 1.0, ("skill", "muon_rate", "adamw_rate")),
-        (learning, 0.0, 1.0, ("learning_rate", "weight_decay")),
-        (learning, 0.0, float("inf"), ("max_gradient_norm", "clip", "clip_high", "kl", "entropy_coefficient")),
-    )
-    for group, least, most, names in numbers:
-        for name in names:
-            check_within(flag(name), getattr(group, name), least, most)
-    for fault, where, got, wanted, remedy in (*_faults_of_size(arguments), *_faults_of_learning(arguments)):
-        if fault:
-            raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
-    check_asynchronous(arguments.asynchronous, generators=generators(arguments), server=bool(sampling.server))
-
-
-def _faults_of_size(arguments: TextConfig) -> tuple[Fault, ...]:
-    model, learning = arguments.model, arguments.learning
-    return (
-        (
-            bool(model.width % model.heads or model.heads % 2 or (model.width // model.heads) % 2),
-            "--width and --heads",
-            (model.width, model.heads),
-            "an even number of heads, each of an even width",
-            "e.g. 128 and 4",
-        ),
-        (
-            learning.budget < arguments.sampling.capacity,
-            "--budget",
-            learning.budget,
-            f"at least --capacity {arguments.sampling.capacity}",
+    check_wholes(episodes, 1, "steps", "groups", "samples", "max_turns", "held_out")
+    check_wholes(episodes, 0, "draw", "eval_every_n_versions")
+    check_wholes(sampling, 1, "max_new_tokens", "capacity", "slots")
+    check_wholes(model, 1, "width", "layers", "heads")
+    check_wholes(model, 0, "lora")
+    check_wholes(warm, -1, "warm_steps")
+    check_wholes(warm, 1, "demonstrations", "warm_batch")
+    check_wholes(learning, 1, "epochs", "minibatches", "budget")
+    check_wholes(arguments.machine, 1, "save_every")
+    check_numbers(sampling, 1e-3, math.inf, "temperature")
+    check_numbers(sampling, 1e-3, 1.0, "top_p")
+    check_numbers(warm, 0.0, 1.0, "skill", "muon_rate", "adamw_rate")
+    check_numbers(learning, 0.0, 1.0, "learning_rate", "weight_decay")
+    check_numbers(learning, 0.0, math.inf, "max_gradient_norm", "clip", "clip_high", "kl", "entropy_coefficient")
+    if model.width % model.heads or model.heads % 2 or (model.width // model.heads) % 2:
+        size, wanted = (model.width, model.heads), "an even number of heads, each of an even width"
+        raise ChoiceError(message("--width and --heads", got=size, wanted=wanted, remedy="e.g. 128 and 4"))
+    if learning.budget < sampling.capacity:
+        wanted, remedy = (
+            f"at least --capacity {sampling.capacity}",
             "the longest episode has to go through the model at once",
-        ),
-        (
-            bool(model.lora and not model.model),
-            "--lora",
-            "without --model",
-            "--model as well",
-            "adapters are for a model that knows something",
-        ),
-    )
-
-
-def _faults_of_learning(arguments: TextConfig) -> tuple[Fault, ...]:
-    learning, episodes = arguments.learning, arguments.episodes
+        )
+        raise ChoiceError(message("--budget", got=learning.budget, wanted=wanted, remedy=remedy))
+    if model.lora and not model.model:
+        remedy = "adapters are for a model that knows something"
+        raise ChoiceError(message("--lora", got="without --model", wanted="--model as well", remedy=remedy))
     number, algorithm = episodes.groups * episodes.samples, learning.algorithm
-    return (
-        (
-            number < learning.minibatches,
-            "--groups x --samples",
-            number,
-            f"at least --minibatches {learning.minibatches}",
-            "change one of the three",
-        ),
-        (
-            episodes.samples < 2 and algorithm not in ALONE,
-            "--samples",
-            episodes.samples,
-            f"at least 2 for {algorithm}",
-            "it compares attempts at one task with each other",
-        ),
-        (
-            learning.truncated == "bootstrap" and algorithm != "ppo",
-            "--truncated",
-            f"'bootstrap' with {algorithm}",
-            "--algorithm ppo",
-            "only that has a critic",
-        ),
-        (
-            learning.max_gradient_norm == 0,
-            "--max-gradient-norm",
-            learning.max_gradient_norm,
-            "more than 0",
-            "0 lets nothing be learnt",
-        ),
-    )
+    if number < learning.minibatches:
+        wanted, remedy = f"at least --minibatches {learning.minibatches}", "change one of the three"
+        raise ChoiceError(message("--groups x --samples", got=number, wanted=wanted, remedy=remedy))
+    if episodes.samples < 2 and algorithm not in ALONE:
+        wanted, remedy = f"at least 2 for {algorithm}", "it compares attempts at one task with each other"
+        raise ChoiceError(message("--samples", got=episodes.samples, wanted=wanted, remedy=remedy))
+    if learning.truncated == "bootstrap" and algorithm != "ppo":
+        got, remedy = f"'bootstrap' with {algorithm}", "only that has a critic"
+        raise ChoiceError(message("--truncated", got=got, wanted="--algorithm ppo", remedy=remedy))
+    if learning.max_gradient_norm == 0:
+        norm, remedy = learning.max_gradient_norm, "0 lets nothing be learnt"
+        raise ChoiceError(message("--max-gradient-norm", got=norm, wanted="more than 0", remedy=remedy))
+    check_asynchronous(arguments.asynchronous, generators=generators(arguments), server=bool(sampling.server))

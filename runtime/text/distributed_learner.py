@@ -140,45 +140,45 @@ class RankWorker:
         return found.step, found.tree, found.machine, found.manifest
 
 
-def distributed_backend(lead: Driver) -> LearnerBackend:
-    """Return the team of all ranks, for the first of them."""
+def distributed_backend(driver: Driver) -> LearnerBackend:
+    """Return the backend of all ranks, for the first of them."""
     ready: list[TextConfig] = []  # the arguments for which all have a learner
 
     def prepared(arguments: TextConfig, parts: TextComponents) -> None:
         if ready != [arguments]:
             ready.clear()
-            lead.call("open", arguments, parts.config)
+            driver.call("open", arguments, parts.config)
             ready.append(arguments)
 
     def of_ranks(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:
-        check_ranks(arguments, lead.ranks.size)
+        check_ranks(arguments, driver.ranks.size)
 
         def init(params: Any) -> LanguageState:
             prepared(arguments, parts)
-            state: LanguageState = lead.call("begin", dict(params))
+            state: LanguageState = driver.call("begin", dict(params))
             return state
 
         def train(state: LanguageState, transcripts: Any, key: Any = ()) -> TrainStepResult:
             prepared(arguments, parts)
-            return TrainStepResult(*lead.call("learn", state, transcripts, key))
+            return TrainStepResult(*driver.call("learn", state, transcripts, key))
 
         return evolve(algorithm_of(arguments, parts.model), init=init), train
 
     def reader(arguments: TextConfig, parts: TextComponents) -> Reader:
         def read(state: LanguageState, transcripts: Any) -> Reading:
             prepared(arguments, parts)
-            found: Reading = lead.call("read", state, transcripts)
+            found: Reading = driver.call("read", state, transcripts)
             return found
 
         return read
 
     return LearnerBackend(
-        size=lead.ranks.size,
-        check=lambda arguments: check_ranks(arguments, lead.ranks.size),
-        parts=lambda parts: evolve(parts, whole=lambda params: parts.whole(_gathered(lead, params))),
+        size=driver.ranks.size,
+        check=lambda arguments: check_ranks(arguments, driver.ranks.size),
+        parts=lambda parts: evolve(parts, whole=lambda params: parts.whole(_gathered(driver, params))),
         learner=of_ranks,
         reader=reader,
-        **_shelf(lead),
+        **_store(driver),
     )
 
 
@@ -194,8 +194,8 @@ def check_ranks(arguments: TextConfig, size: int) -> None:
         raise ChoiceError(message("--lora", got=got, wanted="none", remedy=remedy))
 
 
-def _gathered(lead: Driver, tree: Any) -> Any:
-    found = lead.call("whole", tree) if _divided(tree) else tree
+def _gathered(driver: Driver, tree: Any) -> Any:
+    found = driver.call("whole", tree) if _divided(tree) else tree
     return tree_map(lambda leaf: leaf.cpu(), found)
 
 
@@ -203,58 +203,58 @@ def _divided(tree: Any) -> bool:
     return any(divided(leaf) for leaf in leaves(tree))
 
 
-def _shelf(lead: Driver) -> dict[str, Any]:
-    """Return a team's functions for checkpoints: all ranks write sharded trees, the first alone full ones (a warm start's).
+def _store(driver: Driver) -> dict[str, Any]:
+    """Return a backend's functions for checkpoints: all ranks write sharded trees, the first alone full ones (a warm start's).
 
     Each checkpoint records the number of ranks in its facts.
     """
 
     def save(run: Path, step: int, tree: Any, *, machine: Any, facts: Any, metadata: Any) -> None:
-        about: dict[str, Any] = {"facts": {**facts, "ranks": lead.ranks.size}, "metadata": dict(metadata)}
+        about: dict[str, Any] = {"facts": {**facts, "ranks": driver.ranks.size}, "metadata": dict(metadata)}
         if _divided(tree):
-            lead.start_call("save", run.absolute(), step, tree, machine, about)
+            driver.start_call("save", run.absolute(), step, tree, machine, about)
         else:
             at_once.save(run, step, tree, form=FULL, machine=machine, **about)
 
     def settle() -> None:
-        lead.settled()
-        lead.call("settle")
+        driver.settled()
+        driver.call("settle")
 
     def newest(run: Path, *, report: Callable[[str], None] = to_stderr, without: Collection[Path] = ()) -> Path | None:
         del report  # the first rank prints what is wrong
-        lead.settled()
-        found: Path | None = lead.call("newest", run.absolute(), tuple(without)) if run.is_dir() else None
+        driver.settled()
+        found: Path | None = driver.call("newest", run.absolute(), tuple(without)) if run.is_dir() else None
         return found
 
     def loaded(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
         if not _divided(like):
             return load_full(where, like, classes=classes)
-        lead.settled()
-        step, tree, machine, manifest = lead.call("load", where.absolute(), like, tuple(classes))
+        driver.settled()
+        step, tree, machine, manifest = driver.call("load", where.absolute(), like, tuple(classes))
         return Checkpoint(step=step, tree=tree, machine=machine, manifest=manifest)
 
     return {"save": save, "settle": settle, "newest": newest, "load": loaded}
 
 
 def in_process_group(program: Callable[[LearnerBackend], int]) -> int:
-    """Run a program on the first rank, with the team of all ranks; return its exit code on all ranks. Raises: as `led`."""
+    """Run a program on the first rank, with the backend of all ranks; return its exit code on all ranks. Raises: as `led`."""
     code = _led(program)
     let_go()
     return code
 
 
 def _led(program: Callable[[LearnerBackend], int]) -> int:
-    with joined(timeout=WAIT, device="cpu") as ranks, _desk(ranks) as desk:
-        return led(ranks, desk.handlers(), lambda lead: program(distributed_backend(lead)))
+    with joined(timeout=WAIT, device="cpu") as ranks, _rank_worker(ranks) as worker:
+        return led(ranks, worker.handlers(), lambda driver: program(distributed_backend(driver)))
 
 
 @contextmanager
-def _desk(ranks: ProcessGroup) -> Iterator[RankWorker]:
-    desk = RankWorker(ranks, grouped(seconds=WAIT))
-    with desk.files:
+def _rank_worker(ranks: ProcessGroup) -> Iterator[RankWorker]:
+    worker = RankWorker(ranks, grouped(seconds=WAIT))
+    with worker.files:
         try:
-            yield desk
+            yield worker
         except RankError as gone:  # a checkpoint under way would wait for the lost rank
-            if ranks.size > 1 and not all(saver.ended(GRACE) for saver in desk.savers.values()):
+            if ranks.size > 1 and not all(saver.ended(GRACE) for saver in worker.savers.values()):
                 end_at_once(str(gone))
             raise

@@ -119,12 +119,9 @@ def held_out(number: int, seed: int, *, first: int = 0) -> tuple[Request, ...]:
     return requests(task_keys(tasks, "evaluation", number, first=first), samples, first=first)
 
 
-def evaluated(
-    task: TextTask, sample: Sample, number: int, seed: int
-) -> tuple[EvaluationResult, tuple[Rollout[Any], ...]]:
-    """Return the result of sampling on held-out tasks, and the attempts."""
-    attempts = tuple(sample(held_out(number, seed)))
-    return evaluation_result(task, attempts, diagnosed=True), attempts
+def evaluated(task: TextTask, sample: Sample, number: int, seed: int) -> EvaluationResult:
+    """Return the result of sampling on held-out tasks."""
+    return evaluation_result(task, sample(held_out(number, seed)), diagnosed=True)
 
 
 def rows(one: EvaluationResult) -> dict[str, str]:

@@ -25,14 +25,13 @@ Reader = Callable[[LanguageState, Transcript], Reading]
 
 @frozen(kw_only=True)
 class LearnerBackend:
-    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the team's other functions."""
+    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the backend's other functions."""
 
     size: int  # ranks
     check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support
     parts: Callable[[TextComponents], TextComponents]  # the same parts, whose `whole` also takes sharded parameters
-    learner: Callable[
-        [TextConfig, TextComponents], tuple[LanguageAlgorithm, Trainer]
-    ]  # only `init` of the algorithm may be called
+    # only `init` of the algorithm may be called
+    learner: Callable[[TextConfig, TextComponents], tuple[LanguageAlgorithm, Trainer]]
     reader: Callable[[TextConfig, TextComponents], Reader]  # returns a state's readings of samples
     save: Callable[..., None]  # this and the following as in `Store`
     settle: Callable[[], None]

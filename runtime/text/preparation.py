@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define, evolve, field
 
 from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.keys import Key
 from ...core.language.preparation import Preparation, Prepared, Start, start_requests, throughput
-from ...core.language.protocol import Protocol
-from ...core.language.requests import Request, rollouts
-from ...core.language.rollout import Rollout, begin_rollout
+from ...core.language.requests import Request
+from ...core.language.rollout import Rollout
 from ..effects.clock import seconds
-from .components import Attempts, TextComponents, behind
+from .components import Attempts, TextComponents, begin_attempt, behind
 from .prompting import fits
 
 ATTEMPTS = 12  # stream of a run's key for attempts at prepared starts
@@ -21,21 +20,11 @@ PREPARED = "preparation_seconds"
 STREAM = "rollouts.jsonl"
 
 
-@frozen
-class PreparedStep:
-    """A prepared step: attempts before the model's first output, a group for each start, and the result of the preparation."""
-
-    begun: Attempts
-    starts: int
-    prepared: Prepared
-
-
-def step_of(parts: TextComponents, prepared: Prepared, key: Key, number: int, *, samples: int) -> PreparedStep:
-    """Return the step `number` of a prepared run: `samples` attempts at each usable start."""
+def attempts_of_step(parts: TextComponents, prepared: Prepared, key: Key, number: int, *, samples: int) -> Attempts:
+    """Return the attempts of a prepared run's step `number`, before the model's first call: `samples` at each usable start."""
     starts = usable(parts, prepared)
     asked = start_requests(len(starts), keys.fold_in(keys.fold_in(key, ATTEMPTS), number), attempts=samples)
-    begun = tuple(attempt_from(parts, starts[place // samples], one) for place, one in enumerate(asked))
-    return PreparedStep(begun, len(starts), prepared)
+    return tuple(attempt_from(parts, starts[place // samples], one) for place, one in enumerate(asked))
 
 
 def usable(parts: TextComponents, prepared: Prepared) -> tuple[Start, ...]:
@@ -50,13 +39,9 @@ def usable(parts: TextComponents, prepared: Prepared) -> tuple[Start, ...]:
 
 def attempt_from(parts: TextComponents, start: Start, request: Request) -> Rollout[Any]:
     """Return an attempt that begins at a start. Raises: ChoiceError where the start leaves no room to answer."""
-    room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
-    return begin_rollout(_rules_at(parts, start), parts.codec, rollouts(request)[0], **room)
-
-
-def _rules_at(parts: TextComponents, start: Start) -> Protocol[Any, Any]:
     first = start.state, behind(parts.preface, start.observation)
-    return evolve(parts.rules, env=evolve(parts.rules.env, reset=lambda params, key: first))
+    rules = evolve(parts.rules, env=evolve(parts.rules.env, reset=lambda params, key: first))
+    return begin_attempt(parts, rules, request)
 
 
 @define

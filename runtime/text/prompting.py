@@ -10,13 +10,13 @@ from ...core.language.events import LENGTH
 from ...core.language.parsers import chain
 from ...core.language.prompting import Prompting, Query, Response, prompted
 from ...core.language.protocol import Protocol, protocol
-from ...core.language.requests import Request, rollouts
-from ...core.language.rollout import ModelOutput, ModelTurn, Rollout, add_output, begin_rollout
+from ...core.language.requests import Request
+from ...core.language.rollout import ModelOutput, ModelTurn, Rollout, add_output
 from ...core.language.task import Conversation
 from ...core.language.text_env import Outcome, TextEnv
 from ..effects.generation.engine import complete, generator
 from ..machine.batched_effects import pause, side_by_side
-from .components import Attempts, TextComponents, prompt_length
+from .components import Attempts, TextComponents, begin_attempt, prompt_length
 
 MAY_PASS = (TimeoutError, ConnectionError, torch.OutOfMemoryError)  # errors after which a call may be retried
 Complete = Callable[[Protocol[Any, Any], Attempts, int], Attempts]  # (rules, begun, worker) -> ended
@@ -47,8 +47,7 @@ def query_attempt(parts: TextComponents, query: Query, number: int) -> Rollout[A
     if not fits(parts, query.prompt):
         return ()
     request = Request(id=number, group=number, task=(2 * number, 0), sampling=query.sampling)
-    room = {"capacity": parts.sampling.capacity, "max_new_tokens": query.max_new_tokens}
-    return begin_rollout(conversation_rules((query.prompt,)), parts.codec, rollouts(request)[0], **room)
+    return begin_attempt(parts, conversation_rules((query.prompt,)), request, query.max_new_tokens)
 
 
 def fits(parts: TextComponents, prompt: str) -> bool:
@@ -127,8 +126,7 @@ def spoken(parts: TextComponents, conversation: Conversation) -> Rollout[Any] | 
     """Return a given conversation as an attempt with log-probs and versions of 0; () where a reply does not fit."""
     rules = conversation_rules(conversation)
     request = Request(id=0, group=0, task=(0, 0), sampling=(0, 0))
-    room = {"capacity": parts.sampling.capacity, "max_new_tokens": parts.sampling.max_new_tokens}
-    attempt: Rollout[Any] = begin_rollout(rules, parts.codec, rollouts(request)[0], **room)
+    attempt = begin_attempt(parts, rules, request)
     for text in conversation[1::2]:
         ids = parts.spell(text)
         if len(ids) > attempt.room:

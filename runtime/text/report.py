@@ -93,7 +93,7 @@ def _standing(
 ) -> EvaluationResult:
     slots = min(tasks, 2 * parts.sampling.slots)
     ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
-    return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)[0]
+    return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)
 
 
 def _own(

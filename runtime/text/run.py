@@ -35,8 +35,7 @@ from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import STREAM
 from .report import evaluation, on_the_way, write_before
 from .sampling import SERVED, check_server, run_sampler
-from .training_loop import LearnerState, Publish, TextTrainingLoop, held_at, learning_components, phases
-from .training_loop import policy_of as policy_of
+from .training_loop import LearnerState, Publish, TextTrainingLoop, held_at, learning_components, phases, policy_of
 from .validate_task import validate_task
 
 TOKENIZER = "tokenizer"
@@ -50,14 +49,14 @@ def described(arguments: TextConfig) -> dict[str, Any]:
 
 
 def start(
-    run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, team: LearnerBackend = SINGLE_PROCESS
+    run: Path, arguments: TextConfig, *, overwrite: bool, notice: Notice, backend: LearnerBackend = SINGLE_PROCESS
 ) -> SessionResult:
     """Start a new run in the folder, which must hold no checkpoints unless `overwrite` is set; a refused run removes none.
 
     Raises: CheckpointError, ChoiceError, StructureError, EngineError for hosts that are not available.
     """
     recipe = find(arguments.recipe)
-    return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=team)
+    return runs.start(run, recipe, absolute(arguments), overwrite=overwrite, notice=notice, store=backend)
 
 
 def resume(
@@ -65,7 +64,7 @@ def resume(
     *,
     notice: Notice,
     moved: Mapping[str, Any] = {},
-    team: LearnerBackend = SINGLE_PROCESS,
+    backend: LearnerBackend = SINGLE_PROCESS,
     trust: Trust = NOTHING,
 ) -> SessionResult:
     """Resume the run in the folder from its newest checkpoint, with its own arguments; start it if it has none yet.
@@ -75,7 +74,7 @@ def resume(
     EngineError; TrustError.
     """
     keep = (folder.ARGUMENTS, SERVED)
-    return runs.resume(run, notice=notice, store=team, changes=moved, keep=keep, trust=trust)
+    return runs.resume(run, notice=notice, store=backend, changes=moved, keep=keep, trust=trust)
 
 
 def backend_of(context: Context) -> LearnerBackend:
@@ -91,10 +90,12 @@ def components_in(arguments: TextConfig, context: Context) -> TextComponents:
     check_trust(context.run, context.trust, arguments.functions())
     validate_task(arguments.task())
     torch.set_num_threads(arguments.machine.threads)
-    run, team = context.run, backend_of(context)
+    run, backend = context.run, backend_of(context)
     if not context.kept:
-        team.check(arguments)
-    return team.parts(text_components(arguments, run / TOKENIZER) if context.kept else components_for(run, arguments))
+        backend.check(arguments)
+    return backend.parts(
+        text_components(arguments, run / TOKENIZER) if context.kept else components_for(run, arguments)
+    )
 
 
 def components(arguments: TextConfig, context: Context) -> Components:
@@ -108,10 +109,10 @@ def write_tokenizer(run: Path, arguments: TextConfig, parts: TextComponents) -> 
         save_tokenizer(parts.tokenizer, run / TOKENIZER)
 
 
-def components_of(run: Path, arguments: TextConfig, parts: TextComponents, team: LearnerBackend) -> Components:
+def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backend: LearnerBackend) -> Components:
     """Return the components of a run in a folder, from parts that are already built."""
     check_server(arguments)
-    algorithm, trainer = learning_components(arguments, parts, team)
+    algorithm, trainer = learning_components(arguments, parts, backend)
     held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
 
     @contextmanager

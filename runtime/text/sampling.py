@@ -18,10 +18,11 @@ from ..effects.openai_server.client import Server, server
 from ..effects.openai_server.sample import served
 from ..effects.openai_server.vllm_weights import SERVED as LINK
 from ..effects.openai_server.vllm_weights import lay_out, publish
+from ..runs.recipe import Notice
 from .components import Attempts, TextComponents, attempts_at, sampler
 from .config import TextConfig
 from .prompting import Complete, in_process
-from .training_loop import Asking, Completing, Notice
+from .training_loop import Asking, Completing
 
 SERVED, LATEST = "served", "current"  # the folder of the weights for a server, and the name it serves them under
 WAIT = 600.0  # time-out in seconds for the answer of a server
@@ -83,8 +84,8 @@ def _from_server(root: Path, where: Server, parts: TextComponents) -> RunSampler
             with lock:
                 if published != [version]:
                     params, probe = parts.whole(state.params.policy), begun[0].ids
-                    told: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
-                    publish(where, root, _saver(parts, params), version=version, within=WAIT, **told)
+                    expected: dict[str, Any] = {"probe": probe, "log_probs": _log_probs(parts, params, probe)}
+                    publish(where, root, _saver(parts, params), version=version, within=WAIT, **expected)
                     published[:] = [version]
             return served(where, rules, codec, begun, version=version, **choices)
 

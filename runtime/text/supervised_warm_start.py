@@ -44,16 +44,16 @@ class WarmStartSettings:
     max_new_tokens: int
 
 
-def shown(lessons: WarmStartSettings, key: Key, number: int) -> tuple[Rollout[Any], ...]:
+def shown(settings: WarmStartSettings, key: Key, number: int) -> tuple[Rollout[Any], ...]:
     """Return demonstrations of tasks of the training stream, `EACH` of a task: other keys, other tasks."""
-    tasks, samples, hands = keys.split(key, 3)
+    tasks, samples, scripts = keys.split(key, 3)
     asked = requests(task_keys(tasks, "training", -(-number // EACH)), samples)
     each = [attempt for request in asked for attempt in expand(request, EACH, samples)][:number]
-    how: dict[str, Any] = {"script": lessons.script, "skill": lessons.skill, "capacity": lessons.capacity}
-    how["max_new_tokens"] = lessons.max_new_tokens
+    how: dict[str, Any] = {"script": settings.script, "skill": settings.skill, "capacity": settings.capacity}
+    how["max_new_tokens"] = settings.max_new_tokens
     return tuple(
-        demonstrate(lessons.rules, lessons.codec, lessons.spell, rollouts(one)[0], hand, **how)
-        for one, hand in zip(each, keys.split(hands, number), strict=True)
+        demonstrate(settings.rules, settings.codec, settings.spell, rollouts(one)[0], own, **how)
+        for one, own in zip(each, keys.split(scripts, number), strict=True)
     )
 
 

@@ -27,8 +27,7 @@ from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
 from ...core.tree import all_finite, tree_map
-from ..compile import program
-from .batching import SequenceBatch, listed_batches, packed_batches, padded_batches, trimmed, widened
+from .batching import SequenceBatch, packed_batches, padded_batches, trimmed, widened
 
 NOTHING = "no advantage differs from 0, so no update was made"
 
@@ -42,15 +41,13 @@ class TrainStepResult:
     note: str = ""  # a notice for the user
 
 
-@frozen(kw_only=True)
+@frozen
 class _BatchPlan:
     algorithm: LanguageAlgorithm
-    gradient: Callable[..., Any]
     budget: int
-    packed: int | tuple[()]
-    epochs: int
-    minibatches: int
-    compiled: bool
+    packed: int | tuple[()] = ()
+    epochs: int = 1
+    minibatches: int = 1
 
 
 Trainer = Callable[..., TrainStepResult]  # (state, transcripts [N], key=()) -> TrainStepResult
@@ -63,15 +60,14 @@ def language_trainer(
     packed: int | tuple[()] = (),
     epochs: int = 1,
     minibatches: int = 1,
-    compiled: bool = False,
 ) -> Trainer:
     """Return a function (state, transcripts [N], key) -> TrainStepResult that makes epochs x minibatches updates of a batch.
 
     `budget` is the most tokens, padding included, that go through the model at once. `packed` is the capacity of a row into
     which several sequences are packed (at least the longest of them is taken), for models that take positions and a mask.
     Advantages are those of the whole batch; `minibatches` split its rows at random, by the key, anew in each epoch, and each
-    is divided by its own counts. `compiled` gradients get widths from a short list, with as many rows as fit, at the price of
-    more padding. Where all advantages are 0, and all values equal their targets, no update is made, and `note` reports it.
+    is divided by its own counts. Where all advantages are 0, and all values equal their targets, no update is made, and `note`
+    reports it.
     The figure log_prob_difference covers all sampled tokens of the batch, whether they count or not, before any update.
     Raises: ChoiceError (also for a sequence longer than the budget); NonFiniteError, naming the update, before it is applied.
 
@@ -91,23 +87,8 @@ def language_trainer(
     if not isinstance(packed, tuple) and not 1 <= packed <= budget:
         where, remedy = "language_trainer: packed", "pack into rows within the budget"
         raise ChoiceError(message(where, got=packed, wanted=f"from 1 to {budget}", remedy=remedy))
-    if compiled and not isinstance(packed, tuple):
-        where, remedy = "language_trainer: packed", "compile padded batches, or pack eager ones"
-        raise ChoiceError(message(where, got=packed, wanted="() where compiled", remedy=remedy))
-    plan = _BatchPlan(
-        algorithm=algorithm,
-        gradient=program(algorithm.gradient, name="gradient") if compiled else algorithm.gradient,
-        budget=budget,
-        packed=packed,
-        epochs=epochs,
-        minibatches=minibatches,
-        compiled=compiled,
-    )
-
-    def train(state: LanguageState, transcripts: Transcript, key: Key | tuple[()] = ()) -> TrainStepResult:
-        return _train(plan, state, transcripts, key)
-
-    return train
+    plan = _BatchPlan(algorithm, budget, packed, epochs, minibatches)
+    return lambda state, transcripts, key=(): _train(plan, state, transcripts, key)
 
 
 def language_reader(
@@ -120,15 +101,7 @@ def language_reader(
     if not algorithm.reads:
         where, remedy = "language_reader: algorithm", "make the learner with proximal='recomputed'"
         raise ChoiceError(message(where, got="one that reads nothing", wanted="one that does", remedy=remedy))
-    plan = _BatchPlan(
-        algorithm=algorithm,
-        gradient=algorithm.gradient,
-        budget=budget,
-        packed=(),
-        epochs=1,
-        minibatches=1,
-        compiled=False,
-    )
+    plan = _BatchPlan(algorithm, budget)
     return lambda state, transcripts: _read(plan, state, transcripts)
 
 
@@ -136,9 +109,9 @@ def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key:
     transcripts = trimmed(transcripts, max(1, int(transcripts.length.max())))
     reading = _read(plan, state, transcripts) if plan.algorithm.reads else Reading()
     batch, state, figures = plan.algorithm.prepare(state, transcripts, reading)
-    told = {name: float(value) for name, value in figures.items()}
+    before = {name: float(value) for name, value in figures.items()}
     if not bool(teaches(batch)):
-        return TrainStepResult(state, {**told, "updates": 0.0}, NOTHING)
+        return TrainStepResult(state, {**before, "updates": 0.0}, NOTHING)
     made: list[dict[str, float]] = []
     unseen: list[float] = []
     for rows in _minibatches(plan, len(batch.length), key):
@@ -151,7 +124,7 @@ def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key:
     means = {name: sum(one[name] for one in made) / len(made) for name in made[0]}
     distances = torch.tensor([made[0]["log_prob_difference"], *unseen], dtype=torch.float64)
     means["log_prob_difference"] = float(distances.amax())  # NaN where one is
-    return TrainStepResult(state, {**told, **means, "updates": float(len(made))})
+    return TrainStepResult(state, {**before, **means, "updates": float(len(made))})
 
 
 def _read(plan: _BatchPlan, state: LanguageState, transcripts: Transcript) -> Reading:
@@ -182,7 +155,7 @@ def _unseen(
     found = []
     for part in _parts(plan, batch.length.tolist(), others) if others else []:
         with torch.no_grad():
-            found.append(float(plan.algorithm.distance(state.params, *_laid_out(plan, rest, part))))
+            found.append(float(plan.algorithm.distance(state.params, *_laid_out(rest, part))))
     return found
 
 
@@ -193,13 +166,9 @@ def _update(plan: _BatchPlan, state: LanguageState, batch: TokenBatch) -> tuple[
     total: Any = ()
     parts = _parts(plan, lengths, rows)
     for part in parts:
-        some, layout = _laid_out(plan, batch, part)
-        made = plan.gradient(state.params, some, counts, layout)
-        if isinstance(total, tuple) and total:
-            gradients = tree_map(torch.add, total[0], made[0])
-            total = gradients, combined(total[1], made[1])
-        else:
-            total = made
+        some, layout = _laid_out(batch, part)
+        made = plan.algorithm.gradient(state.params, some, counts, layout)
+        total = (tree_map(torch.add, total[0], made[0]), combined(total[1], made[1])) if total else made
     gradients, sums = total
     if not (bool(all_finite(gradients)) and bool(all_finite(sums.loss))):
         where, got = f"language_trainer: the loss of update {int(state.step) + 1}", float(sums.loss)
@@ -215,21 +184,11 @@ def _parts(plan: _BatchPlan, lengths: Sequence[int], rows: Sequence[int]) -> lis
     """Return all the rows, in parts that fit into the budget."""
     if not isinstance(plan.packed, tuple):
         return packed_batches(lengths, rows, plan.budget, plan.packed)
-    if plan.compiled:
-        return listed_batches(lengths, rows, plan.budget, plan.algorithm.window)
     return padded_batches(lengths, rows, plan.budget)
 
 
-def _laid_out(
-    plan: _BatchPlan, batch: TokenBatch, part: SequenceBatch
-) -> tuple[TokenBatch, SequenceLayout | tuple[()]]:
-    columns = take(batch, list(part.rows))
-    some = tree_map(lambda leaf: widened(leaf, part.width), columns)
-    if plan.compiled:
-        missing = part.cost // part.width - len(part.rows)
-        blank = replace(some, mask=torch.zeros_like(some.mask), sampled=torch.zeros_like(some.sampled))
-        again = [0] * missing
-        return tree_map(lambda own, other: torch.cat([own, other[again]]), some, blank), ()
+def _laid_out(batch: TokenBatch, part: SequenceBatch) -> tuple[TokenBatch, SequenceLayout]:
+    some = tree_map(lambda leaf: widened(leaf, part.width), take(batch, list(part.rows)))
     return some, part.layout(some.mask)
 
 

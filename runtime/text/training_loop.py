@@ -22,6 +22,7 @@ from ...core.transcript.record import Transcript
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..runs.logging import DIVERGED
+from ..runs.recipe import Notice
 from ..runs.training_machine import Loop, Train, Trained
 from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
 from .components import Attempts, TextComponents
@@ -29,7 +30,7 @@ from .config import TextConfig, warm_steps
 from .evaluation import EvaluationResult, evaluation_result
 from .failures import Failures, errors_of
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
-from .preparation import PREPARED, STATES, THROUGHPUT, Rate, step_of
+from .preparation import PREPARED, STATES, THROUGHPUT, Rate, attempts_of_step
 from .preparation import columns as prepared_columns
 from .prompting import Complete, spoken
 from .prompting import asked as prompted
@@ -39,7 +40,7 @@ from .trainer import Trainer
 
 UNIT = 20  # steps of the warm start in one iteration of the machine
 TASKS, WARM, ORDER, UPDATE = 2, 3, 4, 5  # streams of a run's key, besides those of `parts`
-Notice = Callable[[str], None]
+WORK = ("warm start", "preparation", "sampling", "updates")  # parts of a session, whose seconds are reported
 Asking = Callable[[LanguageState, Sequence[Request]], Attempts]  # samples with the weights of a state
 Completing = Callable[[LanguageState], Complete]  # completes begun attempts with them
 Evaluating = Callable[[LanguageState], Mapping[str, float]]  # figures of an evaluation during training
@@ -93,11 +94,8 @@ class TextTrainingLoop:
     notice: Notice
     held: LearnerState
     iteration: int = 0
-    prepared: float = 0.0  # seconds spent
-    sampled: float = 0.0
-    updated: float = 0.0
-    warmed: float = 0.0
-    _lessons: Any = field(default=())
+    times: dict[str, float] = field(factory=lambda: dict.fromkeys(WORK, 0.0))  # seconds spent
+    _demonstrations: Any = field(default=())
     _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
     _rate: Any = field(default=())  # rate of published texts
 
@@ -127,9 +125,7 @@ class TextTrainingLoop:
 
     def spent(self) -> tuple[str, ...]:
         """Return the seconds of each part of the session."""
-        seconds = {"warm start": self.warmed, "preparation": self.prepared, "sampling": self.sampled}
-        seconds["updates"] = self.updated
-        return tuple(f"{name} {spent:.1f} s" for name, spent in seconds.items() if spent)
+        return tuple(f"{name} {spent:.1f} s" for name, spent in self.times.items() if spent)
 
     @property
     def key(self) -> Key:
@@ -143,23 +139,23 @@ class TextTrainingLoop:
         here = range(number * UNIT, min(steps, (number + 1) * UNIT))
         batches = [places[step * batch : (step + 1) * batch] for step in here]
         learner = warm_learner_of(self.arguments, self.parts, self.held.warm.params)
-        state, told = taught(learner, self.held.warm, every, batches)
+        state, means = taught(learner, self.held.warm, every, batches)
         self.held = LearnerState(warm=state)
-        self.warmed += seconds() - begin
+        self.times["warm start"] += seconds() - begin
         if self.iteration + 1 == phases(self.arguments).warm:
-            self._lessons = ()
-        return {"warm_loss": told["loss"], "gradient_norm": told["gradient_norm"], "finite": told["finite"]}
+            self._demonstrations = ()
+        return {"warm_loss": means["loss"], "gradient_norm": means["gradient_norm"], "finite": means["finite"]}
 
     def _taught_from(self) -> tuple[Transcript, list[int]]:
         """Return the demonstrations of the run, and the order in which they are trained on."""
-        if not self._lessons:
+        if not self._demonstrations:
             warm, number = self.arguments.warm, warm_steps(self.arguments) * self.arguments.warm.warm_batch
             self.notice(f"making {warm.demonstrations:,} demonstrations, {warm.skill:.0%} of them right ...")
             shows = demonstrated(self.arguments, self.parts, keys.fold_in(self.key, WARM))
             longest = max(len(attempt.ids) for attempt in shows)
             every = transcripts(shows, capacity=longest, calls=self.arguments.episodes.max_turns)
-            self._lessons = every, drawn(keys.fold_in(self.key, ORDER), len(shows), number)
-        return self._lessons  # type: ignore[no-any-return]
+            self._demonstrations = every, drawn(keys.fold_in(self.key, ORDER), len(shows), number)
+        return self._demonstrations  # type: ignore[no-any-return]
 
     def _step(self, number: int) -> dict[str, float]:
         state: LanguageState = self.held.learner
@@ -171,25 +167,25 @@ class TextTrainingLoop:
         written = transcripts(
             attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
         )
-        told = {**_row(self.parts.task, evaluation_result(self.parts.task, attempts), spent), **prepared}
+        row = {**_row(self.parts.task, evaluation_result(self.parts.task, attempts), spent), **prepared}
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
         except NonFiniteError as fault:
             write_tensors(self.run / DIVERGED, written)
             self.notice(f"{fault}; the batch is in {self.run / DIVERGED}")
-            return {**told, "finite": 0.0}
+            return {**row, "finite": 0.0}
         if learned.note:
             self.notice(f"step {number + 1}: {learned.note}")
         self.held = LearnerState(learner=learned.state)
-        self.prepared += prepared.get(PREPARED, 0.0)
-        self.sampled += spent
-        self.updated += seconds() - between
+        self.times["preparation"] += prepared.get(PREPARED, 0.0)
+        self.times["sampling"] += spent
+        self.times["updates"] += seconds() - between
         unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
-        told |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
+        row |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
         every = self.arguments.episodes.eval_every_n_versions
         due = evaluation_due(every, before=int(state.step), after=int(learned.state.step))
-        return {**told, **(self.evaluate(learned.state) if due else {})}
+        return {**row, **(self.evaluate(learned.state) if due else {})}
 
     def _sampled(self, state: LanguageState, number: int) -> tuple[Attempts, dict[str, float]]:
         """Return the attempts of a step, and the figures of its preparation if it has one."""
@@ -203,11 +199,15 @@ class TextTrainingLoop:
         )
         for one in prepared.records:
             self.publish(one.number, one.rows)
-        step = step_of(self.parts, prepared, self.key, number, samples=samples)
+        begun = attempts_of_step(self.parts, prepared, self.key, number, samples=samples)
         self._rate = self._rate or Rate(preparation.window)
-        figures = {**prepared.figures, STATES: float(step.starts), THROUGHPUT: self._rate.after(prepared.texts)}
+        figures = {
+            **prepared.figures,
+            STATES: float(len(begun) // samples),
+            THROUGHPUT: self._rate.after(prepared.texts),
+        }
         spent = seconds() - begin
-        return complete(self.parts.rules, step.begun, 0), {**figures, PREPARED: spent}
+        return complete(self.parts.rules, begun, 0), {**figures, PREPARED: spent}
 
 
 def evaluation_due(every: int, *, before: int, after: int) -> bool:
@@ -308,7 +308,7 @@ def policy_of(held: LearnerState) -> Any:
 
 
 def learning_components(
-    arguments: TextConfig, parts: TextComponents, team: LearnerBackend = SINGLE_PROCESS
+    arguments: TextConfig, parts: TextComponents, backend: LearnerBackend = SINGLE_PROCESS
 ) -> tuple[LanguageAlgorithm, Trainer]:
     """Return the learner and the trainer of a run. Raises: ChoiceError."""
-    return team.learner(arguments, parts)
+    return backend.learner(arguments, parts)

@@ -56,16 +56,16 @@ def recorded(number: int, vocabulary: int) -> Transcript:
     )
 
 
-def piece(team: LearnerBackend, folder: Path, first: int, last: int) -> int:
+def piece(backend: LearnerBackend, folder: Path, first: int, last: int) -> int:
     """Runs on the first rank."""
     own = arguments()
-    parts = team.parts(text_components(own))
-    algorithm, train = team.learner(own, parts)
+    parts = backend.parts(text_components(own))
+    algorithm, train = backend.learner(own, parts)
     state = algorithm.init(parts.begin())
     if first:
-        where = team.newest(folder)
+        where = backend.newest(folder)
         assert where is not None
-        kept = team.load(where, state, classes=[Loop])
+        kept = backend.load(where, state, classes=[Loop])
         assert kept.machine == Loop(iterations=20, chunk=1, every=1, iteration=first)
         state = kept.tree
     with (folder / "losses").open("a") as file:
@@ -74,8 +74,8 @@ def piece(team: LearnerBackend, folder: Path, first: int, last: int) -> int:
             state = learned.state
             file.write(f"{learned.figures['loss']!r}\n")
     machine = Loop(iterations=20, chunk=1, every=1, iteration=last)
-    team.save(folder, last, state, machine=machine, facts={}, metadata={})
-    team.settle()
+    backend.save(folder, last, state, machine=machine, facts={}, metadata={})
+    backend.settle()
     return 0
 
 

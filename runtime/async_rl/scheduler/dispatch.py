@@ -9,7 +9,6 @@ from typing import Any
 from ....algorithms.staleness import capacity
 from ....core.machine import Command
 from ...machine.persistent_map import NO_ONE, find, pop, push, put, remove, waiting
-from . import ages
 from .events import Abort, Dispatch, Finished, Report, RetryAfter
 from .state import (
     NOBODY,
@@ -24,13 +23,21 @@ from .state import (
     Schedule,
     Seat,
     Worker,
+    age_of,
     changed,
+    count_groups,
+    put_age,
 )
 
 Answer = tuple[Schedule, tuple[Command, ...]]
 Place = tuple[int, int]  # group, seat
 Candidate = tuple[int, int, Group, dict[str, Any]]  # number of the group, seat, the group, and other changes
 NO_MORE: Mapping[str, Any] = MappingProxyType({})
+
+
+def ignored(state: Schedule) -> Answer:
+    """Count a message about something that is over, or an impossible one, and ignore it."""
+    return changed(state, ignored=state.ignored + 1), ()
 
 
 def room(rules: Rules, state: Schedule) -> int:
@@ -126,9 +133,11 @@ def seated(
         groups = put(state.groups, number, changed(group, seats=seats, **changes))
         return changed(state, groups=groups, **more)
     head = min((one.head for one in seats if one.head != NOBODY), default=NOBODY)
-    moved = state.ages if head == group.head else ages.moved(state.ages, group.head, head)
+    ages = state.ages
+    if head != group.head:
+        ages = count_groups(count_groups(ages, group.head, -1), head, 1)
     groups = put(state.groups, number, changed(group, seats=seats, head=head, **changes))
-    return changed(state, groups=groups, ages=moved, **more)
+    return changed(state, groups=groups, ages=ages, **more)
 
 
 def released(state: Schedule, place: Place, worker: int) -> Schedule:
@@ -152,8 +161,9 @@ def accept(rules: Rules, state: Schedule, group: Group, event: Finished) -> Sche
         return seated(state, number, group, seat, now, {**more, "cached": state.cached + 1}, there=there)
     more |= {"cached": state.cached - there + 1, "queued": state.queued + there}
     state = seated(state, number, group, seat, now, more, there=there)
-    head = (find(state.groups, number) or group).head
-    return changed(state, ages=ages.completed(state.ages, head, number))
+    age = age_of(state.ages, (find(state.groups, number) or group).head)
+    complete = changed(age, complete=age.complete + 1, ready=push(age.ready, number))
+    return changed(state, ages=put_age(state.ages, complete))
 
 
 def retry(rules: Rules, state: Schedule, place: Place, reason: str, *, rest: bool) -> Answer:
@@ -186,15 +196,15 @@ def _reject(rules: Rules, state: Schedule, place: Place, reason: str) -> Answer:
     """Reject a sample that has failed for good: another one takes its seat, or its group is removed."""
     number, seat = place
     group = find(state.groups, number) or Group(NOBODY)
-    told = Report("sample", number, reason)
+    report = Report("sample", number, reason)
     if rules.incomplete != REPAIR or group.repairs >= rules.group:
         now = changed(group.seats[seat], status=RESTING, worker=NOBODY, tokens=0)
         state, rest = leave(rules, seated(state, number, group, seat, now), number, "incomplete")
-        return state, (told, *rest)
+        return state, (report, *rest)
     now = Seat(attempt=group.seats[seat].attempt + 1)
     state = seated(state, number, group, seat, now, repairs=group.repairs + 1)
     state = changed(state, rejected=state.rejected + 1, submitted=state.submitted + 1)
-    return changed(state, pending=push(state.pending, (number, seat, now.attempt))), (told,)
+    return changed(state, pending=push(state.pending, (number, seat, now.attempt))), (report,)
 
 
 def leave(rules: Rules, state: Schedule, number: int, reason: str) -> Answer:
@@ -210,7 +220,7 @@ def leave(rules: Rules, state: Schedule, number: int, reason: str) -> Answer:
     state = changed(
         state,
         groups=remove(state.groups, number),
-        ages=ages.left(state.ages, group.head, whole),
+        ages=count_groups(state.ages, group.head, -1, -whole),
         filling=NOBODY if state.filling == number else state.filling,
         waiting=state.waiting - absent,
         running=state.running - len(group.seats) + there,

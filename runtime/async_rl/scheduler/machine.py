@@ -20,15 +20,12 @@ from ....core.errors import choose
 from ....core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
 from ...machine.persistent_map import entries, find, push, put, remove
 from . import events as say
-from .dispatch import Answer, fill, leave, retry
-from .samples import chunk, find_seat, finished, go_on, ignored, rested, timed_out
+from .dispatch import Answer, fill, ignored, leave, retry
+from .samples import chunk, find_seat, finished, go_on, rested, timed_out
 from .state import (
     IDLE,
     NOBODY,
-    PUBLISH,
-    RECOMPUTE,
     RUNNING,
-    TRAIN,
     Rules,
     Schedule,
     Worker,
@@ -46,8 +43,7 @@ def scheduler(rules: Rules) -> Machine[Schedule]:
 
     It stops when version `updates` is published, at Ctrl-C, and when nothing is under way and no prompts wait, so submit
     prompts ahead. A state that was begun resumes at `Started` with the generators it had, at `Resumed` with others: samples
-    that
-    were under way are begun again, and the trainer's command is repeated.
+    that were under way are begun again, and the trainer's command is repeated.
     Raises: ChoiceError for an event of another class.
 
     >>> from purestep.core.machine import Started, run
@@ -120,18 +116,6 @@ def _filtered(rules: Rules, state: Schedule, event: say.Filtered) -> Answer:
     return leave(rules, state, event.group, "filtered")
 
 
-def _recomputed(rules: Rules, state: Schedule, event: say.Recomputed) -> Answer:
-    return recomputed(state) if under_way(state, (RECOMPUTE, event.version)) else ignored(state)
-
-
-def _consumed(rules: Rules, state: Schedule, event: say.Consumed) -> Answer:
-    return consumed(rules, state) if under_way(state, (TRAIN, event.version)) else ignored(state)
-
-
-def _published(rules: Rules, state: Schedule, event: say.Published) -> Answer:
-    return (published(state), ()) if under_way(state, (PUBLISH, event.version)) else ignored(state)
-
-
 def _joined(rules: Rules, state: Schedule, event: say.Joined) -> Answer:
     there = find(state.workers, event.worker)
     if event.worker < 0 or event.slots < 1 or there:
@@ -175,22 +159,18 @@ def _resumed(rules: Rules, state: Schedule, event: say.Resumed) -> Answer:
     return go_on(with_workers(changed(state, begun=True), event.workers, event.slots))
 
 
-def _interrupted(rules: Rules, state: Schedule, event: Interrupted) -> Answer:
-    return state, ()
-
-
 HANDLES: Mapping[type[Any], Handle] = {
     Started: _started,
-    Interrupted: _interrupted,
+    Interrupted: lambda rules, state, event: (state, ()),
     Failed: _failed,
     say.Submitted: _submitted,
     say.TokenChunk: chunk,
     say.Finished: finished,
     say.TimedOut: timed_out,
     say.Filtered: _filtered,
-    say.Recomputed: _recomputed,
-    say.Consumed: _consumed,
-    say.Published: _published,
+    say.Recomputed: recomputed,
+    say.Consumed: consumed,
+    say.Published: published,
     say.Joined: _joined,
     say.Lost: _lost,
     say.Resumed: _resumed,

@@ -4,14 +4,9 @@ from typing import Any
 
 from ...machine.persistent_map import Fifo, entries, find, push, put
 from . import events as say
-from .dispatch import Answer, accept, retry, seated
+from .dispatch import Answer, accept, ignored, retry, seated
 from .state import IDLE, PENDING, PUBLISH, RESTING, RUNNING, THERE, Group, Rules, Schedule, Seat, changed
 from .updates import work
-
-
-def ignored(state: Schedule) -> Answer:
-    """Count a message about an attempt that is over, or an impossible one, and ignore it."""
-    return changed(state, ignored=state.ignored + 1), ()
 
 
 def find_seat(state: Schedule, event: Any, status: str) -> tuple[Group, Seat] | tuple[()]:

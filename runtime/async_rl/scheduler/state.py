@@ -113,6 +113,9 @@ class Age:
     ready: Fifo[int] = NO_ONE  # these, and some that were removed since
 
 
+Ages = tuple[Age, ...]  # the oldest first
+
+
 @frozen(slots=False)
 class Schedule:
     """State of a scheduler. Numbers are of samples unless stated otherwise.
@@ -151,7 +154,7 @@ class Schedule:
     pending: Fifo[tuple[int, int, int]] = NO_ONE  # (group, seat, attempt), some of which are over
     workers: Numbered[Worker] = EMPTY
     free: Fifo[int] = NO_ONE  # a worker for each free slot, some of which are lost
-    ages: tuple[Age, ...] = ()  # the oldest first
+    ages: Ages = ()
 
 
 CLASSES = (Rules, Seat, Group, Worker, Age, Schedule, Fifo, Numbered)
@@ -208,3 +211,34 @@ def with_workers(state: Schedule, count: int, slots: int) -> Schedule:
         for _ in range(slots):
             free = push(free, worker)
     return changed(state, workers=workers, free=free)
+
+
+def age_of(ages: Ages, head: int) -> Age:
+    """Return the entry of a version.
+
+    >>> age_of((), 3)
+    Age(head=3, groups=0, complete=0, ready=Fifo(first=0, next=0, items=Numbered(depth=0, root=())))
+    """
+    return next((age for age in ages if age.head == head), Age(head))
+
+
+def put_age(ages: Ages, age: Age) -> Ages:
+    """Return the ages with this entry replaced, or removed if it has no groups.
+
+    >>> [age.head for age in put_age(put_age((), Age(3, 1)), Age(2, 1))]
+    [2, 3]
+    """
+    before = tuple(one for one in ages if one.head < age.head)
+    after = tuple(one for one in ages if one.head > age.head)
+    return (*before, age, *after) if age.groups else (*before, *after)
+
+
+def count_groups(ages: Ages, head: int, groups: int, complete: int = 0) -> Ages:
+    """Return the ages with these numbers added to the groups and complete groups of a version; NOBODY means no version.
+
+    >>> count_groups((), 4, 1), count_groups(count_groups((), 4, 1), 4, -1), count_groups((), NOBODY, 1)
+    ((Age(head=4, groups=1, complete=0, ready=Fifo(first=0, next=0, items=Numbered(depth=0, root=()))),), (), ())
+    """
+    age = age_of(ages, head)
+    counted = changed(age, groups=age.groups + groups, complete=age.complete + complete)
+    return ages if head == NOBODY else put_age(ages, counted)

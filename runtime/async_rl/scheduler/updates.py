@@ -5,10 +5,9 @@ from typing import Any
 
 from ....core.machine import Command
 from ...machine.persistent_map import entries, find, pop, remove
-from . import ages
-from .dispatch import Answer, leave, pause
-from .events import Name, Publish, Recompute, RetryAfter, Train
-from .state import IDLE, PUBLISH, RECOMPUTE, TRAIN, Group, Rules, Schedule, changed
+from .dispatch import Answer, ignored, leave, pause
+from .events import Consumed, Name, Publish, Published, Recompute, Recomputed, RetryAfter, Train
+from .state import IDLE, PACE, PUBLISH, RECOMPUTE, TRAIN, Ages, Group, Rules, Schedule, age_of, changed, put_age
 
 Task = tuple[str, int]  # work of the trainer: a phase, and its version
 PHASES: Mapping[type[Any], str] = {Recompute: RECOMPUTE, Train: TRAIN, Publish: PUBLISH}
@@ -39,7 +38,7 @@ def train_next(rules: Rules, state: Schedule) -> Answer:
     if state.phase != IDLE or state.queued < rules.batch:
         return state, ()
     state, old = _leave_behind(rules, state, state.version - rules.staleness)  # needed after a change of the rules
-    chosen = ages.choice(rules, state.ages, state.version) if state.queued >= rules.batch else ()
+    chosen = choice(rules, state.ages, state.version) if state.queued >= rules.batch else ()
     if not chosen:
         return state, old
     state = _take(state, chosen)
@@ -50,19 +49,49 @@ def train_next(rules: Rules, state: Schedule) -> Answer:
     return state, (*old, *dropped, work(state))
 
 
+def choice(rules: Rules, ages: Ages, version: int) -> tuple[tuple[int, int], ...]:
+    """Return (oldest version, number of groups) pairs of the next batch, the oldest first; `()` where it has to wait.
+
+    Under "pace" no group may become too old, now or later. With n the staleness and B the batch, a group of oldest version h
+    can be trained on until version h + n, and k updates use up k B samples. So a batch at version v may be taken if, for
+    every h, the remaining samples of groups as old as h or older fit the updates that are left to them:
+
+        samples of groups with a head of at most h  <=  (h + n - v) B
+
+    This holds as soon as all groups are complete, since at version u at most (n + 1) B samples live. Where it does not (the
+    rules have changed), waiting would not help, and the oldest groups that are allowed are taken.
+
+    >>> from .state import Age
+    >>> choice(Rules(batch=2, concurrency=9, staleness=1, updates=9), (Age(3, 2, 1), Age(4, 3, 3)), 4)
+    ((3, 1), (4, 1))
+    >>> choice(Rules(batch=2, concurrency=9, staleness=1, updates=9, stale="pace"), (Age(3, 2, 1), Age(4, 3, 3)), 4)
+    ()
+    """
+    wanted, taken = rules.batch // rules.group, list[tuple[int, int]]()
+    remain, fits, may_wait = 0, True, any(age.groups > age.complete for age in ages)
+    for age in ages:
+        take = min(age.complete, wanted)
+        wanted -= take
+        remain += age.groups - take
+        fits = fits and remain * rules.group <= max(0, age.head + rules.staleness - version) * rules.batch
+        if take:
+            taken.append((age.head, take))
+    return () if wanted or (rules.stale == PACE and may_wait and not fits) else tuple(taken)
+
+
 def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
     """Return the state with its batch chosen: these numbers of complete groups of each age."""
-    batch, entries_ = list[int](), state.ages
+    batch, ages = list[int](), state.ages
     for head, count in chosen:
-        age = ages.at(entries_, head)
+        age = age_of(ages, head)
         ready, wanted = age.ready, len(batch) + count
         while len(batch) < wanted:
             number, ready = pop(ready)
             if find(state.groups, number):
                 batch.append(number)
         less = changed(age, groups=age.groups - count, complete=age.complete - count, ready=ready)
-        entries_ = ages.put_age(entries_, less)
-    return changed(state, batch=tuple(batch), ages=entries_)
+        ages = put_age(ages, less)
+    return changed(state, batch=tuple(batch), ages=ages)
 
 
 def _leave_behind(rules: Rules, state: Schedule, limit: int) -> Answer:
@@ -99,14 +128,18 @@ def _due(state: Schedule) -> tuple[Name, ...]:
     )
 
 
-def recomputed(state: Schedule) -> Answer:
+def recomputed(rules: Rules, state: Schedule, event: Recomputed) -> Answer:
     """Begin the update after proximal log-probs were computed."""
+    if not under_way(state, (RECOMPUTE, event.version)):
+        return ignored(state)
     state = changed(state, phase=TRAIN, failures=0, resting=False)
     return state, (work(state),)
 
 
-def consumed(rules: Rules, state: Schedule) -> Answer:
+def consumed(rules: Rules, state: Schedule, event: Consumed) -> Answer:
     """Remove the samples of a batch that was trained on, and publish the new weights."""
+    if not under_way(state, (TRAIN, event.version)):
+        return ignored(state)
     groups, tokens = state.groups, 0
     for number in state.batch:
         tokens += sum(one.tokens for one in (find(groups, number) or Group(-1)).seats)
@@ -125,9 +158,11 @@ def consumed(rules: Rules, state: Schedule) -> Answer:
     return state, (work(state),)
 
 
-def published(state: Schedule) -> Schedule:
+def published(rules: Rules, state: Schedule, event: Published) -> Answer:
     """Return the state with the next version, after its weights were published."""
-    return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False)
+    if not under_way(state, (PUBLISH, event.version)):
+        return ignored(state)
+    return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False), ()
 
 
 def try_again(rules: Rules, state: Schedule, command: Command) -> Answer:

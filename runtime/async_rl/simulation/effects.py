@@ -34,7 +34,7 @@ def begun(twins: Twins, world: SimulationState, number: int, command: Command) -
     if isinstance(command, say.Publish):
         if twins.weights == BARRIER:
             world = changed(world, waits=(New(number, command),))
-        return world if world.waits and world.flights else _publishing(twins, world, New(number, command))
+        return world if world.waits and world.flights else _after(world, twins.publish, New(number, command))
     if isinstance(command, say.Recompute | say.Train):
         seconds = twins.train if isinstance(command, say.Train) else twins.recompute
         return _over(world, number, command, ANSWERS[type(command)](command.version), seconds=seconds)
@@ -146,7 +146,7 @@ def _landed(twins: Twins, world: SimulationState, name: Name) -> SimulationState
     flights = {one: flight for one, flight in world.flights.items() if one != name}
     busy = world.busy + world.agenda.now - world.flights[name].began
     world = changed(world, flights=flights, busy=busy)
-    return _publishing(twins, world, world.waits[0]) if world.waits and not flights else world
+    return _after(world, twins.publish, world.waits[0]) if world.waits and not flights else world
 
 
 def _given_up(twins: Twins, world: SimulationState, name: Name) -> SimulationState:
@@ -159,10 +159,6 @@ def _given_up(twins: Twins, world: SimulationState, name: Name) -> SimulationSta
         return world
     number = world.flights[name].number
     return _after(_landed(twins, world, name), 0.0, Finished(number, say.Dispatch.TAG))
-
-
-def _publishing(twins: Twins, world: SimulationState, new: New) -> SimulationState:
-    return _after(world, twins.publish, new)
 
 
 def _published(twins: Twins, world: SimulationState, new: New) -> SimulationState:

@@ -23,7 +23,7 @@ from purestep.runtime.effects.cluster.rejoining import rejoining
 from purestep.runtime.effects.weight_sync import this_host, weight_reader
 from purestep.runtime.effects.workers.backends import Mailbox, in_thread
 from purestep.runtime.effects.workers.pool import WorkerLost, WorkerMessage, working
-from purestep.runtime.recipes.zorplex import check, zorplex_defaults
+from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text import run as session
 from purestep.runtime.text.async_config import AsyncConfig
@@ -63,7 +63,7 @@ SOON = 60.0
 )
 def test_what_leads_nowhere_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said):
-        check(changed(zorplex_defaults(), given))
+        changed(zorplex_defaults(), given).check()
 
 
 def test_hosts_that_cannot_be_had_are_told_in_one_line_before_anything_is_done(

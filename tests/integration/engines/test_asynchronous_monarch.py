@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.async_rl.replay_phase import replayed
+from purestep.runtime.async_rl.replay import replayed
 from purestep.runtime.async_rl.report import audit
 
 from ...support.engine_spaces import Space, spaces

@@ -16,8 +16,7 @@ from purestep.properties import check
 from purestep.runtime.async_rl import report
 from purestep.runtime.async_rl import run as session
 from purestep.runtime.async_rl.audit import audited
-from purestep.runtime.async_rl.replay import folded
-from purestep.runtime.async_rl.replay_phase import replayed
+from purestep.runtime.async_rl.replay import folded, replayed
 from purestep.runtime.async_rl.scheduler.state import Schedule
 from purestep.runtime.async_rl.scheduler.timeline import Span, merged, shifts
 from purestep.runtime.async_rl.training_phase import Phase

@@ -44,7 +44,7 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects.jsonl_stream import read as read_stream
 from purestep.runtime.effects.reporting.curves_picture import banded, curves_picture, student
 from purestep.runtime.effects.reporting.metrics import read
-from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_with, check, lists_of, settings_of
+from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_with, lists_of, settings_of
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
@@ -138,7 +138,7 @@ def test_settings_are_those_of_the_rollouts_and_every_name_is_there() -> None:
 @pytest.mark.parametrize("algorithm", CHANGES)
 def test_every_algorithm_learns_from_next_steps(algorithm: str) -> None:
     arguments = cache_defaults(algorithm)
-    check(arguments)
+    arguments.check()
     assert arguments.learning.algorithm == algorithm
 
 
@@ -168,7 +168,7 @@ def test_every_algorithm_learns_from_next_steps(algorithm: str) -> None:
 )
 def test_a_wrong_number_is_named(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said) as caught:
-        check(tiny(**changes))
+        tiny(**changes).check()
     assert "\n" not in str(caught.value)
 
 
@@ -183,7 +183,7 @@ def test_a_wrong_number_is_named(changes: dict[str, Any], said: str) -> None:
 )
 def test_what_a_right_run_needs_room_for_is_asked_for(changes: dict[str, Any], said: str) -> None:
     arguments = tiny(**changes)
-    check(arguments)
+    arguments.check()
     with pytest.raises(ChoiceError, match=said):
         check_room(text_components(arguments))
 

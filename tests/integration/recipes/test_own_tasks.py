@@ -193,11 +193,11 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
         if how == "server":
             room = {"capacity": arguments.sampling.capacity, "max_new_tokens": arguments.sampling.max_new_tokens}
             stood_in(monkeypatch, run, **room)
-        led(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
+        led(lambda backend: session.start(run, arguments, overwrite=False, notice=silent, backend=backend))
 
     def led(program: Callable[[LearnerBackend], Any]) -> None:
-        def work(team: LearnerBackend) -> int:
-            program(team)
+        def work(backend: LearnerBackend) -> int:
+            program(backend)
             return 0
 
         if how == "ranks":
@@ -211,7 +211,7 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
     cut_short(lambda: begin(cut), at=3)
     assert len(read(cut / "metrics.jsonl")) == 3
     notices: list[str] = []
-    led(lambda team: session.resume(cut, notice=notices.append, team=team))
+    led(lambda backend: session.resume(cut, notice=notices.append, backend=backend))
     assert not [text for text in notices if "not necessarily" in text]
     assert steps(read(cut / "metrics.jsonl")) == steps(read(whole / "metrics.jsonl"))
     trust(EVERY)

@@ -87,11 +87,11 @@ def nobody_launched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def within(work: Callable[[LearnerBackend], Any]) -> Any:
-    """What work gives of the team of a world of one rank."""
+    """What work gives of the backend of a world of one rank."""
     found: list[Any] = []
 
-    def program(team: LearnerBackend) -> int:
-        found.append(work(team))
+    def program(backend: LearnerBackend) -> int:
+        found.append(work(backend))
         return 0
 
     assert in_process_group(program) == 0
@@ -126,7 +126,7 @@ def ranked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch = pytest.MonkeyPatch()
     for name in SET:
         patch.delenv(name, raising=False)
-    within(lambda team: session.start(run, tiny(), overwrite=False, notice=silent, team=team))
+    within(lambda backend: session.start(run, tiny(), overwrite=False, notice=silent, backend=backend))
     patch.undo()
     return run
 
@@ -158,12 +158,12 @@ def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest
 
 
 def test_what_was_asked_to_be_saved_is_the_newest(tmp_path: Path) -> None:
-    def work(team: LearnerBackend) -> list[Path | None]:
-        algorithm, _ = team.learner(tiny(), team.parts(text_components(tiny())))
+    def work(backend: LearnerBackend) -> list[Path | None]:
+        algorithm, _ = backend.learner(tiny(), backend.parts(text_components(tiny())))
         state, found = algorithm.init(text_components(tiny()).begin()), []
         for step in range(3):
-            team.save(tmp_path, step, state, machine=(), facts={}, metadata={})
-            found.append(team.newest(tmp_path))
+            backend.save(tmp_path, step, state, machine=(), facts={}, metadata={})
+            found.append(backend.newest(tmp_path))
         return found
 
     assert within(work) == [tmp_path / "checkpoints" / f"step_{step:06}" for step in range(3)]
@@ -173,7 +173,7 @@ class Cut(BaseException):
     """A crash."""
 
 
-def cut_short(run: Path, arguments: Zorplex, at: int, team: LearnerBackend) -> None:
+def cut_short(run: Path, arguments: Zorplex, at: int, backend: LearnerBackend) -> None:
     """A run that ends like a crash when it says that it has done so many iterations."""
     patch = pytest.MonkeyPatch()
 
@@ -184,9 +184,9 @@ def cut_short(run: Path, arguments: Zorplex, at: int, team: LearnerBackend) -> N
 
     patch.setattr(runs, "Saved", saved)
     try:
-        session.start(run, arguments, overwrite=False, notice=silent, team=team)
+        session.start(run, arguments, overwrite=False, notice=silent, backend=backend)
     except Cut:
-        team.settle()
+        backend.settle()
     finally:
         patch.undo()
 
@@ -198,9 +198,9 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
     if first == "plain":
         cut_short(run, tiny(), 2, SINGLE_PROCESS)
         assert forms(run) == ["full", "full"]
-        within(lambda team: session.resume(run, notice=silent, team=team))
+        within(lambda backend: session.resume(run, notice=silent, backend=backend))
     else:
-        within(lambda team: cut_short(run, tiny(), 2, team))
+        within(lambda backend: cut_short(run, tiny(), 2, backend))
         assert forms(run) == ["full", "sharded"]
         assert commands.resume_command([str(run)]) == 0
     assert forms(run)[1:] == ["sharded", "sharded"]
@@ -211,7 +211,7 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
 def test_a_warm_start_of_ranks_stays_theirs(tmp_path: Path) -> None:
     """Though the first makes it alone: what one process goes on with is added up as ranks do."""
     run = tmp_path / "run"
-    within(lambda team: cut_short(run, tiny(), 1, team))
+    within(lambda backend: cut_short(run, tiny(), 1, backend))
     assert (forms(run), of_ranks(run)) == (["full"], True)
     assert commands.resume_command([str(run)]) == 0
     assert forms(run) == ["sharded"] * 3
@@ -221,15 +221,15 @@ def test_a_warm_start_says_how_many_ranks_there_were(tmp_path: Path) -> None:
     nowhere: Any = ()
     ranks = ProcessGroup(rank=0, size=2, device=torch.device("cpu"), mesh=nowhere, timeout=1.0)
     with ThreadPoolExecutor(1) as pool:
-        team = distributed_backend(Driver(ranks, {}, Channel(HashStore()), pool))
-        team.save(tmp_path, 1, {"a": torch.ones(2)}, machine=(), facts={"lowering": "eager"}, metadata={})
+        backend = distributed_backend(Driver(ranks, {}, Channel(HashStore()), pool))
+        backend.save(tmp_path, 1, {"a": torch.ones(2)}, machine=(), facts={"lowering": "eager"}, metadata={})
     (where,) = (tmp_path / "checkpoints").glob("step_*")
     environment = described(where).manifest.environment
     assert (environment["ranks"], environment["lowering"]) == (2, "eager")
     assert of_ranks(tmp_path)
 
 
-def begun_alone(run: Path, team: LearnerBackend) -> None:
+def begun_alone(run: Path, backend: LearnerBackend) -> None:
     """What a run leaves that was killed in the step before its first checkpoint."""
     patch = pytest.MonkeyPatch()
     made = TextTrainingLoop.train
@@ -242,7 +242,7 @@ def begun_alone(run: Path, team: LearnerBackend) -> None:
     patch.setattr(TextTrainingLoop, "train", train)
     try:
         with pytest.raises(Cut):
-            session.start(run, tiny(save_every=9), overwrite=False, notice=silent, team=team)
+            session.start(run, tiny(save_every=9), overwrite=False, notice=silent, backend=backend)
     finally:
         patch.undo()
     assert folder.unsaved(run)
@@ -253,10 +253,10 @@ def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: 
     run = tmp_path / "run"
     if first == "plain":
         begun_alone(run, SINGLE_PROCESS)
-        within(lambda team: session.resume(run, notice=silent, team=team))
+        within(lambda backend: session.resume(run, notice=silent, backend=backend))
         assert forms(run) == ["sharded"]
     else:
-        within(lambda team: begun_alone(run, team))
+        within(lambda backend: begun_alone(run, backend))
         assert commands.resume_command([str(run)]) == 0
         assert forms(run) == ["full"]
     assert apart(policy(run), policy(plain)) < 1e-4
@@ -265,7 +265,7 @@ def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: 
 
 def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(**THREADS, **DECOUPLED, samples=2, steps=2)
-    outcome = within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
+    outcome = within(lambda backend: session.start(run, arguments, overwrite=False, notice=silent, backend=backend))
     assert outcome.session == ("async",)
     assert set(forms(run / "async")) == {"sharded"}
     assert main.main(["replay", str(run)]) == 0
@@ -278,7 +278,7 @@ def test_a_server_samples_with_the_weights_of_ranks(tmp_path: Path, monkeypatch:
     room = {name: TINY[name] for name in ("capacity", "max_new_tokens")}
     published = stood_in(monkeypatch, run, **room)
     arguments = tiny(server="http://127.0.0.1:9/v1", steps=2)
-    within(lambda team: session.start(run, arguments, overwrite=False, notice=silent, team=team))
+    within(lambda backend: session.start(run, arguments, overwrite=False, notice=silent, backend=backend))
     assert [version for _, version in published] == [0, 1]
     rows = read(run / "metrics.jsonl")[1:]
     assert len(rows) == 2
@@ -363,10 +363,10 @@ from purestep.runtime.text import distributed_learner
 distributed_learner.GRACE = 0.5
 ranks = ProcessGroup(rank=0, size=2, device=torch.device("cpu"), mesh=(), timeout=1.0)
 never = attrs.evolve(DISK, sync=lambda path: threading.Event().wait())
-with suppress(RankError), distributed_learner._desk(ranks) as desk:
+with suppress(RankError), distributed_learner._rank_worker(ranks) as worker:
     run = Path(sys.argv[1])
-    desk.savers[run] = desk.files.enter_context(saving(run, files=never))
-    desk.save(run, 1, {"a": torch.ones(2)}, (), {})
+    worker.savers[run] = worker.files.enter_context(saving(run, files=never))
+    worker.save(run, 1, {"a": torch.ones(2)}, (), {})
     raise RankError("rank 1 is gone")
 """
 
@@ -390,8 +390,8 @@ def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path
     assert [text for _, text in others] == ["", ""]
     said = f"purestep: {pieces} is a folder with 'checkpoints', and no run of purestep, wanted a new folder"
     assert first[1].splitlines()[-1].startswith(said)
-    within(lambda team: recipe_program.piece(team, pieces, 8, 12))
-    within(lambda team: recipe_program.piece(team, whole, 0, 12))
+    within(lambda backend: recipe_program.piece(backend, pieces, 8, 12))
+    within(lambda backend: recipe_program.piece(backend, whole, 0, 12))
     losses, once = ([float(line) for line in (place / "losses").read_text().split()] for place in (pieces, whole))
     assert len(losses) == len(once) == len(set(once)) == 12
     assert max(abs(a - b) / abs(b) for a, b in zip(losses, once, strict=True)) < AGAIN
@@ -400,7 +400,7 @@ def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path
 @pytest.mark.slow
 def test_a_run_without_a_checkpoint_is_begun_again_on_two_ranks(plain: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    within(lambda team: begun_alone(run, team))
+    within(lambda backend: begun_alone(run, backend))
     assert f"no checkpoint yet: {run} begins again" in well(purestep(2, "resume", run))
     assert forms(run) == ["sharded"]
     assert apart(policy(run), policy(plain)) < 1e-4
@@ -427,7 +427,7 @@ def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path, cap
     assert main.main(["resume", str(run)]) == 0
     said = capfd.readouterr().err
     assert "not necessarily the bits of a run that never stopped: ranks: 2 when saved, 1 now" in said
-    within(lambda team: session.start(whole, tiny(steps=6), overwrite=False, notice=silent, team=team))
+    within(lambda backend: session.start(whole, tiny(steps=6), overwrite=False, notice=silent, backend=backend))
     rows, others = read(run / "metrics.jsonl"), read(whole / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [float(number) for number in range(1, 8)]
     assert [row["loss"] for row in rows[1:]] == pytest.approx([row["loss"] for row in others[1:]], rel=AGAIN)

@@ -43,7 +43,7 @@ from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.openai_server.vllm_weights import lay_out
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes import text_run
-from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.recipe import SessionResult
@@ -126,7 +126,7 @@ def test_arguments_survive_flattening_and_make_phases() -> None:
 @pytest.mark.parametrize("algorithm", CHANGES)
 def test_every_algorithm_has_settings_and_an_objective(algorithm: str) -> None:
     arguments = zorplex_defaults(algorithm)
-    check(arguments)
+    arguments.check()
     assert arguments.learning.algorithm == algorithm
     assert objective_of(arguments).critic == (algorithm == "ppo")
 
@@ -156,13 +156,13 @@ def test_every_algorithm_has_settings_and_an_objective(algorithm: str) -> None:
 )
 def test_a_wrong_number_is_named_by_its_flag(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said):
-        check(tiny(**changes))
+        tiny(**changes).check()
 
 
 def test_one_attempt_at_a_task_is_enough_where_no_group_is_compared() -> None:
     for algorithm in ("reinforce", "ppo"):
-        check(tiny(algorithm, samples=1))
-    check(tiny("ppo", truncated="bootstrap"))
+        tiny(algorithm, samples=1).check()
+    tiny("ppo", truncated="bootstrap").check()
 
 
 @pytest.mark.parametrize(("correction", "weight"), [("none", 1.0), ("truncate", 2.0), ("mask", 0.0)])

@@ -111,15 +111,15 @@ def _telling(
 def _forgets(
     before: ActiveRollouts, after: ActiveRollouts, more: tuple[Chunk, ...]
 ) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
-    return evolve(after, told=before.told), more
+    return evolve(after, reported=before.reported), more
 
 
 def _whole_calls(
     before: ActiveRollouts, after: ActiveRollouts, more: tuple[Chunk, ...]
 ) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
     said = tuple(sum(len(one.said.ids) for one in calls_of(attempt)) for attempt in after.generation.attempts)
-    new = zip(before.tasks, before.told, said, strict=True)
-    return evolve(after, told=said), tuple((task, now - old) for task, old, now in new if now > old)
+    new = zip(before.tasks, before.reported, said, strict=True)
+    return evolve(after, reported=said), tuple((task, now - old) for task, old, now in new if now > old)
 
 
 def _under_way_again(
@@ -127,7 +127,7 @@ def _under_way_again(
 ) -> tuple[ActiveRollouts, tuple[Chunk, ...]]:
     """Mark only the tokens of finished calls as reported."""
     said = tuple(sum(len(one.said.ids) for one in calls_of(attempt)) for attempt in after.generation.attempts)
-    return evolve(after, told=said), more
+    return evolve(after, reported=said), more
 
 
 def sits_on(desking: Desking) -> Desking:
@@ -155,7 +155,7 @@ def newest_first(desking: Desking) -> Desking:
         return ActiveRollouts(
             generation=evolve(desk.generation, attempts=(*whole[:place], attempt, *whole[place:])),
             tasks=(*desk.tasks[:place], task, *desk.tasks[place:]),
-            told=(*desk.told[:place], 0, *desk.told[place:]),
+            reported=(*desk.reported[:place], 0, *desk.reported[place:]),
         )
 
     return evolve(desking, added=added)

@@ -1,6 +1,6 @@
 """Laws of a comparison of phases: ratios are quotients, the better phase follows from the numbers, noise is not a difference.
 
-The subject is a `Comparing`: functions of `runtime.async_rl.comparison_figures` and `runtime.async_rl.comparison`.
+The subject is a `Comparing`: functions of `runtime.async_rl.comparison`.
 """
 
 import math
@@ -14,9 +14,7 @@ from hypothesis.strategies import DrawFn
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.async_rl import comparison
-from purestep.runtime.async_rl import comparison_figures as figures
-from purestep.runtime.async_rl.comparison import Comparison, Difference
-from purestep.runtime.async_rl.comparison_figures import LESS, MORE, Figure, PhaseTotals
+from purestep.runtime.async_rl.comparison import LESS, MORE, Comparison, Difference, Figure, PhaseTotals
 from purestep.runtime.async_rl.scheduler.timeline import TRAINER, Shift
 from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult, wilson
 
@@ -34,7 +32,7 @@ class Comparing:
 
 def own_comparing() -> Comparing:
     """Return the library's own functions."""
-    return Comparing(Comparison.ratios, figures.better, comparison.difference)
+    return Comparing(Comparison.ratios, comparison.better, comparison.difference)
 
 
 def share(right: int, tasks: int) -> EvaluationResult:
@@ -100,7 +98,7 @@ def _ratios() -> Law:
         for name, value in found.items():
             seen("a ratio below 1", value < 1)
             seen("a ratio above 1", value > 1)
-            rows = {one.name.strip(): one for one in figures.figures(pair)}
+            rows = {one.name.strip(): one for one in comparison.figures(pair)}
             one, other = rows[name].of(second), rows[name].of(first)
             require(math.isclose(value * other, one, rel_tol=1e-9), f"{name}: {value} is not {one} / {other}")
             inverse = back.get(name, math.nan)

@@ -130,7 +130,7 @@ def _again() -> Law:
         course = fold(Course(rules=script.rules, prompts=PROMPTS), rows)
         _alike(_of(course), last)
         told = sum("event" in row for row in rows)
-        same("sessions and events", (course.sessions, course.told), (len(script.sessions), told))
+        same("sessions and events", (course.sessions, course.events), (len(script.sessions), told))
 
     claim = "A log gives the scheduler at its end again, whatever the number of sessions and of their generators."
     mutant = Mutant("goes on with the generators of the session before", _old_generators)
@@ -171,7 +171,7 @@ def _anew(fold: Fold) -> Fold:
         some = list(rows)
         opened = {"session": 0, "version": 0, "generators": 1, "slots": 1}
         return fold(
-            evolve(course, state=(), sessions=0, told=0), some if some and "session" in some[0] else [opened, *some]
+            evolve(course, state=(), sessions=0, events=0), some if some and "session" in some[0] else [opened, *some]
         )
 
     return folded

@@ -203,7 +203,6 @@ def learning_at(version: int, staleness: int) -> VersionedLearner:
     return VersionedLearner(
         arguments=TaskRun(),
         parts=nothing,
-        algorithm=nothing,
         trainer=nothing,
         read=lambda state, row: Reading(log_prob=score(state.params.policy, row)),
         key=keys.key(0),

@@ -97,7 +97,7 @@ def _pace() -> Law:
     claim = 'Under "pace" no sample becomes too old: an update waits for those that it would leave behind.'
     mutant = ("updates as soon as there is a batch", scheduler_mutants.never_waits)
     inputs = scripts(stale="pace", concurrency=6, room=())
-    source = "runtime.async_rl.scheduler.ages: earliest deadline first"
+    source = "runtime.async_rl.scheduler.updates: earliest deadline first"
     return scheduler_law(
         "pace_wastes_nothing", claim, mutant, Played(watching), "an update that waits", source=source, inputs=inputs
     )

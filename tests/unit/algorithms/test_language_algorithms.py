@@ -36,7 +36,7 @@ from purestep.core.transcript.record import (
 )
 from purestep.core.tree import leaves
 from purestep.properties.strategies.tiny_causal import tiny_causal
-from purestep.runtime.text.batching import listed_batches
+from purestep.runtime.compile import program
 from purestep.runtime.text.trainer import NOTHING, language_trainer
 
 VOCABULARY = 5
@@ -395,22 +395,6 @@ def test_a_loss_that_is_no_number_stops_before_it_is_applied() -> None:
         language_trainer(algorithm)(steep, said)
 
 
-@pytest.mark.parametrize(("budget", "window"), [(64, 512), (100, 512), (150, 48)])
-def test_compiled_shapes_follow_from_the_budget(budget: int, window: int) -> None:
-    widths = sorted({min(width, window) for width in (16, 32, 64)})
-    allowed = {(budget // width, width) for width in widths}
-    for last in range(1, 47):
-        lengths = [17, 17, 17, last, 0, 3, last // 2, 40]
-        rows = [0, 1, 2, 3, 4, 6, 7]
-        parts = listed_batches(lengths, rows, budget, window)
-        assert sorted(row for part in parts for row in part.rows) == rows
-        assert {(part.cost // part.width, part.width) for part in parts} <= allowed
-        for part in parts:
-            assert part.cost == part.width * (budget // part.width)
-            assert len(part.rows) <= budget // part.width
-            assert all(lengths[row] <= part.width for row in part.rows)
-
-
 def test_wrong_choices_are_refused() -> None:
     make = partial(learner, MODEL, sgd(0.1))
     with pytest.raises(ChoiceError, match=r"learner: truncated is 'bootstrap', wanted one of keep, mask.*ppo"):
@@ -434,10 +418,6 @@ def test_wrong_choices_are_refused() -> None:
         language_trainer(algorithm, budget=0)
     with pytest.raises(ChoiceError, match="language_trainer: packed is 9, wanted from 1 to 8"):
         language_trainer(algorithm, budget=8, packed=9)
-    with pytest.raises(ChoiceError, match=r"language_trainer: packed is 4, wanted \(\) where compiled"):
-        language_trainer(algorithm, packed=4, compiled=True)
-    with pytest.raises(ChoiceError, match=r"language_trainer: columns of a compiled batch is 16, wanted from 0 to 12"):
-        language_trainer(algorithm, budget=12, compiled=True)(algorithm.init(TABLE), played())
     with pytest.raises(ChoiceError, match=r"length of sequence 0 is 8, wanted from 0 to 6; raise the budget"):
         language_trainer(algorithm, budget=6)(algorithm.init(TABLE), played())
 
@@ -465,9 +445,9 @@ def test_a_state_is_saved_with_its_hyperparameters_and_takes_a_part_of_a_batch()
 def test_compiled_gradients_are_the_eager_ones() -> None:
     algorithm = learner(MODEL, sgd(0.1), objectives.ppo(), kl_in_loss=0.1)
     state = critic_or_not(algorithm.init(TABLE))
-    wanted = language_trainer(algorithm, budget=32)(state, played())
-    train = language_trainer(algorithm, budget=32, compiled=True)
+    batch, state, _ = algorithm.prepare(state, played(), algorithm.read(state, played()))
+    given = state.params, batch, algorithm.counts(batch), ()
+    run = program(algorithm.gradient, name="gradient")
     for _ in range(2):
-        learned = train(state, played())
-        for one, other in zip(leaves(learned.state), leaves(wanted.state), strict=True):
+        for one, other in zip(leaves(run(*given)), leaves(algorithm.gradient(*given)), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)

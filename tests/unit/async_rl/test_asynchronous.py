@@ -21,14 +21,14 @@ from purestep.runtime.async_rl import checkpoint, run_phase, training_phase
 from purestep.runtime.async_rl import run as phases
 from purestep.runtime.async_rl import trainer as learning
 from purestep.runtime.async_rl.requests import prompt_requests
-from purestep.runtime.async_rl.samples import Sample, sample_of, stacked
+from purestep.runtime.async_rl.samples import Sample, samples_of, stacked
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin
 from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of
 from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.effects.workers.backends import WorkersError
-from purestep.runtime.recipes.zorplex import Zorplex, check, zorplex_defaults
+from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import SessionResult
@@ -240,7 +240,7 @@ def a_batch(arguments: Zorplex, version: int, policy: Any) -> list[Sample]:
     ask = sampler(parts, temperature=1.0)
     attempts = ask(parts.whole(policy), version, asked(arguments, keys.key(0), version))
     room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
-    return [paid(sample_of(parts.task, one, **room), float(number % 2)) for number, one in enumerate(attempts)]
+    return [paid(one, float(number % 2)) for number, one in enumerate(samples_of(parts.task, attempts, **room))]
 
 
 def paid(sample: Sample, reward: float) -> Sample:
@@ -345,7 +345,7 @@ def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
 )
 def test_what_could_never_work_is_refused_by_its_flag(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said):
-        check(tiny(**changes))
+        tiny(**changes).check()
 
 
 def test_generators_that_die_again_and_again_are_given_up_and_the_run_can_go_on(

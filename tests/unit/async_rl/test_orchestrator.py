@@ -15,6 +15,7 @@ from purestep.core.language.requests import Request
 from purestep.core.machine import Command, Event, Failed, Interrupted, Machine
 from purestep.core.transcript.record import empty
 from purestep.runtime.async_rl.orchestrator import Connections, orchestrator_effects
+from purestep.runtime.async_rl.preparation import Starts
 from purestep.runtime.async_rl.rollout_worker import Cancel, Cancelled, Completed, Progress, RolloutRequest
 from purestep.runtime.async_rl.samples import OWN, Sample
 from purestep.runtime.async_rl.scheduler import events as say
@@ -41,7 +42,7 @@ class Scripted:
     told: deque[Event] = field(factory=deque)
     inbox: "SimpleQueue[Entry]" = field(factory=SimpleQueue)
     silent: int = 0
-    starts: Any = ()
+    starts: Starts = field(factory=Starts)
     prepared: list[Any] = field(factory=list)
 
     def send(self, worker: int, task: int, payload: Any) -> None:
@@ -57,7 +58,7 @@ class Scripted:
         return report
 
     def effects(self, trainer: dict[type[Any], Callable[[Any], Event]], count: int = 2) -> Any:
-        hands = Connections(
+        connections = Connections(
             workers=Workers(self.send, self.receive, lambda: (), lambda: ()),
             count=count,
             slots=3,
@@ -71,7 +72,7 @@ class Scripted:
             starts=self.starts,
             prepared=lambda starts, ready: self.prepared.append(ready),
         )
-        return orchestrator_effects(hands, self.told)
+        return orchestrator_effects(connections, self.told)
 
     def opened(self, *commands: Command, trainer: Any = None, count: int = 2) -> Callable[[], Entry]:
         """What follows once these commands, numbered from 0, have begun."""

@@ -37,7 +37,7 @@ from purestep.runtime.machine.drive import DRIVER, Finished, Received
 from purestep.runtime.runs.arguments import changed, flag
 from purestep.runtime.text.components import text_components
 from purestep.runtime.text.config import TaskRun
-from purestep.runtime.text.preparation import step_of, usable
+from purestep.runtime.text.preparation import attempts_of_step, usable
 from purestep.runtime.text.prompting import asked, in_process
 from purestep.runtime.text.run import check_groups
 
@@ -87,10 +87,10 @@ def test_starts_without_room_are_left_out_or_replaced() -> None:
     fits, wide = Start(state=Board("1"), observation="said: 1."), Start(state=Board("2"), observation="said " * 99)
     assert usable(parts, Prepared(starts=(wide, fits))) == (fits,)
     assert usable(parts, Prepared(starts=(wide,), otherwise=(fits, fits))) == (fits, fits)
-    step = step_of(parts, Prepared(starts=(fits, wide, fits)), keys.key(0), 0, samples=2)
-    assert (step.starts, [one.episode.world for one in step.begun]) == (2, [Board("1")] * 4)
-    assert [one.rollout.request.group for one in step.begun] == [0, 0, 1, 1]
-    assert len({one.rollout.sampling for one in step.begun}) == 4
+    begun = attempts_of_step(parts, Prepared(starts=(fits, wide, fits)), keys.key(0), 0, samples=2)
+    assert [one.episode.world for one in begun] == [Board("1")] * 4
+    assert [one.rollout.request.group for one in begun] == [0, 0, 1, 1]
+    assert len({one.rollout.sampling for one in begun}) == 4
 
 
 def test_steps_of_fewer_groups_than_are_prepared_are_refused() -> None:
@@ -114,7 +114,7 @@ def test_a_generator_prepares_what_is_prepared_in_turns() -> None:
     assert not isinstance(prompts, tuple)
     found: dict[int, Ready] = {}
     assert [prompts.begin(10 + number, number) for number in (0, 5)] == [(), ()]
-    while not prompts.desk.idle:
+    while not prompts.active.idle:
         found |= dict(prompts.advance(params, 3))
     ended = in_process(parts, params, 3, temperature=1.0, top_p=1.0)
     for number in (0, 5):

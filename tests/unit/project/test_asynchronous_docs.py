@@ -11,7 +11,7 @@ from attrs import fields
 pytest.importorskip("transformers")
 
 from purestep.core.machine import Started
-from purestep.runtime.async_rl import checkpoint, replay_phase, report
+from purestep.runtime.async_rl import checkpoint, replay, report
 from purestep.runtime.async_rl import run as session
 from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster, folder
@@ -66,7 +66,7 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(zorplex_session, "start", note("train"))
     monkeypatch.setattr(zorplex_session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
-    monkeypatch.setattr(replay_phase, "replayed", note("replay"))
+    monkeypatch.setattr(replay, "replayed", note("replay"))
     monkeypatch.setattr(text_run, "learning_curve", note("plot"))
     monkeypatch.setattr(turns_report, "measured", lambda paths: ("accuracy", "accuracy"))
     words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
