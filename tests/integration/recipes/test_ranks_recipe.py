@@ -191,7 +191,7 @@ def cut_short(run: Path, arguments: Zorplex, at: int, backend: LearnerBackend) -
         patch.undo()
 
 
-@pytest.mark.parametrize("first", ["plain", "ranked"])
+@pytest.mark.parametrize("first", [pytest.param("plain", marks=pytest.mark.slow), "ranked"])
 def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> None:
     """Begun by one process and gone on with by ranks, and the other way round: one that ranks have begun stays theirs."""
     run = tmp_path / "run"
@@ -248,7 +248,7 @@ def begun_alone(run: Path, backend: LearnerBackend) -> None:
     assert folder.unsaved(run)
 
 
-@pytest.mark.parametrize("first", ["plain", "ranked"])
+@pytest.mark.parametrize("first", [pytest.param("plain", marks=pytest.mark.slow), "ranked"])
 def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     if first == "plain":

@@ -65,6 +65,7 @@ def test_one_call_trains_it(tmp_path: Path) -> None:
         train(f"{EXAMPLE}:SAFE", tmp_path / "other", sampels=2)
 
 
+@pytest.mark.slow
 def test_a_task_in_a_file_is_trained_with_generators_and_replayed(tmp_path: Path, capsys: Said) -> None:
     run = str(tmp_path / "run")
     more = [

@@ -45,6 +45,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[tuple[int, ...], Fo
     return tuple(one.returncode for one in each), [json.loads(path.read_text()) for path in paths]
 
 
+@pytest.mark.slow
 def test_what_is_told_is_done_by_all_in_one_order(three: tuple[tuple[int, ...], Found]) -> None:
     _, found = three
     assert found[0]["words"][:5] == ["cut", "add 2", "gather", "gather", "left 1"]

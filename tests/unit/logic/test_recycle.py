@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 
 from purestep.core import keys
@@ -22,6 +23,7 @@ from ...laws.logic.table_policy import table_policy
 test_recycling = check(recycle_laws(), Recycling(play, proven_all))
 
 
+@pytest.mark.slow
 def test_one_program_serves_any_number_of_queries() -> None:
     game, world = borders(max_depth=4)
     atoms = [("in", country, region) for country in ("spain", "portugal", "peru") for region in ("europe", "america")]

@@ -20,6 +20,7 @@ from purestep.runtime.logic.recycle import FinishedProofs, idle, play, proven_al
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_every_program_can_be_started() -> None:
     """Nothing else imports them, so that nobody would notice where a name they use is gone."""
     pytest.importorskip("transformers", reason="the extra llm is not installed")

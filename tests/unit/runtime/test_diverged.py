@@ -54,6 +54,7 @@ def test_a_nan_reward_is_an_error_in_python() -> None:
     assert train(made, 1)(state)[1]["finite"].tolist() == [1.0]
 
 
+@pytest.mark.slow
 def test_a_nan_reward_is_an_error_of_the_program() -> None:
     made = run()
     lowered = program(train(made, 3), backend="aot_eager")

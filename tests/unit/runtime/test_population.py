@@ -170,6 +170,7 @@ def learner_of_a_line() -> Trainer:
     return Trainer(init=init, iterate=iterate, steps=4, metrics=("loss",))
 
 
+@pytest.mark.slow
 def test_a_compiled_population_is_the_population() -> None:
     many = population(learner_of_a_line())
     state = many.init(SEEDS)

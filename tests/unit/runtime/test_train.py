@@ -184,6 +184,7 @@ def test_a_run_cut_in_two_is_the_run(cut: tuple[int, int]) -> None:
     assert whole.env_steps.item() == 3 * made.steps
 
 
+@pytest.mark.slow
 def test_a_compiled_run_is_the_run() -> None:
     """One graph without code generation: the operations of Python, in loops."""
     probe = make("probe_both")
