@@ -168,8 +168,6 @@ updates_twice = _edited(_twice)
 counts_always = _edited(_always)
 centres_over_batch = _batch(_centred)
 learns_from_context = _batch(_hears)
-turns_advantages = _batch(lambda batch: replace(batch, advantage=-batch.advantage))
-
 MUTANTS: dict[str, Callable[[Factory], Factory]] = {"learns from what tools and users say": learns_from_context}
 
 

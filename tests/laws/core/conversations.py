@@ -26,7 +26,6 @@ class Slots:
     forget: Callable[[Decoding], Decoding]
     step: Step
     chunk: Step
-    prefill: Step
 
 
 CAPACITY, LONGEST = 24, 5  # tokens of a slot, and of one call

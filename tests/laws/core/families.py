@@ -22,7 +22,7 @@ from .transcript_fork import transcript_fork_laws
 
 def own_slots() -> Slots:
     """Return the library's own functions."""
-    return Slots(slots.idle, slots.seat, slots.forget, decode.step, decode.chunk, decode.prefill)
+    return Slots(slots.idle, slots.seat, slots.forget, decode.step, decode.chunk)
 
 
 def own_sampling() -> Sampling:
