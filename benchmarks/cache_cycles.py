@@ -180,7 +180,6 @@ def main() -> int:
         if whole:
             print(f"picture: {picture(runs, list(rows.values()), path.with_suffix('.png'), trained_on).name}")
     print(table(found))
-    print(f"written: {path.relative_to(evidence.ROOT)}")
     return 0 if all(quick) else 1
 
 

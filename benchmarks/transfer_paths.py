@@ -207,8 +207,7 @@ def main() -> int:
     print("\n".join(wrong) or "every number was what was published")
     name = "transfer_paths" if vars(words) == vars(parse([])) else "transfer_paths_small"
     figures = {"tables": tables, "not run": missing}
-    path = evidence.write(name, seconds=time.perf_counter() - began, figures=figures)
-    print(f"written: {path.relative_to(evidence.ROOT)}")
+    evidence.write(name, seconds=time.perf_counter() - began, figures=figures)
     return int(bool(wrong))
 
 
