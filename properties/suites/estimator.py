@@ -31,8 +31,7 @@ from ..strategies.streams import (
     twins,
     with_rows,
 )
-from ..strategies.values import LENGTHS, dyadic, flags, from_record
-from .step import step_laws
+from ..strategies.values import from_record
 
 # --- mutants ---
 # Common mistakes in generalized advantages, each the reference below with one edit; and two other conventions.
@@ -489,13 +488,3 @@ def estimator_laws(convention: str = "bootstrap") -> Suite:
     own = (recursion, td_error, monte_carlo, cut, causal, linear, value_beyond, shaping)
     exact = (expected_advantage(), gradient_is_exact()) if convention == "bootstrap" else ()
     return Suite("estimator_laws", (*(law(convention) for law in own), *exact))
-
-
-def estimator_step_laws(columns: int = 1) -> Suite:
-    """Return the laws of every step, for an estimator of `columns` streams side by side, of the lengths in `LENGTHS`."""
-
-    def arguments(length: int) -> SearchStrategy[tuple[Tensor, ...]]:
-        shape = (length,) if columns == 1 else (length, columns)
-        return st.tuples(dyadic(shape), dyadic(shape), dyadic(shape), flags(shape), flags(shape))
-
-    return step_laws([arguments(length) for length in LENGTHS])
