@@ -16,7 +16,6 @@ from purestep.core.machine import Command, tag_of
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.state import changed
 from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, SimulationState, Twins
 from purestep.runtime.machine.drive import Entry, Finished, Received
 
@@ -72,16 +71,6 @@ def goes_on_regardless(subject: Twinning) -> Twinning:
     def begun(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
         nobody = evolve(command, group=-1) if isinstance(command, say.Abort) else command
         return subject.begun(twins, world, number, nobody)
-
-    return evolve(subject, begun=begun)
-
-
-def known_too_early(subject: Twinning) -> Twinning:
-    """Make weights available as soon as their publication begins."""
-
-    def begun(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
-        after = subject.begun(twins, world, number, command)
-        return changed(after, newest=command.version) if isinstance(command, say.Publish) else after
 
     return evolve(subject, begun=begun)
 
