@@ -41,7 +41,7 @@ def package(path: str) -> str:
     """Return the package to which a file's lines are counted.
 
     >>> package("core/env.py"), package("runtime/cli/main.py"), package("runtime/effects/engine/ray.py"), package("conftest.py")
-    ('core', 'runtime', 'runtime/effects/engine', '.')
+    ('core', 'runtime/cli', 'runtime/effects/engine', '.')
     """
     folders = tuple(path.split("/")[:-1])
     depth = max((DEEPER[start] for start in DEEPER if folders[: len(start)] == start), default=1)

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 
 from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, INK
 
+from .intervals import mean_of
 from .pictures import look_of_curves, page, saved
-from .staleness_figures import NAMES, mean_of
+from .staleness_figures import NAMES
 from .staleness_parts import LONGEST, METHODS, Cell
 
 
