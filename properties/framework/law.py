@@ -123,6 +123,30 @@ def always(strategy: SearchStrategy[Inputs]) -> Callable[[Subject], SearchStrate
     return lambda subject: strategy
 
 
+def law_constructor(drawn: Callable[[], SearchStrategy[Inputs]], source: str, **fields: Any) -> Callable[..., Law]:
+    """Return a constructor of laws that share inputs, source and `fields`: (name, claim, mutant, check, *needs) -> Law.
+
+    `drawn()` is the strategy of their inputs; a mutant may be a pair (edit, make). Keywords of the constructor, also `inputs`
+    (a strategy), replace what is shared.
+    """
+
+    def construct(
+        name: str,
+        claim: str,
+        mutant: Mutant | tuple[str, Callable[[Subject], Subject]],
+        check: Callable[..., None],
+        *needs: str,
+        inputs: SearchStrategy[Inputs] | None = None,
+        **own: Any,
+    ) -> Law:
+        given = always(drawn() if inputs is None else inputs)
+        made = mutant if isinstance(mutant, Mutant) else Mutant(*mutant)
+        shared = {"source": source, **fields, **own}
+        return Law(name=name, claim=claim, inputs=given, check=check, mutant=made, needs=needs, **shared)
+
+    return construct
+
+
 def lifted(
     law: Law,
     to_function: Callable[[Subject], Subject],

@@ -15,7 +15,7 @@ from purestep.core.decoding.decode import Decoder
 from purestep.core.decoding.slots import Decoding
 from purestep.core.record import replace, take
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 
 from .conversations import (
     CAPACITY,
@@ -160,19 +160,7 @@ def decode_laws() -> Suite:
     return Suite("decode_laws", laws)
 
 
-def _law(
-    name: str, claim: str, mutant: tuple[str, Callable[[Slots], Slots]], check: Callable[..., None], *needs: str
-) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(exams()),
-        check=check,
-        mutant=Mutant(*mutant),
-        needs=needs,
-        most=200,
-    )
+_law = law_constructor(exams, SOURCE, most=200)
 
 
 def _full_passes() -> Law:

@@ -14,7 +14,7 @@ from purestep.core.language.reasoning_cache.rollouts import state_index
 from purestep.core.language.reasoning_cache.state import InferenceProblemState, ModelRequest
 from purestep.core.language.requests import Request, key_of, stream_of
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, always
+from purestep.properties.framework.law import Law, Mutant, Seen, law_constructor
 from purestep.properties.strategies.values import seeds
 
 from . import reasoning_mutants
@@ -57,9 +57,7 @@ def training_laws(play: Play) -> tuple[Law, ...]:
     return tuple(law(play) for law in checks)
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str) -> Law:
-    drawn = always(batches())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=mutant, needs=needs)
+_law = law_constructor(batches, SOURCE)
 
 
 def _at_turn(play: Play) -> Law:
