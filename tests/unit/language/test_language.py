@@ -10,7 +10,7 @@ from attrs import evolve
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.episode import Completion, Episode, Prompt, total_reward
-from purestep.core.language.events import Feedback, Sampled, System, ToolResult, User
+from purestep.core.language.events import Event, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.parsers import Answer, Call, answer
 from purestep.core.language.protocol import begin, protocol, step
 from purestep.core.language.requests import (
