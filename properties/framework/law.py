@@ -126,8 +126,8 @@ def always(strategy: SearchStrategy[Inputs]) -> Callable[[Subject], SearchStrate
 def law_constructor(drawn: Callable[[], SearchStrategy[Inputs]], source: str, **fields: Any) -> Callable[..., Law]:
     """Return a constructor of laws that share inputs, source and `fields`: (name, claim, mutant, check, *needs) -> Law.
 
-    `drawn()` is the strategy of their inputs; a mutant may be a pair (edit, make). Keywords of the constructor, also `inputs`
-    (a strategy), replace what is shared.
+    `drawn()` is the strategy of their inputs; pass `st.nothing` if each law has its own. A mutant may be a pair (edit, make).
+    Keywords of the constructor, also `inputs` (a strategy), replace the shared values.
     """
 
     def construct(
