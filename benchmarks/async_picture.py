@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK
 
-from .prove_picture import look
+from .pictures import look, page, saved
 
 Rows = Mapping[str, Mapping[str, float]]
 RATE, OLDEST, HEAD, WASTED = "samples a second", "largest staleness", "mean head staleness", "share of tokens wasted"
@@ -19,8 +17,7 @@ RATE, OLDEST, HEAD, WASTED = "samples a second", "largest staleness", "mean head
 
 def picture(figures: Mapping[str, Any], out: Path) -> Path:
     """Draws what `async_rl` measured; gives `out`."""
-    figure = Figure(figsize=(13.2, 7.2), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = page(13.2, 7.2)
     (first, second), (third, fourth) = figure.subplots(2, 2)
     gains(first, figures["throughput"])
     bounds(second, figures["staleness"])
@@ -29,9 +26,7 @@ def picture(figures: Mapping[str, Any], out: Path) -> Path:
     settings = figures["settings"]
     note = f"simulated time, log-normal lengths; batches of {settings['batch']}, {settings['updates']} updates a run"
     figure.supxlabel(note, x=0.99, ha="right", fontsize=8, color=FAINT)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out
+    return saved(figure, out)
 
 
 def gains(axes: Axes, rows: Mapping[str, Rows]) -> None:

@@ -3,54 +3,24 @@
 A part of `async_zorplex`.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
-
 from .async_outside import Row
+from .intervals import Mean, mean_of
 
 SEEDS, KILLED = ("0", "1", "2"), "killed"  # the parts there are
 PHASES = ("sync", "async")
 MARGIN = 0.05  # of accuracy: what is further below than that is worse
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}  # 97.5 %
 
 
-@frozen
-class Mean:
-    """A mean of independent values with its 95 % interval by Student's t, which one value does not have."""
+def described(values: Sequence[float]) -> dict[str, Any]:
+    """Return values and their mean with its interval, as JSON has words for.
 
-    each: tuple[float, ...]
-    mean: float
-    low: float
-    high: float
-
-    def described(self) -> dict[str, Any]:
-        """It as JSON has words for."""
-        bounds = {"low": self.low, "high": self.high} if len(self.each) > 1 else {}
-        rounded = {name: round(value, 4) for name, value in {"mean": self.mean, **bounds}.items()}
-        return {"each": [round(value, 4) for value in self.each], **rounded}
-
-    def line(self) -> str:
-        """It in a few words.
-
-        >>> mean_of([0.5, 0.6, 0.7]).line(), mean_of([0.5]).line()
-        ('+0.600 [+0.352, +0.848]', '+0.500 of one seed')
-        """
-        tail = f"[{self.low:+.3f}, {self.high:+.3f}]" if len(self.each) > 1 else "of one seed"
-        return f"{self.mean:+.3f} {tail}"
-
-
-def mean_of(values: Sequence[float]) -> Mean:
-    """The mean and m -+ t sqrt(s^2 / n), with s^2 the variance by n - 1."""
-    number = len(values)
-    mean = math.fsum(values) / number
-    if number == 1:
-        return Mean(tuple(values), mean, -math.inf, math.inf)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (number - 1)
-    half = STUDENT[number - 1] * math.sqrt(variance / number)
-    return Mean(tuple(values), mean, mean - half, mean + half)
+    >>> described([0.5])
+    {'each': [0.5], 'mean': 0.5}
+    """
+    return {"each": [round(value, 4) for value in values], **mean_of(values).described(4)}
 
 
 def beside(difference: Mean) -> str:
@@ -73,20 +43,17 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         f"added {name}": [after - before for after, before in zip(taken[name], taken["before"], strict=True)]
         for name in PHASES
     }
-    apart = mean_of([one - other for one, other in zip(added["added async"], added["added sync"], strict=True)])
-    told = {name: mean_of(values) for name, values in (taken | added).items()}
+    apart = [one - other for one, other in zip(added["added async"], added["added sync"], strict=True)]
     ratios = [row["comparison"]["ratios"] for row in rows]
     return {
         "seeds": len(rows),
-        **{name: mean.described() for name, mean in told.items()},
-        "async less sync": apart.described(),
-        "async improves": told["added async"].low > 0.0,
-        "async is": beside(apart),
+        **{name: described(values) for name, values in (taken | added).items()},
+        "async less sync": described(apart),
+        "async improves": mean_of(added["added async"]).low > 0.0,
+        "async is": beside(mean_of(apart)),
         "seconds, the most": max(row["seconds"] for row in rows),
         "async / sync": {
-            name: mean_of([row[name] for row in ratios]).described()
-            for name in ratios[0]
-            if all(name in row for row in ratios)
+            name: described([row[name] for row in ratios]) for name in ratios[0] if all(name in row for row in ratios)
         },
     }
 

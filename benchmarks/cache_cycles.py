@@ -10,7 +10,6 @@ cache_cycles_small.json, and no picture. Ends with 1 where a seed took too long.
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -21,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from purestep.core.language.evaluation import Axis, Curve
-from purestep.runtime.effects.reporting.curves_picture import curves_picture, student
+from purestep.runtime.effects.reporting.curves_picture import curves_picture
 from purestep.runtime.effects.reporting.metrics import read
 
 from . import evidence
+from .intervals import mean_of
 
 NAME, SEEDS, MINUTES = "cache_cycles", [1, 2, 3], 10.0
 ASYNC = ["--mode", "async", "--no-compare"]
@@ -70,12 +70,7 @@ def interval(values: Sequence[float]) -> dict[str, float]:
     >>> interval([0.25, 0.5, 0.75])
     {'mean': 0.5, 'low': -0.1211, 'high': 1.1211}
     """
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return {"mean": round(mean, 4), "low": -1.0, "high": 1.0}
-    spread = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    half = student(len(values)) * spread / math.sqrt(len(values))
-    return {"mean": round(mean, 4), "low": round(mean - half, 4), "high": round(mean + half, 4)}
+    return {"mean": 0.0, "low": -1.0, "high": 1.0, **mean_of(values).described(4)}
 
 
 def verdict(difference: dict[str, float]) -> str:
@@ -180,7 +175,6 @@ def main() -> int:
         if whole:
             print(f"picture: {picture(runs, list(rows.values()), path.with_suffix('.png'), trained_on).name}")
     print(table(found))
-    print(f"written: {path.relative_to(evidence.ROOT)}")
     return 0 if all(quick) else 1
 
 

@@ -7,7 +7,7 @@ from purestep.runtime.async_rl.comparison import difference
 from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult, wilson
 
 from .async_outside import Row
-from .async_verdicts import mean_of
+from .async_verdicts import described
 
 HOSTS = 2
 LOST, SEEN = 2, 4  # generators: one on each host at least, and those in their places
@@ -73,7 +73,7 @@ def compared(engines: Mapping[str, Mapping[str, Row]]) -> dict[str, Row]:
         apart = [left["accuracy"] - right["accuracy"] for left, right in zip(mine, theirs, strict=True)]
         found[f"{one} less {other}"] = {
             "over tasks": {"difference": tasks.value, "low": tasks.low, "high": tasks.high},
-            "over seeds": mean_of(apart).described(),
+            "over seeds": described(apart),
         }
     return found
 
@@ -89,7 +89,7 @@ def said(row: Row) -> str:
     >>> tasks = {"difference": 0.01, "low": -0.02, "high": 0.04}
     >>> said({"over tasks": tasks, "over seeds": {"each": [0.01], "mean": 0.01}})
     '+0.010 [-0.020, +0.040] over tasks'
-    >>> said({"over tasks": tasks, "over seeds": mean_of([0.0, 0.01, 0.02]).described()})
+    >>> said({"over tasks": tasks, "over seeds": described([0.0, 0.01, 0.02])})
     '+0.010 [-0.020, +0.040] over tasks, [-0.015, +0.035] over 3 seeds'
     """
     tasks, seeds = row["over tasks"], row["over seeds"]

@@ -176,7 +176,7 @@ def performed(engine: str, seed: str, words: Sequence[str]) -> dict[str, Any]:
     evidence.write(name, seconds=seconds, figures=found)
     picture(engines, path.with_suffix(".png"))
     verdict = f"NOT as asked: {'; '.join(wrong)}" if wrong else "as asked"
-    print(f"{engine}, seed {seed}: {verdict}, {seconds:.0f} s; written: {path.relative_to(evidence.ROOT)}", flush=True)
+    print(f"{engine}, seed {seed}: {verdict}, {seconds:.0f} s", flush=True)
     return found
 
 

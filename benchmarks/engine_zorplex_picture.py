@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK
 
 from .async_outside import Row
-from .prove_picture import look
+from .pictures import look, page, saved
 
 
 def picture(engines: Mapping[str, Mapping[str, Row]], out: Path) -> Path:
@@ -18,8 +16,7 @@ def picture(engines: Mapping[str, Mapping[str, Row]], out: Path) -> Path:
 
     A line and a pair of accuracies for each seed.
     """
-    figure = Figure(figsize=(11.4, 4.2), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = page(11.4, 4.2)
     left, right = figure.subplots(1, 2, width_ratios=(2.2, 1.0))
     for place, (name, seeds) in enumerate(engines.items()):
         for shift, row in enumerate(seeds.values()):
@@ -35,9 +32,7 @@ def picture(engines: Mapping[str, Mapping[str, Row]], out: Path) -> Path:
     for axes in (left, right):
         axes.grid(color=GRID, linewidth=0.8)
     left.legend(frameon=False, fontsize=8)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out
+    return saved(figure, out)
 
 
 def stood(axes: Axes, place: float, row: Row, colour: str) -> None:

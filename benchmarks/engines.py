@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from purestep.runtime.effects.cluster import ENGINES
 from purestep.runtime.effects.cluster.interface import EngineError
@@ -23,7 +21,7 @@ from purestep.runtime.effects.reporting.plot import COLOURS, GRID, INK
 
 from . import evidence, transfer_paths
 from .engine_calls import measured
-from .prove_picture import look
+from .pictures import look, page, saved
 
 ABSENT = "is not installed"  # so begins the reason of an engine for which a package is wanted
 FOUND = 3.0  # seconds within which a death is to be told
@@ -59,8 +57,7 @@ def faults(
 
 def picture(figures: Mapping[str, Any], out: Path) -> Path:
     """Draws the times of engines and the speeds of ways; gives `out`."""
-    figure = Figure(figsize=(13.2, 4.6), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = page(13.2, 4.6)
     left, right = figure.subplots(1, 2)
     for place, (name, row) in enumerate(figures["engines"].items()):
         across = [number + 0.26 * place for number in range(len(SHOWN))]
@@ -81,9 +78,7 @@ def picture(figures: Mapping[str, Any], out: Path) -> Path:
     for axes in (left, right):
         axes.grid(color=GRID, linewidth=0.8)
         axes.legend(frameon=False, fontsize=8)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out
+    return saved(figure, out)
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -111,7 +106,7 @@ def main() -> int:
     path = evidence.write(f"engines{'_small' * small}", seconds=time.perf_counter() - began, figures=figures)
     picture(figures, path.with_suffix(".png"))
     print("\n".join(f"{name}: {why}" for name, why in figures["missing"].items()))
-    print(f"{'kept' if not wrong else f'FAILED: {wrong}'}; written: {path.relative_to(evidence.ROOT)}")
+    print(f"{'kept' if not wrong else f'FAILED: {wrong}'}")
     return int(bool(wrong))
 
 

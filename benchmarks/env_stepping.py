@@ -77,8 +77,7 @@ def main() -> None:
     note = f"random actions, auto-reset, {given.threads} thread a side, after compilation; medians"
     groups = {name: {row["side"]: row["steps_per_second"] for row in rows if row["workload"] == name} for name in found}
     title = "Stepping CartPole"
-    picture = bars(groups, path.with_suffix(".png"), title=title, unit="environment steps/s", note=note)
-    print(f"written: {path.relative_to(evidence.ROOT)} and {picture.name}")
+    bars(groups, path.with_suffix(".png"), title=title, unit="environment steps/s", note=note)
 
 
 if __name__ == "__main__":

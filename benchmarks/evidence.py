@@ -11,7 +11,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def write(name: str, *, seconds: float, figures: Mapping[str, object]) -> Path:
-    """Write benchmarks/results/NAME.json, without the machine's own path of the repository; return its path.
+    """Write benchmarks/results/NAME.json, without the machine's own path of the repository; print and return its path.
 
     `modified` says whether tracked files other than results differ from the commit. `figures` is anything that JSON can hold.
     """
@@ -20,6 +20,7 @@ def write(name: str, *, seconds: float, figures: Mapping[str, object]) -> Path:
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(text)
+    print(f"written: {without_machine(str(path))}", flush=True)
     return path
 
 

@@ -70,7 +70,7 @@ def main() -> None:
         }
     for name, row in figures.items():
         print(name, *(f"{key}={value:g}" for key, value in row.items()), sep="  ")
-    print(evidence.write("examples", seconds=time.perf_counter() - start, figures=figures))
+    evidence.write("examples", seconds=time.perf_counter() - start, figures=figures)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,13 @@ class Case:
         self.wrong += unlike
         self.gone_on += code == 0 and not unlike
 
+    def over(self, code: int | str) -> None:
+        """Compare a run that has come to its end; let any other go on first."""
+        if code == 0:
+            self.compare(code)
+        else:
+            self.finished()
+
     def working(self, session: Session) -> bool:
         """Waits for a moment between a run's first checkpoint and, as far as can be told, its end."""
         rest = max(0.2, self.whole.ends - self.whole.saves)
@@ -213,11 +220,7 @@ def at_the_end(case: Case) -> None:
 
 def _stopped(case: Case, session: Session) -> None:
     """The end of a session that was asked to stop, or came to its end just before; then the run goes on."""
-    code = case.ended(session, 0, 130, why="stopped")
-    if code == 0:
-        case.compare(code)
-    else:
-        case.finished()
+    case.over(case.ended(session, 0, 130, why="stopped"))
 
 
 def paused(case: Case) -> None:
@@ -245,10 +248,7 @@ def full(case: Case) -> None:
         case.struck(f"a disk of {size:,} bytes,", session)
         code = case.ended(session, *ALIVE, why="on a full disk")
         mount("-o", "remount,size=1g", str(disk))
-        if code == 0:
-            case.compare(code)
-        else:
-            case.finished()
+        case.over(code)
     finally:
         subprocess.run(("umount", "--lazy", str(disk)), check=False)
 
@@ -268,10 +268,7 @@ def unreadable(case: Case) -> None:
     if case.hits:
         case.ended(case.start("resume", str(case.run)), 1, why="resumed without rights")
     case.run.chmod(0o755)
-    if code == 0:
-        case.compare(code)
-    else:
-        case.finished()
+    case.over(code)
 
 
 def vanished(case: Case) -> None:
@@ -338,11 +335,7 @@ def starved(case: Case) -> None:
                 session.process.popen.pid, faults_outside.address_space(session.process.popen.pid) + more
             )
             case.struck(f"{more:,} bytes more", session)
-    code = case.ended(session, *ALIVE, faults_outside.ABORTED, why="with little memory")
-    if code == 0:
-        case.compare(code)
-    else:
-        case.finished()
+    case.over(case.ended(session, *ALIVE, faults_outside.ABORTED, why="with little memory"))
 
 
 FAULTS: Mapping[str, tuple[Callable[[Case], None], int]] = {  # what befalls a run, and in how many cases

@@ -245,7 +245,7 @@ def main() -> int:
     print(f"processor seconds: {figures['processor_seconds']}")
     print(f"{len(wrong)} of {len(numbers)} inputs are wrong; {seconds:.0f} s")
     if given.only is None and not given.commands:
-        print(evidence.write("fuzz", seconds=seconds, figures=figures).relative_to(evidence.ROOT))
+        evidence.write("fuzz", seconds=seconds, figures=figures)
     return int(bool(wrong))
 
 

@@ -124,8 +124,7 @@ def main() -> None:
         f"batch {rows}": {name: rate["median"] for name, rate in one["tokens/s"].items()} for rows, one in found.items()
     }
     note = f"{PROMPT} + {NEW} tokens, 0.64 M parameters, one thread, after compilation; medians"
-    drawn = bars(groups, path.with_suffix(".png"), title="Rollouts and generate", unit="new tokens/s", note=note)
-    print(f"written: {path.relative_to(evidence.ROOT)} and {drawn.name}")
+    bars(groups, path.with_suffix(".png"), title="Rollouts and generate", unit="new tokens/s", note=note)
 
 
 if __name__ == "__main__":

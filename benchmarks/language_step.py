@@ -253,8 +253,7 @@ def main() -> None:
         figures["layouts"] = layouts(Path(name), options.rounds)
     print(json.dumps(figures, indent=1))
     if not options.dry:
-        path = evidence.write("language_step", seconds=time.perf_counter() - start, figures=figures)
-        print(f"written: {path.relative_to(evidence.ROOT)}")
+        evidence.write("language_step", seconds=time.perf_counter() - start, figures=figures)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def main() -> int:
     for name, row in figures.items():
         print(name, *(f"{key}={value}" for key, value in row.items()), sep="  ")
     about = {"cores": os.cpu_count(), "load_before": load}
-    print(evidence.write("newcomer", seconds=time.perf_counter() - start, figures={"machine": about, **figures}))
+    evidence.write("newcomer", seconds=time.perf_counter() - start, figures={"machine": about, **figures})
     return int(not all(row["reached"] for row in figures.values()))
 
 

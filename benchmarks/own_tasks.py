@@ -13,7 +13,6 @@ import math
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from attrs import define, field, frozen
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.reporting.metrics import Row, read
 from purestep.runtime.text.columns import LABEL
+from tests.support.programs import free_port
 
 from . import evidence
 from .ranks_recipe import world
@@ -151,19 +151,12 @@ def same(run: Path, whole: Path) -> dict[str, bool]:
     return {"same weights": one == other, "same metrics": told[0] == told[1]}
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def served(rows: Rows, task: Task, home: Path, python: Path) -> None:
     """Trains from a vLLM server of this machine, where there is one."""
     if not python.exists():
         rows.add("server", None, 0.0, skipped=f"no vLLM at {python}: see benchmarks/server_zorplex.py")
         return
-    run, log, port = home / "served", home / "served.log", free_port()
+    run, log, port = home / "served", home / "served.log", int(free_port())
     start = time.perf_counter()
     words = task.train(run, f"{FEW} --steps 2 --server http://127.0.0.1:{port}/v1")
     with world(1, log, "purestep.runtime.cli.main", *words) as process:
@@ -260,7 +253,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as home:
             rows += tried(task, Path(home), asked.python)
     figures = {"formatted_lines": lines, "commands": rows}
-    print(evidence.write("own_tasks", seconds=time.perf_counter() - start, figures=figures))
+    evidence.write("own_tasks", seconds=time.perf_counter() - start, figures=figures)
     faults = [line(row) for row in rows if wrong(row)]
     print("\n".join(["all is as it should be"] if not faults else ["not as it should be:", *faults]))
     return int(bool(faults) or max(lines.values()) > MOST_LINES)

@@ -207,8 +207,7 @@ def main() -> None:
     path = evidence.write("ppo_cartpole", seconds=time.perf_counter() - began, figures=figures)
     note = f"PPO, CartPole-v1, {given.threads} thread a side, after compilation; medians"
     groups = {group: {row["side"]: row["steps_per_second"] for row in rows if row["group"] == group} for group in found}
-    picture = bars(groups, path.with_suffix(".png"), title="PPO on CartPole", unit="environment steps/s", note=note)
-    print(f"written: {path.relative_to(evidence.ROOT)} and {picture.name}")
+    bars(groups, path.with_suffix(".png"), title="PPO on CartPole", unit="environment steps/s", note=note)
 
 
 if __name__ == "__main__":

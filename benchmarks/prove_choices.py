@@ -252,7 +252,7 @@ def main() -> None:
     for name, measure in choices.items():
         figures[name] = measure()
         print(name, json.dumps(figures[name], indent=1), flush=True)
-    print(evidence.write("prove_choices", seconds=time.perf_counter() - start, figures=figures))
+    evidence.write("prove_choices", seconds=time.perf_counter() - start, figures=figures)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK
+
+from .pictures import look, page, saved
 
 Spreads = Mapping[str, Mapping[str, float]]
 
 
 def picture(figures: Mapping[str, Any], out: Path) -> Path:
     """Draws what `prove_speed` measured; gives `out`."""
-    figure = Figure(figsize=(12.6, 4.0), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = page(12.6, 4.0)
     parts, facts, slots = figure.subplots(1, 3, width_ratios=(1.35, 1, 1))
     rows, growth = figures["microseconds a step"], figures["growth"]
     whole = {"sum of the parts": rows["sum of the parts"], "whole step": rows["whole"]}
@@ -27,9 +26,7 @@ def picture(figures: Mapping[str, Any], out: Path) -> Path:
     line(slots, by_slots, title="by slots", across="slots", unit="microseconds a step and slot")
     note = "compiled, one thread, after compilation; medians, black: quartiles"
     figure.supxlabel(note, x=0.99, ha="right", fontsize=8, color=FAINT)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out
+    return saved(figure, out)
 
 
 def bars(axes: Axes, rows: Spreads, *, title: str, unit: str) -> None:
@@ -73,12 +70,3 @@ def values(rows: Spreads) -> tuple[list[float], list[list[float]]]:
     below = [row["median"] - row["lower quartile"] for row in rows.values()]
     above = [row["upper quartile"] - row["median"] for row in rows.values()]
     return middle, [below, above]
-
-
-def look(axes: Axes, title: str) -> None:
-    """What the panels have in common."""
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=FAINT, labelsize=9)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

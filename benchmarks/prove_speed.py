@@ -166,8 +166,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         figures = measured(options.large, Path(folder) / "usual")
     path = evidence.write("prove_speed", seconds=time.perf_counter() - start, figures=figures)
-    drawn = picture(figures, path.with_suffix(".png"))
-    print(f"written: {path.relative_to(evidence.ROOT)} and {drawn.name}")
+    picture(figures, path.with_suffix(".png"))
 
 
 if __name__ == "__main__":

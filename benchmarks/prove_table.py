@@ -18,8 +18,6 @@ from typing import Any
 
 import torch
 from attrs import evolve
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from purestep.core import keys
@@ -36,6 +34,7 @@ from purestep.runtime.recipes.prove_settings import Prove
 from purestep.runtime.train import train
 
 from . import evidence
+from .pictures import page, saved
 from .prove_cases import CASES, Case, chosen, prepared
 from .sides import Side
 from .sides import run as run_side
@@ -178,8 +177,7 @@ def picture() -> Path:
     told = {name: evidence.RESULTS / f"prove_table_{name}.json" for name in CASES}
     found = {name: json.loads(path.read_text())["figures"] for name, path in told.items() if path.exists()}
     kinds = (*POLICIES, SHORTEST, "RotatE")
-    figure = Figure(figsize=(11, 4), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = page(11, 4)
     axes = figure.subplots()
     for number, kind in enumerate(kinds):
         pairs = [row[kind]["MRR"] if kind in POLICIES else [row["rows"][kind]["MRR"], 0.0] for row in found.values()]
@@ -188,9 +186,7 @@ def picture() -> Path:
     axes.set_xticks(range(len(found)), list(found))
     axes.set_ylabel("MRR among filtered candidates")
     figure.legend(ncols=len(kinds), loc="outside upper center")
-    path = evidence.RESULTS / "prove_table.png"
-    figure.savefig(path, format="png", metadata={"Software": None})
-    return path
+    return saved(figure, evidence.RESULTS / "prove_table.png")
 
 
 def main() -> None:
@@ -205,7 +201,7 @@ def main() -> None:
         start = time.perf_counter()
         print(name, flush=True)
         told = table(name, options.data, options.seeds)
-        print(evidence.write(f"prove_table_{name}", seconds=time.perf_counter() - start, figures=told))
+        evidence.write(f"prove_table_{name}", seconds=time.perf_counter() - start, figures=told)
     print(picture())
 
 

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from typing import Any
 from purestep.runtime.async_rl.comparison import difference
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult
+from tests.support.programs import free_port
 
 from . import async_outside, evidence
 from .ranks_agree import apart
@@ -46,10 +46,7 @@ class World:
 
     def start(self, size: int, *words: object) -> None:
         """Starts so many."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)} if size > 1 else {}
+        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()} if size > 1 else {}
         usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **place}
         with self.log.open("ab") as file:
             for rank in range(size):
@@ -201,9 +198,8 @@ def main() -> int:
     name, began = "ranks_recipe_small" if words else "ranks_recipe", time.perf_counter()
     with tempfile.TemporaryDirectory() as place:
         figures, wrong = performed(Path(place), words)
-    path = evidence.write(name, seconds=time.perf_counter() - began, figures={**figures, "wrong": wrong})
+    evidence.write(name, seconds=time.perf_counter() - began, figures={**figures, "wrong": wrong})
     print("\n".join(wrong) or "as asked")
-    print(f"written: {path.relative_to(evidence.ROOT)}")
     return int(bool(wrong))
 
 

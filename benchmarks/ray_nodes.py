@@ -3,15 +3,16 @@
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from tests.support.programs import kill_session, listens
 
 RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block"]
 START = 120.0  # seconds in which a node must be there
@@ -54,28 +55,5 @@ def started(within: Sequence[str], words: Sequence[str], *, store: int = STORE) 
 
 def ended(process: "subprocess.Popen[bytes]") -> None:
     """Kill a node with all that it has started."""
-    while left := _session(process.pid):
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
+    kill_session(process.pid)
     process.wait()
-
-
-def listens(host: str, port: int) -> bool:
-    """Return whether something takes connections there."""
-    try:
-        socket.create_connection((host, port), 1.0).close()
-    except OSError:
-        return False
-    return True
-
-
-def _session(number: int) -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state, _, _, session = (place / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(session) == number and state != "Z":
-                found.append(int(place.name))
-    return found

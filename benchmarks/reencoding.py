@@ -88,8 +88,7 @@ def main() -> None:
         for count, each in found.items()
     }
     note = f"{given.rows} rows, {TOLD} tokens told and {SAID} said a turn, one thread, eager; medians"
-    drawn = bars(groups, path.with_suffix(".png"), title="A turn of a conversation", unit="ms a turn", note=note)
-    print(f"written: {path.relative_to(evidence.ROOT)} and {drawn.name}")
+    bars(groups, path.with_suffix(".png"), title="A turn of a conversation", unit="ms a turn", note=note)
 
 
 if __name__ == "__main__":

@@ -202,8 +202,7 @@ def main() -> int:
         + ("" if PYTHON.exists() else f"; not run, without vLLM at {PYTHON.name}: slurm_server.sh")
     )
     print("\n".join(wrong) or "as asked")
-    path = evidence.write("scaling_small" if small else "scaling", seconds=time.perf_counter() - began, figures=figures)
-    print(f"written: {path.relative_to(evidence.ROOT)}")
+    evidence.write("scaling_small" if small else "scaling", seconds=time.perf_counter() - began, figures=figures)
     return int(bool(wrong))
 
 

@@ -20,15 +20,12 @@ from typing import Any
 import torch
 from attrs import frozen
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from purestep.core import keys
 from purestep.core.errors import NonFiniteError
 from purestep.core.record import take
 from purestep.runtime.compile import program
-from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK, average, curve, short
+from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, average, curve
 from purestep.runtime.effects.reporting.progress import progress
 from purestep.runtime.evaluate import Summary, summary
 from purestep.runtime.machine.json_codec import encode
@@ -44,6 +41,7 @@ from purestep.runtime.runs.loop_state import rows_of
 from purestep.runtime.train import RunState, train
 
 from . import evidence
+from .pictures import look_of_curves, page, saved
 
 EPISODES = 100  # for each seed
 POINTS = 100  # of a curve, each the mean of the iterations since the one before
@@ -188,8 +186,7 @@ def picture(results: Mapping[str, Outcome], out: Path) -> Path:
     """Learning curves, a panel for each case: every seed, their mean in a band of one deviation, the target dashed."""
     columns = min(3, len(results))
     shape = -(-len(results) // columns), columns
-    figure = Figure(figsize=(4.2 * shape[1], 3.3 * shape[0]), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = page(4.2 * shape[1], 3.3 * shape[0])
     about = (
         "environment steps of each seed; thin: a seed, thick: their mean, band: one standard deviation, dashed: target"
     )
@@ -197,9 +194,7 @@ def picture(results: Mapping[str, Outcome], out: Path) -> Path:
     figure.supylabel("mean return of the episodes in training", fontsize=9, color=FAINT)
     for place, (name, result) in enumerate(results.items(), 1):
         panel(figure.add_subplot(*shape, place), name, result)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, format="png", metadata={"Software": None})
-    return out
+    return saved(figure, out)
 
 
 def panel(axes: Axes, name: str, result: Outcome) -> None:
@@ -213,13 +208,7 @@ def panel(axes: Axes, name: str, result: Outcome) -> None:
     axes.plot(grid, mean, color=colour, linewidth=2.0)
     axes.axhline(result.case.target, color=FAINT, linewidth=1.1, linestyle=(0, (5, 3)))
     title = f"{result.case.recipe} on {result.case.env}: {result.reached()} of {len(rows)} reach {result.case.target:g}"
-    axes.set_title(title, loc="left", fontsize=9.5, fontweight="bold", color=INK)
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
-    axes.margins(x=0)
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.tick_params(colors=FAINT, labelsize=8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    look_of_curves(axes, title, size=9.5)
 
 
 def written(results: Mapping[str, Outcome], load: Sequence[float], seconds: float) -> None:
@@ -229,8 +218,7 @@ def written(results: Mapping[str, Outcome], load: Sequence[float], seconds: floa
     cases = {name: figures(result) for name, result in results.items()}
     about = {"machine": machine, "versions": versions, "episodes": EPISODES, "cases": cases}
     path = evidence.write("solved", seconds=seconds, figures=about)
-    drawn = picture(results, path.with_suffix(".png"))
-    print(f"written: {path.relative_to(evidence.ROOT)} and {drawn.name}")
+    picture(results, path.with_suffix(".png"))
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:

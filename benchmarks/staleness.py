@@ -90,8 +90,7 @@ def written(name: str, setup: Setup, told: Told, seconds: float, load: Sequence[
     figures |= {"apart after one update without staleness": dict(told.apart)}
     figures |= {"compile_seconds": round(told.compile_seconds, 1), "machine": machine, "versions": versions}
     path = evidence.write(name, seconds=seconds, figures=figures)
-    drawn = picture(told.cells, path.with_suffix(".png"), steps)
-    print(f"\nwritten: {path.relative_to(evidence.ROOT)} and {drawn.name}")
+    picture(told.cells, path.with_suffix(".png"), steps)
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:

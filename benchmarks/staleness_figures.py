@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
+from .intervals import Mean, mean_of
 from .staleness_parts import LONGEST, METHODS, PASS, SAMPLING, UPDATE, Cell
 
 STALENESS = (0, 1, 4, 8)
@@ -22,39 +23,9 @@ NAMES = {
     "recomputed": "decoupled, recomputed",
     "interpolated": "decoupled, log-linear",
 }
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131)
-WIDER = 2.131  # of more degrees of freedom than those: a little too wide, never too narrow
 SCORES = ("final", "along")
 
 Scores = Mapping[tuple[str, int], Sequence[float]]  # by method and staleness, of each seed
-
-
-@frozen
-class Mean:
-    """A mean over seeds, and its 95 % interval, which one seed does not have."""
-
-    mean: float
-    low: float
-    high: float
-
-    def described(self) -> dict[str, float]:
-        """For a file, which has no infinities."""
-        bounds = {"low": self.low, "high": self.high} if math.isfinite(self.low) else {}
-        return {name: round(value, 3) for name, value in {"mean": self.mean, **bounds}.items()}
-
-    def text(self) -> str:
-        """In a table.
-
-        >>> mean_of([1.0, 2.0]).text(), mean_of([3.0]).text()
-        ('1.5 [-4.9, 7.9]', '3.0')
-        """
-        return f"{self.mean:.1f}" + (f" [{self.low:.1f}, {self.high:.1f}]" if math.isfinite(self.low) else "")
-
-    def side(self) -> str:
-        """Where its interval lies."""
-        if self.low > 0.0:
-            return "above 0"
-        return "below 0" if self.high < 0.0 else "0 inside"
 
 
 @frozen
@@ -73,20 +44,6 @@ class Verdict:
         """
         about = "; ".join(f"{name}: {value.text()}, {value.side()}" for name, value in self.differences.items())
         return f"{self.claim}: {'yes' if self.holds else 'no'} ({about})"
-
-
-def mean_of(values: Sequence[float]) -> Mean:
-    """m -+ t s / sqrt(n), with s^2 the variance by n - 1 and t Student's 97.5 % quantile.
-
-    >>> mean_of([2.0, 4.0, 6.0])
-    Mean(mean=4.0, low=-0.9686..., high=8.9686...)
-    """
-    number, mean = len(values), math.fsum(values) / len(values)
-    if number == 1:
-        return Mean(mean, -math.inf, math.inf)
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (number - 1))
-    half = (STUDENT[number - 2] if number - 2 < len(STUDENT) else WIDER) * deviation / math.sqrt(number)
-    return Mean(mean, mean - half, mean + half)
 
 
 def apart(one: Sequence[float], other: Sequence[float]) -> Mean:
@@ -185,7 +142,7 @@ def described(cells: Sequence[Cell], steps: int) -> dict[str, Any]:
 
 def claim(verdict: Verdict) -> dict[str, Any]:
     """A verdict as JSON has words for."""
-    differences = {name: {**value.described(), "side": value.side()} for name, value in verdict.differences.items()}
+    differences = {name: {**value.described(3), "side": value.side()} for name, value in verdict.differences.items()}
     return {"claim": verdict.claim, "holds": verdict.holds, "differences": differences}
 
 
@@ -194,8 +151,8 @@ def row(cell: Cell, steps: int) -> dict[str, Any]:
     kept = decimated(len(cell.updates))
     curve = [mean_of(cell.returns[place].tolist()) for place in kept]
     return {
-        "final": mean_of(final(cell)).described(),
-        "along": mean_of(along(cell)).described(),
+        "final": mean_of(final(cell)).described(3),
+        "along": mean_of(along(cell)).described(3),
         "final of each seed": [round(value, 2) for value in final(cell)],
         "seconds": {part: round(value, 3) for part, value in cell.seconds.items()},
         "milliseconds of a call, median": {part: round(1e3 * value, 3) for part, value in cell.median.items()},

@@ -5,16 +5,13 @@ and looks at every number. Ray's store maps what it has on this host; its fetch 
 another host its publisher works on a second node, with a store of its own, on this machine: what a network would add, or
 limit, is not in it. NIXL, over TCP, with and without a check of the bytes, stands beside them where it is installed. Fetches
 and `copy_` between two buffers take turns, one transport after the other; the first versions, which go through memory that was
-never used before, are not counted. Transports that cannot be run here are named with the reason. Writes
-benchmarks/results/transfer_paths.json, or transfer_paths_small.json with other arguments than usual; exit code 1 where a
-number was not what was published, or Ray's store on this host is below its floor.
+never used before, are not counted. Transports that cannot be run here are named with the reason. A number that is not what
+was published, and Ray's store on this host below its floor, are faults. Part of `engines`.
 """
 
-import argparse
 import importlib.util
 import multiprocessing
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +25,7 @@ from purestep.runtime.effects.weight_sync import weight_reader
 from purestep.runtime.effects.weight_sync.ray import ROOM, store_for
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
-from . import evidence, ray_nodes, transfer_nixl, transfer_paths_sides
+from . import ray_nodes, transfer_nixl, transfer_paths_sides
 from .engine_calls import given
 from .transfer_paths_sides import ELSEWHERE, MONARCH, PEERS, RAY, SHARED, VERSIONS, Publisher
 from .transfer_sides import Params, params_of, size, whole
@@ -180,37 +177,3 @@ def _figures(
         "of a copy": {name: round(copied[name] / value, 3) for name, value in taken.items()},
         "publishing, of a copy": {name: round(copied[name] / value, 3) for name, value in told.items()},
     }
-
-
-def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """The arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.transfer_paths", description=__doc__)
-    parser.add_argument("--megabytes", type=float, nargs="+", default=[100.0, 1000.0], help="sizes of the table")
-    parser.add_argument("--rounds", type=int, default=7)
-    return parser.parse_args(words)
-
-
-def main() -> int:
-    """Prints the tables and writes the result file."""
-    words = parse()
-    torch.set_num_threads(1)
-    began = time.perf_counter()
-    names, missing = runnable()
-    tables = {f"{megabytes:g} MB": table(megabytes, words.rounds, names) for megabytes in words.megabytes}
-    for title, rows in tables.items():
-        for name, ratio in rows["of a copy"].items():
-            rate = rows["bytes a second"][name] / 1e9
-            told = rows["publishing, of a copy"].get(name, "")
-            print(f"{title:10}{name:20}{ratio:8.3f} of a copy{rate:8.2f} GB/s   publishing {told}")
-    print("\n".join(f"not run: {name}, since {why}" for name, why in missing.items()))
-    wrong = [fault for rows in tables.values() for fault in rows["faults"]]
-    print("\n".join(wrong) or "every number was what was published")
-    name = "transfer_paths" if vars(words) == vars(parse([])) else "transfer_paths_small"
-    figures = {"tables": tables, "not run": missing}
-    path = evidence.write(name, seconds=time.perf_counter() - began, figures=figures)
-    print(f"written: {path.relative_to(evidence.ROOT)}")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -24,23 +24,12 @@ from purestep.runtime.effects.weight_sync.shared_memory.publisher import publish
 from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerJoined, Workers, working
 
 from . import evidence, transfer_sides
+from .prove_timing import turns
 from .transfer_sides import KINDS, Params, filled, params_of, size
 
 TARGET = 0.8
 PAUSE = 0.02  # seconds in the middle of every other copy of a reader that is held up
 Report = dict[str, Any]
-
-
-def turns(sides: dict[str, Any], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each side in each round; a side that gives a number has measured itself."""
-    spent: dict[str, list[float]] = {name: [] for name in sides}
-    for number in range(rounds + 1):
-        for name in list(sides)[:: 1 if number % 2 == 0 else -1]:
-            start = time.perf_counter()
-            own = sides[name]()
-            taken = own if isinstance(own, float) else time.perf_counter() - start
-            spent[name] += [taken] if number else []
-    return spent
 
 
 def speeds(megabytes: float, rounds: int) -> Report:
@@ -188,8 +177,7 @@ def main() -> int:
     print("\n".join(wrong) or f"all is at least {TARGET} of a copy, and nothing was torn")
     name = "weight_transfer" if vars(given) == vars(parse([])) else "weight_transfer_small"
     figures = {"tables": tables, "lapped": under, "faults": wrong}
-    path = evidence.write(name, seconds=time.perf_counter() - began, figures=figures)
-    print(f"written: {path.relative_to(evidence.ROOT)}")
+    evidence.write(name, seconds=time.perf_counter() - began, figures=figures)
     return int(bool(wrong))
 
 

@@ -132,7 +132,6 @@ def main() -> int:
         }
         path = evidence.write("zorplex_learns", seconds=time.perf_counter() - begin, figures=figures)
         shutil.copyfile(run / "learning_curve.png", path.with_name(PICTURE))
-    print(f"written: {path.relative_to(evidence.ROOT)} and {PICTURE}")
     return 0 if figures["reached"] == len(rows) else 1
 
 

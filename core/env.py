@@ -239,21 +239,3 @@ def _count(state: EpisodeStatistics, inner: Any, timestep: TimeStep) -> EpisodeS
         return_sum=state.return_sum + torch.where(over, total, 0.0),
         length_sum=state.length_sum + torch.where(over, length, 0),
     )
-
-
-def clear_statistics(state: EpisodeStatistics) -> EpisodeStatistics:
-    """Return the state with the sums over finished episodes cleared; the current episode continues.
-
-    >>> from purestep.core.envs import cartpole
-    >>> env, key = episode_statistics(cartpole()), torch.tensor([1, 0])
-    >>> state, _ = env.reset(env.params, key)
-    >>> state, _ = env.step(env.params, state, torch.tensor(1), key)
-    >>> clear_statistics(state).episode_return
-    tensor(1.)
-    """
-    return replace(
-        state,
-        finished=torch.zeros_like(state.finished),
-        return_sum=torch.zeros_like(state.return_sum),
-        length_sum=torch.zeros_like(state.length_sum),
-    )

@@ -95,15 +95,6 @@ def normalize(current: Statistics, x: Tensor, *, clip: float = math.inf, eps: fl
     return ((x - current.mean) * torch.rsqrt(current.variance + eps)).clamp(-clip, clip)
 
 
-def denormalize(current: Statistics, x: Tensor, *, eps: float = 1e-8) -> Tensor:
-    """Return x sqrt(variance + eps) + mean, the inverse of `normalize` where it did not clip: [*, *shape] -> the same.
-
-    >>> denormalize(of_batch(torch.tensor([[1.0], [5.0]])), torch.tensor([0.5]))
-    tensor([4.])
-    """
-    return x * torch.sqrt(current.variance + eps) + current.mean
-
-
 @record
 class RewardScale:
     """State of `update_reward_scale`: the discounted return so far in each env, and the statistics of these returns."""

@@ -151,13 +151,7 @@ def fingerprint(*parts: object) -> str:
 def _ahead_of_time(
     function: Callable[..., Any], structure: Any, leaves: list[Any], inputs: list[Any], backend: str
 ) -> Any:
-    scalar = tuple(isinstance(leaf, Tensor) and leaf.ndim == 0 for leaf in leaves)
-
-    def flat(inputs: list[Any]) -> Any:
-        whole = [leaf.reshape(()) if one else leaf for leaf, one in zip(inputs, scalar, strict=True)]
-        arguments, named = pytree.tree_unflatten(whole, structure)
-        return function(*arguments, **named)
-
+    flat: Any = _plain(function, structure, leaves)
     own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
     on_gpu = any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves)
@@ -202,12 +196,12 @@ def _plain(function: Callable[..., Any], structure: Any, leaves: list[Any]) -> C
     """Return the function itself, called with leaves that `_prepared` returned."""
     scalar = tuple(isinstance(leaf, Tensor) and leaf.ndim == 0 for leaf in leaves)
 
-    def call(inputs: list[Any]) -> Any:
+    def flat(inputs: list[Any]) -> Any:
         whole = [leaf.reshape(()) if one else leaf for leaf, one in zip(inputs, scalar, strict=True)]
         arguments, named = pytree.tree_unflatten(whole, structure)
         return function(*arguments, **named)
 
-    return call
+    return flat
 
 
 def keep_to_oneself() -> None:

@@ -6,6 +6,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ settings.register_profile(
 settings.register_profile("night", max_examples=2000, deadline=None, suppress_health_check=SLOW_IS_FINE)
 settings.load_profile("quick")
 
+ROOT = Path(__file__).parents[1]
 Compiled = Callable[..., Callable[..., Any]]
 
 
@@ -64,3 +66,11 @@ def compiled() -> Compiled:
         return result
 
     return make
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[Callable[[str], Any]]:
+    """`benchmark(NAME)`: the module benchmarks/NAME.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT)
+        yield lambda name: importlib.import_module(f"benchmarks.{name}")

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from ..causal import CausalModel
 from ..errors import ChoiceError, message
-from ..record import replace, take
+from ..record import replace
 from ..scan import scan
-from ..tree import tree_map
 from .sampling import Draw
 from .slots import Decoding
 
@@ -119,25 +118,3 @@ def chunk(
     """
     last, _ = scan(lambda now, _: (step(decoder, params, version, now), ()), decoding, length=length, lowering=lowering)
     return last
-
-
-def prefill(
-    decoder: Decoder, params: Params, version: Tensor | int, decoding: Decoding, rows: Tensor, *, width: int
-) -> Decoding:
-    """Run one step of `width` tokens for some rows only, so that long prompts are not fed token by token.
-
-    Shapes: rows int [R], each once.
-
-    >>> from ..bigram import bigram
-    >>> from ..keys import key
-    >>> from .sampling import greedy
-    >>> from .slots import idle, seat
-    >>> table, one = torch.eye(3).roll(1, -1), torch.tensor([1])  # behind 0 comes 1, behind 1 comes 2
-    >>> slots = idle(bigram(3), table, slots=1, capacity=4, longest=3)
-    >>> slots = seat(slots, 0 * one, torch.zeros(1, 4, dtype=torch.int64), one, key(0)[None], 3 * one)
-    >>> slots = prefill(Decoder(bigram(3), greedy, (2,)), table, 5, slots, 0 * one, width=4)
-    >>> slots.token, slots.position
-    (tensor([[0, 1, 0, 0]]), tensor([1]))
-    """
-    some = step(decoder, params, version, take(decoding, rows), width=width)
-    return tree_map(lambda whole, part: whole.index_put((rows,), part), decoding, some)

@@ -4,7 +4,7 @@ A later layer encodes them. Events are only appended, and sampled texts keep the
 the ids of a prefix are a prefix of the ids.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from attrs import frozen
 
@@ -60,18 +60,6 @@ class Feedback:
 
 
 Event = System | User | Sampled | ToolResult | Feedback
-
-
-def encoded(
-    events: Sequence[Event], encode: Callable[[Event], Sequence[int]], sampled: Callable[[int], Sequence[int]]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the token ids of each event: `sampled(call)` for model outputs, `encode(event)` for others.
-
-    >>> events = (User("ab"), Sampled("c", call=0, turn=0, finish_reason="stop"))
-    >>> encoded(events, lambda event: [ord(letter) for letter in event.text], {0: [7]}.__getitem__)
-    ((97, 98), (7,))
-    """
-    return tuple(tuple(sampled(event.call) if isinstance(event, Sampled) else encode(event)) for event in events)
 
 
 def model_text(events: Sequence[Event]) -> str:

@@ -76,15 +76,6 @@ def is_variable(names: Vocabulary, term: Tensor) -> Tensor:
     return term > len(names.constants)
 
 
-def is_ground(names: Vocabulary, atoms: Tensor) -> Tensor:
-    """Return whether an atom has no variable and is not padding: [*, 3] -> bool [*].
-
-    >>> is_ground(vocabulary(["p"], ["a"], variables=1), torch.tensor([[1, 1, 1], [1, 1, 2], [0, 0, 0]]))
-    tensor([ True, False, False])
-    """
-    return (atoms[..., 0] != PADDING) & ~is_variable(names, atoms[..., 1:]).any(-1)
-
-
 def pack(names: Vocabulary, atoms: Tensor) -> Tensor:
     """Return a unique number for each atom, (p base + a) base + b: [*, 3] -> int64 [*].
 

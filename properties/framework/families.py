@@ -93,7 +93,7 @@ from ..suites.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
 from ..suites.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
 from ..suites.update import update_laws
 from ..suites.wrapper import AUTO_RESET, TIME_LIMIT, auto_reset_laws, time_limit_laws
-from .law import Mutant, Subject, Suite
+from .law import Mutant, Subject, Suite, instead
 
 LIMIT = 4  # steps of an episode in the families of wrappers
 
@@ -121,11 +121,7 @@ def edits(table: Mapping[str, Callable[[Subject], Subject]]) -> tuple[Mutant, ..
 
 def constant(table: dict[str, Any]) -> tuple[Mutant, ...]:
     """Return mutants that replace the subject, whatever it is, by another function."""
-    return tuple(Mutant(edit, _instead(wrong)) for edit, wrong in table.items())
-
-
-def _instead(wrong: Any) -> Callable[[Subject], Subject]:
-    return lambda subject: wrong
+    return tuple(Mutant(edit, instead(wrong)) for edit, wrong in table.items())
 
 
 def own_crediting() -> Crediting:

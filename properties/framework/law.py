@@ -123,6 +123,38 @@ def always(strategy: SearchStrategy[Inputs]) -> Callable[[Subject], SearchStrate
     return lambda subject: strategy
 
 
+def instead(wrong: Subject) -> Callable[[Subject], Subject]:
+    """Return the edit that replaces any subject by this one."""
+    return lambda subject: wrong
+
+
+def law_constructor(
+    drawn: Callable[[], SearchStrategy[Inputs]], source: str, *, replaced: bool = False, **fields: Any
+) -> Callable[..., Law]:
+    """Return a constructor of laws that share inputs, source and `fields`: (name, claim, mutant, check, *needs) -> Law.
+
+    `drawn()` is the strategy of their inputs; pass `st.nothing` if each law has its own. A mutant may be a pair (edit, make),
+    or with `replaced` (edit, wrong subject). Keywords of the constructor, also `inputs` (a strategy), replace shared values.
+    """
+
+    def construct(
+        name: str,
+        claim: str,
+        mutant: Mutant | tuple[str, Callable[[Subject], Subject]],
+        check: Callable[..., None],
+        *needs: str,
+        inputs: SearchStrategy[Inputs] | None = None,
+        **own: Any,
+    ) -> Law:
+        given = always(drawn() if inputs is None else inputs)
+        if not isinstance(mutant, Mutant):
+            mutant = Mutant(mutant[0], instead(mutant[1]) if replaced else mutant[1])
+        shared = {"source": source, **fields, **own}
+        return Law(name=name, claim=claim, inputs=given, check=check, mutant=mutant, needs=needs, **shared)
+
+    return construct
+
+
 def lifted(
     law: Law,
     to_function: Callable[[Subject], Subject],

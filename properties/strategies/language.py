@@ -1,4 +1,4 @@
-"""Texts, moves and a small text environment for the laws of language."""
+"""Texts and a small text environment for the laws of language."""
 
 from typing import Any
 
@@ -6,10 +6,8 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ...core import keys
 from ...core.keys import Key
 from ...core.language.parsers import Answer, Call, Parser, answer, either, tool_call
-from ...core.language.protocol import Protocol, protocol
 from ...core.language.text_env import Outcome, TextEnv
 
 NAMES = ("LOOKUP", "FETCH")
@@ -91,31 +89,6 @@ def _peek(start: int, ledger: LanguageLedger, argument: str) -> str:
     return f"{argument} {sum(ledger.numbers)}"
 
 
-@frozen
-class Options:
-    """Options of a protocol: the limits on steps and tool calls, and the handling of incomplete completions."""
-
-    max_steps: int
-    tool_budget: int
-    incomplete: str
-
-    def protocol(self) -> Protocol[int, LanguageLedger]:
-        """Return the protocol of the ledger environment with these options."""
-        return protocol(
-            ledger(),
-            ledger_parser(),
-            system="Add.",
-            max_steps=self.max_steps,
-            tool_budget=self.tool_budget,
-            incomplete=self.incomplete,
-            incomplete_reward=-1.0,
-        )
-
-
-Move = tuple[str, str]  # the model's output (a key of MOVES), and the finish reason of the model call
-Script = tuple[Options, list[Move]]
-
-
 def ledger() -> TextEnv[int, LanguageLedger]:
     """Return the ledger environment: ADD records a number, an answer of 0, 1 or 2 ends the episode, PEEK returns the sum."""
     return TextEnv(1, _ledger_reset, _ledger_step, {PEEK: _peek})
@@ -124,25 +97,3 @@ def ledger() -> TextEnv[int, LanguageLedger]:
 def ledger_parser() -> Parser:
     """Return the parser of completions for the ledger environment."""
     return either(answer(reward=PAID), tool_call([ADD, PEEK], reward=CALLED, penalty=PENALTY))
-
-
-def options() -> SearchStrategy[Options]:
-    """Options with few steps and tool calls, so that scripts reach both limits."""
-    return st.builds(Options, st.integers(1, 4), st.integers(0, 2), st.sampled_from(("reject", "accept")))
-
-
-def moves() -> SearchStrategy[Move]:
-    """One move; moves that end the episode are rarer than others."""
-    going = ("add", "add", "peek", "peek", "quiet", "babble")
-    finish = ("stop", "stop", "stop", "length", "tool_call", "abort")
-    return st.tuples(st.sampled_from((*going, *going, "end", "cut", "both")), st.sampled_from(finish))
-
-
-def scripts() -> SearchStrategy[Script]:
-    """Options, and the moves of a model in one episode."""
-    return st.tuples(options(), st.lists(moves(), min_size=1, max_size=8))
-
-
-def step_key(number: int) -> Key:
-    """Return the key for the draws of an environment after that many completions."""
-    return keys.key(number)

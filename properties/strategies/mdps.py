@@ -1,4 +1,4 @@
-"""Small Markov decision processes with exact answers: values, occupancy, policy gradient, and every possible history.
+"""Small Markov decision processes with exact answers: values, policy gradient, and every possible history.
 
 All in float64; the record is `core.envs.tabular.TabularMDP`, so that a drawn process can also run as an environment.
 """
@@ -46,14 +46,6 @@ def values(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
 def action_values(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
     """Return Q(state, action) of a policy: [S, A]."""
     return expected_reward(mdp) + gamma * continuing(mdp) @ values(mdp, policy, gamma)
-
-
-def occupancy(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
-    """Return sum_t gamma^t P(state_t = s and the episode goes on), the solution of the transposed system: [S]."""
-    kernel = torch.einsum("sa,sat->st", policy, continuing(mdp))
-    eye = torch.eye(len(mdp.initial), dtype=mdp.initial.dtype)
-    solution: Tensor = torch.linalg.solve((eye - gamma * kernel).T, mdp.initial)
-    return solution
 
 
 def objective(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:

@@ -12,7 +12,6 @@ from ...core.keys import Key
 
 MODULUS = 251
 WEIGHTS = 16  # a token's weight is in 1 .. WEIGHTS
-GRAIN = 1 << 24  # uniform numbers are multiples of its inverse
 
 
 def table_causal(vocabulary: int = 6, *, window: int = 1 << 10) -> CausalModel:
@@ -63,11 +62,3 @@ def table_causal(vocabulary: int = 6, *, window: int = 1 << 10) -> CausalModel:
 def init(key: Key) -> Tensor:
     """Return the params for a key."""
     return keys.randint(key, (2,), 0, MODULUS)
-
-
-def weighed(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the token sampled with a uniform number, in proportion to the weights; and, as its log-prob, weight - WEIGHTS."""
-    weights = logits.to(torch.int64)
-    beyond = weights.cumsum(-1) * GRAIN > ((uniform * GRAIN).to(torch.int64) * weights.sum(-1))[..., None]
-    token = beyond.to(torch.int64).argmax(-1)
-    return token, (weights.gather(-1, token[..., None])[..., 0] - WEIGHTS).to(uniform.dtype)

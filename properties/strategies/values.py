@@ -10,7 +10,6 @@ from typing import Any, TypeVar, cast
 
 import attrs
 import torch
-import torch.utils._pytree as pytree
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
@@ -21,7 +20,6 @@ from ...core.errors import ShapeError, StructureError, message
 R = TypeVar("R")
 
 LENGTHS = (1, 2, 5)  # of the time axis
-BATCHES = (1, 3)  # numbers of streams
 POISON = (math.nan, math.inf, -math.inf, 1e30)
 
 
@@ -127,24 +125,6 @@ def probabilities(
     cuts = draw(integers((*shape[:-1], size - 1), 0, free + 1)).sort(-1).values
     low, high = torch.nn.functional.pad(cuts, (1, 0)), torch.nn.functional.pad(cuts, (0, 1), value=free)
     return (high - low + least).to(dtype) / parts
-
-
-def like(example: Any) -> SearchStrategy[Any]:
-    """Trees like the example: floats dyadic, bools drawn, integers (keys, actions, indices) as they are.
-
-    Raises: StructureError at a leaf that is no tensor.
-    """
-    parts, structure = pytree.tree_flatten(example)
-
-    def leaf(value: Any) -> SearchStrategy[Any]:
-        if not isinstance(value, Tensor):
-            where, got = "like: leaf", type(value).__name__
-            raise StructureError(message(where, got=got, wanted="a tensor", remedy="make it static or a tensor"))
-        if value.is_floating_point():
-            return dyadic(tuple(value.shape), dtype=value.dtype)
-        return flags(tuple(value.shape)) if value.dtype == torch.bool else st.just(value)
-
-    return st.tuples(*map(leaf, parts)).map(lambda drawn: pytree.tree_unflatten(list(drawn), structure))
 
 
 KINDS: dict[str, Callable[[tuple[int, ...]], SearchStrategy[Tensor]]] = {

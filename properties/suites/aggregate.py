@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, dyadic, masks
 from .loss import PADDING
 
@@ -152,16 +152,7 @@ def aggregate_laws(weights: Weights) -> Suite:
     return Suite("aggregate_laws", laws)
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Reduction], Reduction]],
-    check: Callable[[Reduction, Losses, Seen], None],
-    *needs: str,
-    source: str = PADDING,
-) -> Law:
-    inputs = always(token_batches())
-    return Law(name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(token_batches, PADDING)
 
 
 def _both(subject: Reduction, loss: Tensor, mask: Tensor, **denominator: Any) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...core.distributions import Distribution
 from ..framework.compare import ROUNDING, Tolerance, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.values import dyadic, seeds
 from .policy import Wrapped
 
@@ -58,17 +58,10 @@ def categorical_laws() -> Suite:
     return Suite("categorical_laws", (_normalised(), _entropy(), _mode(), _inverse()))
 
 
-def _over_logits(name: str, claim: str, mutant: Mutant, check: Callable[[Make, tuple[Tensor, int], Seen], None]) -> Law:
-    sizes = st.integers(1, 5)
-    inputs = st.tuples(sizes.flatmap(lambda n: dyadic((n,), limit=4)), seeds())
-    return Law(
-        name=name,
-        claim=claim,
-        source="definition of softmax, entropy and sampling by inversion",
-        inputs=always(inputs),
-        check=check,
-        mutant=mutant,
-    )
+_over_logits = law_constructor(
+    lambda: st.tuples(st.integers(1, 5).flatmap(lambda n: dyadic((n,), limit=4)), seeds()),
+    "definition of softmax, entropy and sampling by inversion",
+)
 
 
 def _probabilities(make: Make, logits: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """Laws of a codec, which encodes events as token ids, after a closed or an open completion. The subject is a `Codec`."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from attrs import evolve
 from hypothesis import strategies as st
@@ -10,7 +9,7 @@ from hypothesis.strategies import SearchStrategy
 from ...core.language.codec import CLOSED, OPEN, Codec, Ids, Standing
 from ...core.language.events import Event, Feedback, ToolResult, User
 from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 
 def codec_laws() -> Suite:
@@ -71,9 +70,7 @@ def _ids(pieces: Iterable[Iterable[int]]) -> Ids:
     return tuple(token for ids in pieces for token in ids)
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Any, *needs: str) -> Law:
-    source = "core.language.codec"
-    return Law(name=name, claim=claim, source=source, inputs=always(_told()), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(_told, "core.language.codec")
 
 
 def _closes_twice(codec: Codec) -> Codec:

@@ -13,7 +13,7 @@ from ...core.record import take
 from ...core.transcript.record import SAMPLED as FROM_MODEL
 from ...core.transcript.record import Transcript
 from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.transcripts import (
     EACH,
     FORK,
@@ -165,29 +165,10 @@ def credit_laws() -> Suite:
     return Suite("credit_laws", (*tokens, _whole(), _to_come(), _relation(), _compared(), _unmade()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Crediting], Crediting]],
-    check: Callable[[Crediting, Earned, Seen], None],
-    *needs: str,
-    source: str = SOURCE,
-) -> Law:
-    inputs = always(_earned())
-    return Law(name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(_earned, SOURCE)
 
 
-def _written(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Crediting], Crediting]],
-    check: Callable[[Crediting, TranscriptProgram, Seen], None],
-    *needs: str,
-) -> Law:
-    inputs = always(programs())
-    return Law(
-        name=name, claim=claim, source=SOURCE, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs, most=200
-    )
+_written = law_constructor(programs, SOURCE, most=200)
 
 
 def _one_each() -> Law:

@@ -21,7 +21,7 @@ from ...core.spaces import Box
 from ...core.steps import TimeStep
 from ...core.tree import all_finite, leaves, tree_map
 from ..framework.compare import ROUNDING, Tolerance, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always, lifted
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor, lifted
 from ..strategies.walks import AnyEnv, Walk, action_of, end_of, is_over, key_of, trajectory, visits, walks
 from .step import step_laws
 
@@ -279,15 +279,7 @@ def _arguments(env: AnyEnv, drawn: Any) -> Any:
     return env.params, state, action, key_of(drawn, len(drawn.actions))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: Mutant,
-    walk: SearchStrategy[Any],
-    check: Callable[[AnyEnv, Any, Seen], None],
-    *needs: str,
-) -> Law:
-    return Law(name=name, claim=claim, source=CONTRACT, inputs=always(walk), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(st.nothing, CONTRACT)
 
 
 def _members(walk: SearchStrategy[Walk]) -> Law:
@@ -301,7 +293,9 @@ def _members(walk: SearchStrategy[Walk]) -> Law:
                 require(inside, f"{name} after {t} steps is {value}, not in {env.observation_space}")
 
     mutant = Mutant("declares a narrower range than its observations have", narrow_space)
-    return _law("spaces_hold", "Observations and actions lie in the spaces the env declares.", mutant, walk, check)
+    return _law(
+        "spaces_hold", "Observations and actions lie in the spaces the env declares.", mutant, check, inputs=walk
+    )
 
 
 def _finite(walk: SearchStrategy[Walk]) -> Law:
@@ -311,7 +305,7 @@ def _finite(walk: SearchStrategy[Walk]) -> Law:
             require(all_finite(state), f"the state after {t} steps holds NaN or infinity")
 
     mutant = Mutant("pays sqrt(x) for an x that may be negative", root_of_negative)
-    return _law("all_finite", "States, rewards and observations are finite.", mutant, walk, check)
+    return _law("all_finite", "States, rewards and observations are finite.", mutant, check, inputs=walk)
 
 
 def _well_formed(walk: SearchStrategy[Walk]) -> Law:
@@ -322,7 +316,7 @@ def _well_formed(walk: SearchStrategy[Walk]) -> Law:
 
     mutant = Mutant("counts its reward in integers", counted_reward)
     claim = "A timestep is a TimeStep: a float reward and two bool flags, one number each."
-    return _law("timestep_is_well_formed", claim, mutant, walk, check)
+    return _law("timestep_is_well_formed", claim, mutant, check, inputs=walk)
 
 
 def _beginning(walk: SearchStrategy[Walk]) -> Law:
@@ -334,7 +328,7 @@ def _beginning(walk: SearchStrategy[Walk]) -> Law:
 
     mutant = Mutant("a reset pays the reward of a step", paid_reset)
     claim = "A reset pays nothing, ends nothing, and its next_observation is its observation."
-    return _law("reset_is_a_beginning", claim, mutant, walk, check)
+    return _law("reset_is_a_beginning", claim, mutant, check, inputs=walk)
 
 
 def _no_history(walk: SearchStrategy[Walk]) -> Law:
@@ -346,7 +340,7 @@ def _no_history(walk: SearchStrategy[Walk]) -> Law:
 
     mutant = Mutant("a reset starts where the last step led", remembers_the_last_step)
     claim = "A reset depends on params and key alone, whatever was played before."
-    return _law("reset_depends_on_the_key", claim, mutant, walk, check)
+    return _law("reset_depends_on_the_key", claim, mutant, check, inputs=walk)
 
 
 def _observation(walk: SearchStrategy[Walk]) -> Law:
@@ -359,7 +353,7 @@ def _observation(walk: SearchStrategy[Walk]) -> Law:
 
     mutant = Mutant("shows the observation of a reset at every step", fresh_observation)
     claim = "Inside an episode, what the policy sees next is what followed: observation = next_observation."
-    return _law("observation_is_next", claim, mutant, walk, check, "a step inside an episode")
+    return _law("observation_is_next", claim, mutant, check, "a step inside an episode", inputs=walk)
 
 
 def _hoisted(walk: SearchStrategy[Walk]) -> Law:
@@ -370,7 +364,7 @@ def _hoisted(walk: SearchStrategy[Walk]) -> Law:
 
     mutant = Mutant("the hoisted half forgets the action", hoisted_forgets)
     claim = "A hoisted step, fed what its other half drew, is the whole step."
-    return _law("hoisted_is_whole", claim, mutant, walk, check)
+    return _law("hoisted_is_whole", claim, mutant, check, inputs=walk)
 
 
 def _closed_loop(walk: SearchStrategy[Walk]) -> Law:
@@ -381,7 +375,7 @@ def _closed_loop(walk: SearchStrategy[Walk]) -> Law:
 
     mutant = Mutant("tires: every tenth call of step does nothing", tires)
     claim = "Recorded actions and keys, played again, give the recorded trajectory."
-    return _law("replay_is_the_run", claim, mutant, walk, check, "a walk of two steps or more")
+    return _law("replay_is_the_run", claim, mutant, check, "a walk of two steps or more", inputs=walk)
 
 
 def _saved(walk: SearchStrategy[Walk], round_trip: Callable[[Any], Any]) -> Law:
@@ -398,7 +392,7 @@ def _saved(walk: SearchStrategy[Walk], round_trip: Callable[[Any], Any]) -> Law:
     mutant = Mutant("keeps the age of an episode as an attribute of a tensor", hides_age)
     claim = "A state that was saved and loaded goes on with the same bits."
     pair = st.tuples(walk, walks(4))
-    return _law("saved_state_goes_on", claim, mutant, pair, check, "a step after loading")
+    return _law("saved_state_goes_on", claim, mutant, check, "a step after loading", inputs=pair)
 
 
 def through_bytes(tree: Any) -> Any:

@@ -5,16 +5,15 @@ values (multiples of 1/4, gamma and lambda 0, 1/2 or 1) every law but the last t
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core.record import replace
 from ..framework.compare import DOUBLE, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, always, law_constructor
 from ..strategies.exact import EstimatorCase, columns, each, ending_problems, exact_events, expectations, problems
 from ..strategies.mdps import action_values, histories, logits_of, policy_gradient, values
 from ..strategies.streams import (
@@ -31,8 +30,7 @@ from ..strategies.streams import (
     twins,
     with_rows,
 )
-from ..strategies.values import LENGTHS, dyadic, flags, from_record
-from .step import step_laws
+from ..strategies.values import from_record
 
 # --- mutants ---
 # Common mistakes in generalized advantages, each the reference below with one edit; and two other conventions.
@@ -178,26 +176,7 @@ def td_errors(convention: str, stream: Stream, gamma: float) -> Tensor:
     return (stream.rewards + beyond - stream.values) * kept(convention, stream.terminated, stream.truncated)
 
 
-def law_of(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Estimator],
-    inputs: SearchStrategy[Any],
-    check: Callable[[Estimator, Any, Seen], None],
-    *needs: str,
-    source: str = PAPER,
-) -> Law:
-    """Return a law whose mutant replaces the subject by another function."""
-    edited = mutant[1]
-    return Law(
-        name=name,
-        claim=claim,
-        source=source,
-        inputs=always(inputs),
-        check=check,
-        mutant=Mutant(mutant[0], lambda subject: edited),
-        needs=needs,
-    )
+law_of = law_constructor(st.nothing, PAPER, replaced=True)
 
 
 def recursion(convention: str) -> Law:
@@ -217,9 +196,9 @@ def recursion(convention: str) -> Law:
         "recursion",
         "A_t = delta_t + gamma lambda (1 - ended_t) A_t+1.",
         ("forgets gamma in the trace", trace_without_gamma),
-        discounted(),
         check,
         *ENDS,
+        inputs=discounted(),
     )
 
 
@@ -235,10 +214,10 @@ def td_error(convention: str) -> Law:
         "lambda_0_is_td_error",
         "At lambda 0 the advantage is the temporal difference delta_t.",
         ("adds a lambda-return where gae adds lambda times an advantage", one_lambda_missing),
-        discounted(lambdas=(0.0,)),
         check,
         "two rows of one episode",
         *ENDS,
+        inputs=discounted(lambdas=(0.0,)),
     )
 
 
@@ -267,9 +246,9 @@ def monte_carlo(convention: str) -> Law:
         "lambda_1_is_monte_carlo",
         "At lambda 1 the advantage is the discounted sum to the episode's end, and the value beyond it, minus v_t.",
         ("adds the value beyond an ending twice", bootstrap_twice),
-        discounted(lambdas=(1.0,)),
         check,
         *ENDS,
+        inputs=discounted(lambdas=(1.0,)),
     )
 
 
@@ -293,9 +272,9 @@ def value_beyond(convention: str) -> Law:
         "value_beyond_an_ending",
         "At a termination v'_t has no effect; at a truncation dA_t/dv'_t is gamma.",
         ("bootstraps past a termination", past_termination),
-        discounted(),
         check,
         *ENDS,
+        inputs=discounted(),
     )
 
 
@@ -320,10 +299,10 @@ def cut(convention: str) -> Law:
         "cut_at_endings",
         "A stream gives what its episodes, cut apart, give alone.",
         ("lets advantages through a truncation", leaks),
-        discounted(),
         check,
         "an ending inside",
         "a truncation",
+        inputs=discounted(),
     )
 
 
@@ -352,10 +331,10 @@ def causal(convention: str) -> Law:
         "causal",
         "A_t ignores what came before t and what lies beyond its episode.",
         ("centres the advantages over the stream", normalised),
-        _disturbed(),
         check,
         "a row before",
         "a row beyond the ending",
+        inputs=_disturbed(),
     )
 
 
@@ -382,9 +361,9 @@ def linear(convention: str) -> Law:
         "linear",
         "Advantages are linear in rewards, values and next values together.",
         ("clamps advantages at 10", clamped),
-        inputs,
         check,
         source="derived: a sum of temporal differences, each linear",
+        inputs=inputs,
     )
 
 
@@ -408,10 +387,10 @@ def shaping(convention: str) -> Law:
         "shaping",
         "Rewards shaped by a potential, and values less by it, leave every advantage as it was.",
         ("discounts the value twice", discounted_twice),
-        _twins(),
         check,
         *ENDS,
         source="derived from Ng, Harada and Russell 1999: the potential cancels in each temporal difference",
+        inputs=_twins(),
     )
 
 
@@ -489,13 +468,3 @@ def estimator_laws(convention: str = "bootstrap") -> Suite:
     own = (recursion, td_error, monte_carlo, cut, causal, linear, value_beyond, shaping)
     exact = (expected_advantage(), gradient_is_exact()) if convention == "bootstrap" else ()
     return Suite("estimator_laws", (*(law(convention) for law in own), *exact))
-
-
-def estimator_step_laws(columns: int = 1) -> Suite:
-    """Return the laws of every step, for an estimator of `columns` streams side by side, of the lengths in `LENGTHS`."""
-
-    def arguments(length: int) -> SearchStrategy[tuple[Tensor, ...]]:
-        shape = (length,) if columns == 1 else (length, columns)
-        return st.tuples(dyadic(shape), dyadic(shape), dyadic(shape), flags(shape), flags(shape))
-
-    return step_laws([arguments(length) for length in LENGTHS])

@@ -1,13 +1,11 @@
 """Laws of gradients (S7) of a function of float64 tensors, at points that `inputs` draws away from kinks."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
-from ...core.tree import leaves
 from ..framework.compare import CURVATURE, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
 
@@ -100,14 +98,3 @@ def _constant(inputs: SearchStrategy[tuple[Tensor, ...]], constant: Sequence[int
         check=check,
         mutant=Mutant("forgets a detach", lambda function: leaks_into(function, tuple(constant))),
     )
-
-
-def slopes_of(function: Any) -> Function:
-    """Return the sum of the floating-point leaves of what a function returns, as a function of tensors."""
-
-    def total(*arguments: Tensor) -> Tensor:
-        parts = [leaf.sum() for leaf in leaves(function(*arguments)) if leaf.is_floating_point()]
-        result: Tensor = torch.stack(parts).sum()
-        return result
-
-    return total

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
 from ..framework.compare import EXACT, ROUNDING, Tolerance, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import dyadic, integers
 
 # --- mutants ---
@@ -172,16 +172,7 @@ def group_laws(*, centre: str = "mean", scaled: bool = True, singleton: str = "z
     return Suite("group_laws", laws)
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Estimator], Estimator]],
-    check: Callable[[Estimator, Groups, Seen], None],
-    *needs: str,
-    inputs: SearchStrategy[Groups] | None = None,
-) -> Law:
-    drawn = always(grouped() if inputs is None else inputs)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(grouped, SOURCE)
 
 
 def _ask(estimator: Estimator, drawn: Groups, **changes: Any) -> Tensor:

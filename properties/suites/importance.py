@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, log_prob_pairs, masks
 from .loss import PADDING
 
@@ -111,16 +111,7 @@ def importance_laws(*, high: float, low: float = 0.0, level: str = "token", outs
     return Suite("importance_laws", (*laws, _definition(bounds, outside, level)))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Edit],
-    check: Callable[[Weighting, SampledTokens, Seen], None],
-    *needs: str,
-    source: str = SOURCE,
-) -> Law:
-    drawn = always(sampled())
-    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(sampled, SOURCE)
 
 
 def _on_policy() -> Law:

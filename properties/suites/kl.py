@@ -8,7 +8,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
 from ..framework.compare import DOUBLE, EXACT, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.values import dyadic, probabilities
 
 # --- mutants ---
@@ -83,15 +83,7 @@ def kl_laws(*, unbiased: bool = True, never_negative: bool = True) -> Suite:
     return Suite("kl_laws", tuple(laws))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: Mutant,
-    inputs: SearchStrategy[Pair],
-    check: Callable[[Estimator, Pair, Seen], None],
-    *needs: str,
-) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(st.nothing, SOURCE)
 
 
 def _log_probs() -> SearchStrategy[Pair]:
@@ -104,7 +96,7 @@ def _zero_at_equality() -> Law:
         same("the estimate at p = q", estimator(pair[0], pair[0].clone()), torch.zeros_like(pair[0]), EXACT)
 
     mutant = Mutant("leaves out the -1: exp(d) - d", lambda subject: without_one)
-    return _law("zero_at_equality", "Where p = q every sample gives 0.", mutant, _log_probs(), check)
+    return _law("zero_at_equality", "Where p = q every sample gives 0.", mutant, check, inputs=_log_probs())
 
 
 def _own_sample() -> Law:
@@ -115,7 +107,7 @@ def _own_sample() -> Law:
 
     mutant = Mutant("gives every sample the batch's mean", averaged)
     claim = "One number for each sample, from that sample alone."
-    return _law("own_sample", claim, mutant, _log_probs(), check, "several samples")
+    return _law("own_sample", claim, mutant, check, "several samples", inputs=_log_probs())
 
 
 def _expectation() -> Law:
@@ -127,7 +119,7 @@ def _expectation() -> Law:
 
     mutant = Mutant("exchanges its two arguments", swapped)
     claim = "Expected over samples of p, by enumeration, the estimate is the divergence."
-    return _law("expectation", claim, mutant, distribution_pairs(), check, "two different distributions")
+    return _law("expectation", claim, mutant, check, "two different distributions", inputs=distribution_pairs())
 
 
 def _grows() -> Law:
@@ -139,7 +131,7 @@ def _grows() -> Law:
 
     mutant = Mutant("throws away samples in which p and q are far apart", drops_far)
     claim = "The further q's log-prob lies below p's, the larger the estimate."
-    return _law("grows_with_distance", claim, mutant, _log_probs(), check, "a difference")
+    return _law("grows_with_distance", claim, mutant, check, "a difference", inputs=_log_probs())
 
 
 def _not_negative() -> Law:
@@ -149,4 +141,6 @@ def _not_negative() -> Law:
         require(got >= 0, f"the estimates {got.tolist()} are not all positive")
 
     mutant = Mutant("takes the plain difference, k1, which may be negative", lambda subject: difference)
-    return _law("never_negative", "No sample gives a negative estimate.", mutant, _log_probs(), check, "q above p")
+    return _law(
+        "never_negative", "No sample gives a negative estimate.", mutant, check, "q above p", inputs=_log_probs()
+    )

@@ -20,7 +20,7 @@ from ...core.record import replace, take
 from ...core.transcript.record import TOKEN_BLANKS, Transcript
 from ...core.tree import leaves, tree_map
 from ..framework.compare import DOUBLE, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.learner import MODEL, Talks, heat_of, log_probs_of, logits_of, on_policy, params_of, talks
 from .aggregate import Weights
 from .loss import PADDING
@@ -168,8 +168,6 @@ updates_twice = _edited(_twice)
 counts_always = _edited(_always)
 centres_over_batch = _batch(_centred)
 learns_from_context = _batch(_hears)
-turns_advantages = _batch(lambda batch: replace(batch, advantage=-batch.advantage))
-
 MUTANTS: dict[str, Callable[[Factory], Factory]] = {"learns from what tools and users say": learns_from_context}
 
 
@@ -204,19 +202,7 @@ def slopes(factory: Factory, talk: Talks) -> tuple[Any, Any]:
     return algorithm.gradient(state.params, batch, algorithm.counts(batch))
 
 
-def law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Factory], Factory]],
-    check: Callable[[Factory, Talks, Seen], None],
-    *needs: str,
-    source: str = CONTRACT,
-) -> Law:
-    """Return a law of learners, checked on the transcripts of a few conversations."""
-    drawn = always(talks())
-    return Law(
-        name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs, most=200
-    )
+law = law_constructor(talks, CONTRACT, most=200)  # of learners, on transcripts of a few conversations
 
 
 # --- laws ---

@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 import torch
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ..framework.compare import CURVATURE, ROUNDING, require, same
-from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
+from ..framework.law import Broken, Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, dyadic, log_prob_pairs, smooth
 
 # --- mutants ---
@@ -146,19 +146,7 @@ def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
 
 
-def law_of(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Loss],
-    check: Callable[[Loss, Any, Seen], None],
-    *needs: str,
-    inputs: SearchStrategy[Any] | None = None,
-    source: str = PPO,
-) -> Law:
-    """Return a law whose mutant is a complete function, not an edit of the subject."""
-    edited = Mutant(mutant[0], lambda subject: mutant[1])
-    drawn = batches() if inputs is None else inputs
-    return Law(name=name, claim=claim, source=source, inputs=always(drawn), check=check, mutant=edited, needs=needs)
+law_of = law_constructor(batches, PPO, replaced=True)
 
 
 def per_step(clipped: bool) -> Law:

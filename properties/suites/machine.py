@@ -15,7 +15,7 @@ from ...core.machine import Command, Event, Machine, Started, Stop
 from ...runtime.machine.drive import Received, drive
 from ...runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
 from ..framework.compare import render
-from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
+from ..framework.law import Broken, Law, Mutant, Seen, Suite, law_constructor
 
 # --- mutants ---
 # A machine that fetches numbered pages, two at a time, and edits that make it impure.
@@ -173,19 +173,7 @@ def machine_laws() -> Suite:
     return Suite("machine_laws", (_pure(), _replay(), _text(), _values()))
 
 
-def _law(
-    name: str, claim: str, mutant: Mutant, check: Callable[[MachineCase, Latencies, Seen], None], *needs: str
-) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(latencies()),
-        check=check,
-        mutant=mutant,
-        needs=needs,
-        most=200,
-    )
+_law = law_constructor(latencies, SOURCE, most=200)
 
 
 def _equal(where: str, got: Any, wanted: Any) -> None:

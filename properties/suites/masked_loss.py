@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, dyadic, log_prob_pairs, masks
 from .loss import PADDING, Batch, mapped, reference
 
@@ -90,24 +90,7 @@ def masked_loss_laws() -> Suite:
     return Suite("masked_loss_laws", (_padding_is_nothing(), _more_padding(), _nothing_counts(), _rows_permute()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Masked],
-    check: Callable[[Masked, Padded, Seen], None],
-    *needs: str,
-    source: str = PADDING,
-) -> Law:
-    edit, wrong = mutant
-    return Law(
-        name=name,
-        claim=claim,
-        source=source,
-        inputs=always(padded_batches()),
-        check=check,
-        mutant=Mutant(edit, lambda subject: wrong),
-        needs=needs,
-    )
+_law = law_constructor(padded_batches, PADDING, replaced=True)
 
 
 def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:

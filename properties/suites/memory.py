@@ -22,7 +22,7 @@ from ...core.steps import TimeStep, Trajectory, ended, first, following
 from ...core.tree import tree_map
 from ...runtime.rollout import Worlds, begin
 from ..framework.compare import same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import seeds
 
 # --- mutants ---
@@ -160,15 +160,7 @@ def memory_laws() -> Suite:
     return Suite("memory_laws", (_of_the_episode(), _in_parts()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Make], Make]],
-    check: Callable[[Make, Case, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(_CASES)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(lambda: _CASES, SOURCE)
 
 
 def _start(drawn: Case, seed: int) -> tuple[Env[Any, Any], Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...core import keys
 from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.values import seeds
 
 # --- mutants ---
@@ -83,9 +83,7 @@ def _plans() -> SearchStrategy[Plan]:
     )
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Order, Plan, Seen], None]) -> Law:
-    source = "algorithms.ppo: every row is used exactly once in each epoch"
-    return Law(name=name, claim=claim, source=source, inputs=always(_plans()), check=check, mutant=mutant)
+_law = law_constructor(_plans, "algorithms.ppo: every row is used exactly once in each epoch")
 
 
 def _order(subject: Order, plan: Plan, seed: int | None = None) -> Tensor:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ...core.language.parsers import Call, Parsed, Parser
 from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.language import NAMES, texts
 
 # --- mutants ---
@@ -114,9 +114,7 @@ def parser_laws() -> Suite:
     return Suite("parser_laws", (_total(), _strict(), _final(), _last(), _order(), _tags(), _rewards()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str, inputs: Any = None) -> Law:
-    drawn = SEVERAL if inputs is None else inputs
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(drawn), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(lambda: SEVERAL, SOURCE)
 
 
 def _total() -> Law:

@@ -17,7 +17,7 @@ from ...core.spaces import Box, Discrete, Space, contains
 from ...core.spaces import Fields as FieldSpace
 from ...core.tree import tree_map
 from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.values import dyadic, flags, integers, seeds
 from .step import same_kind
 
@@ -154,14 +154,7 @@ def policy_laws(observation_space: Space, action_space: Space, *, memory: Any = 
     )
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: Mutant,
-    inputs: SearchStrategy[Observed],
-    check: Callable[[ActorCritic, Observed, Seen], None],
-) -> Law:
-    return Law(name=name, claim=claim, source=CONTRACT, inputs=always(inputs), check=check, mutant=mutant)
+_law = law_constructor(st.nothing, CONTRACT)
 
 
 def _prepared(model: ActorCritic, look: Observed) -> tuple[Any, Tensor]:
@@ -178,7 +171,7 @@ def _log_prob(looks: SearchStrategy[Observed], memory: Any) -> Law:
 
     mutant = Mutant("leaves dropout on: two calls of apply differ", dropout)
     claim = "The log-prob that comes with an action is that of the action under the policy's distribution."
-    return _law("log_prob_of_the_action", claim, mutant, looks, check)
+    return _law("log_prob_of_the_action", claim, mutant, check, inputs=looks)
 
 
 def _member(looks: SearchStrategy[Observed], space: Space, memory: Any) -> Law:
@@ -193,7 +186,7 @@ def _member(looks: SearchStrategy[Observed], space: Space, memory: Any) -> Law:
 
     mutant = Mutant("counts its actions from 1", counts_from_one)
     claim = "One observation gives one action of the space's kind, a finite log-prob and one value."
-    return _law("one_action_one_value", claim, mutant, looks, check)
+    return _law("one_action_one_value", claim, mutant, check, inputs=looks)
 
 
 def _own_key(looks: SearchStrategy[Observed], memory: Any) -> Law:
@@ -206,7 +199,7 @@ def _own_key(looks: SearchStrategy[Observed], memory: Any) -> Law:
 
     mutant = Mutant("samples with torch's global generator", global_sample)
     claim = "An action is a function of its key: sample(key) = transform(noise(key))."
-    return _law("action_depends_on_key", claim, mutant, looks, check)
+    return _law("action_depends_on_key", claim, mutant, check, inputs=looks)
 
 
 def _batch(pairs: SearchStrategy[Observed], memory: Any) -> Law:
@@ -220,7 +213,7 @@ def _batch(pairs: SearchStrategy[Observed], memory: Any) -> Law:
 
     mutant = Mutant("normalises its input over the batch", batch_normalised)
     claim = "What else is in the batch does not matter: (distribution, value) of two are those of each alone."
-    return _law("batch_does_not_matter", claim, mutant, pairs, check)
+    return _law("batch_does_not_matter", claim, mutant, check, inputs=pairs)
 
 
 def _tells(model: ActorCritic, params: Any, observation: Any, memory: Any) -> list[Tensor]:
@@ -238,4 +231,4 @@ def _carry(looks: SearchStrategy[Observed], memory: Any) -> Law:
 
     mutant = Mutant("collects what it saw in its carry", growing_carry)
     claim = "The memory leaves with the tree, shapes and dtypes it came with."
-    return _law("carry_is_fixed", claim, mutant, looks, check)
+    return _law("carry_is_fixed", claim, mutant, check, inputs=looks)

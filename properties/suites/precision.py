@@ -15,7 +15,7 @@ from ...core.record import replace
 from ...core.rounding import below_float32, rounded
 from ...core.tree import leaf_names, leaves, size, tree_map
 from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import seeds
 
 # --- mutants ---
@@ -161,15 +161,7 @@ def precision_laws() -> Suite:
     return Suite("precision_laws", (_follows(), _loaded(), _moments(), _dtypes(), _absent()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Descending], Descending]],
-    check: Callable[[Descending, Descent, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(descents())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(descents, SOURCE)
 
 
 def _wide(tree: dict[str, Tensor]) -> dict[str, Tensor]:

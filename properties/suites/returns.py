@@ -115,7 +115,6 @@ def _edited(**edits: Callable[..., Tensor]) -> Callable[..., VTraceResult]:
     return vtrace
 
 
-reference = _edited()
 no_lambda = _edited(trace=lambda parts, gamma, lambda_, c: gamma * c * parts["inside"])
 value_for_target = _edited(following=lambda parts, targets: parts["beyond"])
 lower_bound = _edited(rho=lambda ratio, bar: ratio.clamp(0.1, bar))

@@ -20,7 +20,7 @@ from ...core.language.parsers import Call, Parser
 from ...core.language.text_env import Outcome, TextEnv
 from ...runtime.machine.json_codec import decode, encode
 from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.language import texts
 from ..strategies.values import seeds
 
@@ -135,8 +135,7 @@ def text_env_laws(parser: Parser, *moves: str, classes: tuple[type, ...] = (), t
     return Suite("text_env_laws", (*laws, _tools(acted, scripts, arguments)) if arguments else laws)
 
 
-def _law(name: str, claim: str, mutant: Mutant, inputs: SearchStrategy[Any], check: Any, *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(st.nothing, SOURCE)
 
 
 def played(env: World, acted: Callable[[str], Any], script: Script) -> list[tuple[Any, Outcome]]:
@@ -169,7 +168,7 @@ def _key() -> Law:
     mutant = Mutant("draws its task from Python's own random numbers", asks_by_chance)
     claim = "A reset depends on its key alone."
     inputs = st.lists(seeds(), min_size=2, max_size=6)
-    return _law("key", claim, mutant, inputs, check, "a world that was drawn twice")
+    return _law("key", claim, mutant, check, "a world that was drawn twice", inputs=inputs)
 
 
 def _total(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
@@ -184,7 +183,7 @@ def _total(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
 
     mutant = Mutant("fails for an action that is no call of a tool", knows_calls_alone)
     claim = "Whatever a parser makes of a text has an outcome: a text, a finite reward, two flags."
-    return _law("total", claim, mutant, scripts, check, "a text that means nothing", "an action")
+    return _law("total", claim, mutant, check, "a text that means nothing", "an action", inputs=scripts)
 
 
 def _loop(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
@@ -195,7 +194,7 @@ def _loop(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
 
     mutant = Mutant("remembers beside its state", remembers_beside_the_state)
     claim = "The same actions under the same keys are the same episode."
-    return _law("closed_loop", claim, mutant, scripts, check, "a step")
+    return _law("closed_loop", claim, mutant, check, "a step", inputs=scripts)
 
 
 def _saved(acted: Callable[[str], Any], scripts: SearchStrategy[Script], classes: tuple[type, ...]) -> Law:
@@ -211,7 +210,7 @@ def _saved(acted: Callable[[str], Any], scripts: SearchStrategy[Script], classes
 
     mutant = Mutant("keeps its state in a list of its own kind", keeps_notes)
     claim = "States are values of numbers, strings, tuples and frozen classes: saved and loaded they go on the same."
-    return _law("saved", claim, mutant, scripts, check, "a state that goes on")
+    return _law("saved", claim, mutant, check, "a state that goes on", inputs=scripts)
 
 
 def _tools(acted: Callable[[str], Any], scripts: SearchStrategy[Script], arguments: tuple[str, ...]) -> Law:
@@ -225,4 +224,4 @@ def _tools(acted: Callable[[str], Any], scripts: SearchStrategy[Script], argumen
 
     mutant = Mutant("lets an auxiliary tool answer once", tools_get_tired)
     claim = "An auxiliary tool only reads: asked again in the same state it says the same."
-    return _law("tools_only_read", claim, mutant, scripts, check, "a tool")
+    return _law("tools_only_read", claim, mutant, check, "a tool", inputs=scripts)

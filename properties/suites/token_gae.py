@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, dyadic, flags
 from .estimator import reference
 
@@ -133,16 +133,7 @@ def token_gae_laws() -> Suite:
     return Suite("token_gae_laws", (_joined(), _context(), _inserted(), _ends(), _sums(), _rows()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[TokenGae], TokenGae]],
-    check: Callable[[TokenGae, Talk, Seen], None],
-    *needs: str,
-    source: str = FIELD,
-) -> Law:
-    drawn = always(talks())
-    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(talks, FIELD)
 
 
 def _ask(subject: TokenGae, talk: Talk, **changes: Any) -> Tensor:

@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ..framework.compare import ROUNDING, same, unequal
-from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
+from ..framework.law import Broken, Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.values import dyadic, integers
 
 # --- mutants ---
@@ -120,8 +120,7 @@ def token_log_prob_laws() -> Suite:
     return Suite("token_log_prob_laws", (_by_position(), _later(), _temperature(), _sums()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(texts()), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(texts, SOURCE)
 
 
 def _by_hand(logits: list[float], token: int, temperature: float) -> float:

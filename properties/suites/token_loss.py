@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...algorithms.language.masking import mean_of_tokens
 from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.law import Law, Seen, Suite, law_constructor
 from .loss import PADDING, PPO, Batch, mapped
 from .masked_loss import Padded, padded_batches
 
@@ -159,16 +159,7 @@ def token_loss_laws(single: Single, *, level: str = "token") -> Suite:
     return Suite("token_loss_laws", (*laws, _of_sequences(single) if level == "sequence" else _of_tokens(single)))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Edit],
-    check: Callable[[TokenLoss, Padded, Seen], None],
-    *needs: str,
-    source: str = PPO,
-) -> Law:
-    drawn = always(padded_batches())
-    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(padded_batches, PPO)
 
 
 def _ask(loss: TokenLoss, batch: Batch, mask: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import torch
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...algorithms.algorithm import Algorithm, TrainState
@@ -23,7 +23,7 @@ from ...core.spaces import Box, Discrete
 from ...core.steps import Trajectory, Transition
 from ...core.tree import leaves, tree_map
 from ..framework.compare import ROUNDING, Tolerance, require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always, lifted
+from ..framework.law import Law, Mutant, Seen, Suite, law_constructor, lifted
 from ..strategies.mdps import histories, layered_mdps, objective, values
 from ..strategies.values import dyadic, from_record, integers, seeds
 from .env import through_bytes
@@ -245,16 +245,7 @@ def _arguments(factory: Factory, drawn: Any) -> Any:
     return state, drawn.trajectory, keys.key(drawn.update_seed)
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: Mutant,
-    inputs: SearchStrategy[Any],
-    check: Callable[[Factory, Any, Seen], None],
-    *needs: str,
-    source: str = CONTRACT,
-) -> Law:
-    return Law(name=name, claim=claim, source=source, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(st.nothing, CONTRACT)
 
 
 def _resumed(round_trip: Callable[[Any], Any]) -> Law:
@@ -272,7 +263,7 @@ def _resumed(round_trip: Callable[[Any], Any]) -> Law:
     mutant = Mutant("keeps its momentum beside the state", momentum_beside)
     claim = "Updates with a save and a load before each are the updates without, bit for bit."
     inputs = st.lists(update_inputs(), min_size=1, max_size=3)
-    return _law("resumed_is_unbroken", claim, mutant, inputs, check, "two updates")
+    return _law("resumed_is_unbroken", claim, mutant, check, "two updates", inputs=inputs)
 
 
 def _zero_rate() -> Law:
@@ -289,7 +280,7 @@ def _zero_rate() -> Law:
 
     mutant = Mutant("decays its weights by a fixed share", decays)
     claim = "At learning rate 0 an update leaves the parameters."
-    return _law("rate_0_changes_nothing", claim, mutant, update_inputs(), check, "an update that moves")
+    return _law("rate_0_changes_nothing", claim, mutant, check, "an update that moves", inputs=update_inputs())
 
 
 def _differs(a: Any, b: Any) -> bool:
@@ -317,7 +308,7 @@ def _zero_advantage() -> Law:
 
     mutant = Mutant("adds an entropy bonus nobody asked for", bonus)
     claim = "Where every advantage is 0 and there is no bonus, an update leaves the policy."
-    return _law("advantage_0_changes_nothing", claim, mutant, update_inputs(), check)
+    return _law("advantage_0_changes_nothing", claim, mutant, check, inputs=update_inputs())
 
 
 def knowing(exact: Tensor) -> ActorCritic:
@@ -348,10 +339,10 @@ def _ascent() -> Law:
         "ascent",
         "One small step on exact advantages, over every history there is, does not lower the expected return.",
         Mutant("turns the sign of the rewards", turns_rewards),
-        inputs,
         check,
         "a better policy",
         source="Sutton et al. 2000: for a softmax table each component of the gradient has the advantage's sign",
+        inputs=inputs,
     )
 
 

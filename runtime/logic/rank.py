@@ -12,7 +12,7 @@ from ...core.logic.terms import PADDING, Names, encode
 from ...core.policy import ActorCritic
 from ..compile import program
 from .proofs import Proofs, candidates
-from .recycle import Feeding, FinishedProofs, Play, idle, play, proven_all
+from .recycle import FinishedProofs, Play, idle, play, proven_all
 
 CHUNK = 32  # steps in one call of the compiled program
 
@@ -70,16 +70,12 @@ class Scorer:
         return scored(told, flat[:, 0] != PADDING, every.shape[:-1], lost)
 
 
-def scorer(
-    made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True, feeding: Feeding = "recycled"
-) -> Scorer:
-    """Return a scorer of candidates by the policy's most probable proofs; `feeding` is as in `play`."""
-    recycled = feeding == "recycled"
-    steps = CHUNK if recycled else made.game.max_depth
-    run: Play = play(made.game, model, steps, feeding=feeding)
+def scorer(made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True) -> Scorer:
+    """Return a scorer of candidates by the policy's most probable proofs."""
+    run: Play = play(made.game, model, CHUNK)
     if compiled:
         run = program(run, name="rank proofs")
-    return Scorer(made, run, slots, feed=slots * (steps if recycled else 1))
+    return Scorer(made, run, slots, feed=slots * CHUNK)
 
 
 def scored(told: FinishedProofs, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:

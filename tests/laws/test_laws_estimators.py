@@ -10,10 +10,32 @@ from torch import Tensor
 from purestep.algorithms.advantages import gae
 from purestep.algorithms.returns import lambda_returns
 from purestep.algorithms.vtrace import VTrace, vtrace
-from purestep.properties import check, classify, estimator_laws, gradient_laws, lambda_return_laws, smooth, vtrace_laws
-from purestep.properties.strategies.mdps import action_values, chain, objective, occupancy, policy_gradient, values
+from purestep.properties import (
+    check,
+    classify,
+    dyadic,
+    estimator_laws,
+    flags,
+    gradient_laws,
+    lambda_return_laws,
+    smooth,
+    step_laws,
+    vtrace_laws,
+)
+from purestep.properties.framework.law import Suite
+from purestep.properties.strategies.mdps import action_values, chain, objective, policy_gradient, values
+from purestep.properties.strategies.values import LENGTHS
 from purestep.properties.suites import estimator as mutants
-from purestep.properties.suites.estimator import estimator_step_laws
+
+
+def estimator_step_laws(columns: int = 1) -> Suite:
+    """Return the laws of a step for an estimator of `columns` streams side by side, of the lengths in `LENGTHS`."""
+
+    def arguments(length: int) -> st.SearchStrategy[tuple[Tensor, ...]]:
+        shape = (length,) if columns == 1 else (length, columns)
+        return st.tuples(dyadic(shape), dyadic(shape), dyadic(shape), flags(shape), flags(shape))
+
+    return step_laws([arguments(length) for length in LENGTHS])
 
 
 def halves(*columns: Tensor) -> Tensor:
@@ -62,7 +84,6 @@ def test_exact_answers_on_a_chain() -> None:
     policy = torch.ones(4, 1, dtype=torch.float64)
     assert torch.equal(values(mdp, policy, 0.5), wanted)
     assert torch.equal(action_values(mdp, policy, 0.5)[:, 0], wanted)
-    assert torch.equal(occupancy(mdp, policy, 0.5)[:3], torch.tensor([1.0, 0.5, 0.25], dtype=torch.float64))
     assert float(objective(mdp, policy, 0.5)) == 0.25
 
 

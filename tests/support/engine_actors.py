@@ -2,9 +2,7 @@
 
 import os
 import subprocess
-import sys
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 
@@ -67,11 +65,6 @@ class Counter:
     def strange(self) -> object:
         """Gives what cannot be sent."""
         return lambda: None
-
-    def garble(self) -> None:
-        """Says what is no answer, where its pipe is that of `member_program`."""
-        Connection(int(sys.argv[1])).send_bytes(b"?")
-        time.sleep(60.0)
 
     def child(self) -> int:
         """Starts a process and leaves it running."""

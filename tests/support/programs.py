@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LONG = 240.0  # seconds for what several programs do on a busy machine
@@ -76,6 +76,36 @@ def free_port() -> str:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return str(one.getsockname()[1])
+
+
+def listens(host: str, port: int) -> bool:
+    """Return whether a program accepts connections at this address."""
+    try:
+        socket.create_connection((host, port), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def in_session(number: int) -> list[int]:
+    """Return the processes of a session that run."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            state, _, _, session = (place / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(session) == number and state != "Z":
+                found.append(int(place.name))
+    return found
+
+
+def kill_session(number: int, seconds: float = END) -> None:
+    """Kill the processes of a session until none is left or the time is over."""
+    end = time.monotonic() + seconds
+    while (left := in_session(number)) and time.monotonic() < end:
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
 
 
 class World:

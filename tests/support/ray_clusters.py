@@ -2,12 +2,10 @@
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -15,7 +13,7 @@ from pathlib import Path
 from attrs import frozen
 
 from .engine_contract import path_with
-from .programs import END, START, free_port, until
+from .programs import END, START, free_port, kill_session, listens, until
 
 HERE = Path(__file__).parent
 TOKEN = "0123456789abcdef" * 4
@@ -32,20 +30,7 @@ class Node:
 
     def kill(self) -> None:
         """All its processes, without a word."""
-        for pid in in_session(self.process.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-
-def in_session(number: int) -> list[int]:
-    """The processes of a session that run."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            state, _, _, session = (place / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(session) == number and state != "Z":
-                found.append(int(place.name))
-    return found
+        kill_session(self.process.pid)
 
 
 @contextmanager
@@ -72,12 +57,7 @@ def node(
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(END)
-            end = time.monotonic() + END
-            while (left := in_session(process.pid)) and time.monotonic() < end:
-                for pid in left:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                time.sleep(0.05)
+            kill_session(process.pid)
 
 
 @contextmanager
@@ -91,15 +71,6 @@ def head(ip: str, *, environment: Mapping[str, str] = {}, store: int = STORE) ->
             yield Node(process, f"{ip}:{port}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def listens(ip: str, port: int) -> bool:
-    """Return whether somebody takes connections there."""
-    try:
-        socket.create_connection((ip, port), 1.0).close()
-    except OSError:
-        return False
-    return True
 
 
 def own_address() -> str:

@@ -138,15 +138,6 @@ def _turns(state: InferenceProblemState, key: Key) -> list[int]:
     return list(map(int, keys.permutation(key, state.summarization_turn_number + 1)))
 
 
-def trainable(states: Sequence[InferenceProblemState]) -> tuple[TrainingText, ...]:
-    """Return the training texts of all reasoning steps of some runs, in order, without summaries.
-
-    >>> trainable(())
-    ()
-    """
-    return tuple(text for state in states for result in state.reasoning_rollout_store for text in result.training_texts)
-
-
 def call_request(attempt: Request, state: InferenceProblemState, place: int) -> Request:
     """Return the request for the next call of an attempt's state, as state number `state_index` of a `step_env`.
 

@@ -12,7 +12,7 @@ from purestep.core.record import replace
 from purestep.core.transcript.calls import per_token
 from purestep.core.transcript.record import ABSENT, Transcript
 from purestep.properties.framework.compare import DOUBLE, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import Talks, talks
 
 # --- mutants ---
@@ -73,15 +73,7 @@ def column_laws() -> Suite:
     return Suite("column_laws", (_rewards(), _own(), _temperatures(), _numbers(), _counts()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Columns], Columns]],
-    check: Callable[[Columns, Talks, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(talks())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(talks, SOURCE)
 
 
 def _silenced(said: Transcript) -> Transcript:

@@ -13,7 +13,7 @@ from torch import Tensor
 from purestep.algorithms.language.token_losses import token_clip
 from purestep.algorithms.policy_losses import policy_gradient
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import POISON, dyadic, flags, integers, log_prob_pairs
 from purestep.properties.suites.loss import PADDING
 
@@ -136,16 +136,7 @@ def decoupled_laws() -> Suite:
     return Suite("decoupled_laws", (_together(), _fresh(), _padding(), _weighted(), _between(), _newest(), _constant()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Anchoring], Anchoring]],
-    check: Callable[[Anchoring, Tokens, Seen], None],
-    *needs: str,
-    source: str = HILTON,
-) -> Law:
-    drawn = always(_tokens())
-    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(_tokens, HILTON)
 
 
 def _ask(subject: Anchoring, drawn: Tokens, clip: float = CLIP) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from purestep.core.record import replace
 from purestep.core.steps import Trajectory
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, Tolerance, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import integers, seeds
 from purestep.properties.suites.update import small_model, update_inputs
 
@@ -160,16 +160,7 @@ def decoupled_update_laws() -> Suite:
     return Suite("decoupled_update_laws", (_fresh(), _first(), _weighed(), _kept(), _newest(), _between()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Make], Make]],
-    check: Callable[[Make, Case, Seen], None],
-    *needs: str,
-    source: str = HILTON,
-) -> Law:
-    drawn = always(_cases())
-    return Law(name=name, claim=claim, source=source, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(_cases, HILTON)
 
 
 def _make(subject: Make, proximal: str, **choices: Any) -> Algorithm:

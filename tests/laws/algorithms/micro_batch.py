@@ -9,7 +9,7 @@ from hypothesis.strategies import DrawFn
 
 from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import DOUBLE, require, same
-from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Broken, Law, Seen, Suite, law_constructor
 
 from .segment_model import Sentences, at_once, in_parts, sentences
 
@@ -154,16 +154,7 @@ def micro_batch_laws() -> Suite:
     return Suite("micro_batch_laws", (_once(), _within(), _sorted(), _full(), _refused(), _even(), _gradient()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Batching], Batching]],
-    check: Callable[[Batching, Load, Seen], None],
-    *needs: str,
-    source: str = LUDIC,
-) -> Law:
-    inputs = always(_loads())
-    return Law(name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(_loads, LUDIC)
 
 
 def _places(batches: Sequence[Sequence[int]]) -> list[int]:

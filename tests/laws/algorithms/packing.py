@@ -13,7 +13,7 @@ from purestep.algorithms.language.packing import Packing
 from purestep.core.record import replace
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.properties.framework.compare import DOUBLE, EXACT, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 
 from .segment_model import LONGEST, Params, Sentences, at_once, logits, padded_log_probs, parameters, sentences, slopes
 
@@ -149,16 +149,7 @@ def packing_laws() -> Suite:
     return Suite("packing_laws", (_inverse(), _whole(), _blank(), _tight(), _scores(), _gradient()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Packer], Packer]],
-    check: Callable[[Packer, Load, Seen], None],
-    *needs: str,
-    source: str = SOURCE,
-) -> Law:
-    inputs = always(_loads())
-    return Law(name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(_loads, SOURCE)
 
 
 def _where(subject: Packer, load: Load) -> Packing:

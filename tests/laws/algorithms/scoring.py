@@ -12,7 +12,7 @@ from purestep.core.networks import Linear
 from purestep.core.record import replace
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import DOUBLE, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import (
     LENGTH,
     MODEL,
@@ -88,15 +88,7 @@ def scoring_laws() -> Suite:
     return Suite("scoring_laws", (_log_probs(), _entropy(), _places(), _packed(), _values(), _beyond()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Scored], Scored]],
-    check: Callable[[Scored, Talks, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(talks())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(talks, SOURCE)
 
 
 def _ask(subject: Scored, talk: Talks, layout: SequenceLayout | tuple[()] = ()) -> Scores:

@@ -12,7 +12,7 @@ from torch import Tensor
 from purestep.algorithms import staleness
 from purestep.core.transcript.record import ABSENT
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import flags, integers
 
 # --- mutants ---
@@ -189,16 +189,7 @@ def staleness_laws() -> Suite:
     return Suite("staleness_laws", (*counts, _definition(), _nothing_else(), _strategies(), _recomputed(), _segments()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Edit],
-    check: Callable[[Aging, Inputs, Seen], None],
-    *needs: str,
-    inputs: SearchStrategy[Inputs] | None = None,
-) -> Law:
-    drawn = always(versions() if inputs is None else inputs)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(versions, SOURCE)
 
 
 def _concurrency() -> Law:

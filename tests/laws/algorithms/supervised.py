@@ -11,7 +11,7 @@ from torch import Tensor
 
 from purestep.core.bigram import bigram
 from purestep.properties.framework.compare import ROUNDING, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import dyadic, flags, integers
 
 # --- mutants ---
@@ -115,15 +115,7 @@ def supervised_laws() -> Suite:
     return Suite("supervised_laws", (_definition(), _beyond(), _even(), _parts(), _odds()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Entropy], Entropy]],
-    check: Callable[[Entropy, Said, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(sayings())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(sayings, SOURCE)
 
 
 def _surprises(said: Said) -> list[Tensor]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from purestep.properties.framework.compare import require
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.async_rl.audit import Audit, Bounds, ReportedEvents
 
 # --- mutants ---
@@ -219,17 +219,7 @@ def auditing_laws() -> Suite:
     return Suite("auditing_laws", (_sound(), _lost(), _gone(), _twice(), _old(), _torn(), _other(), _counted()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Auditor, Phase, Seen], None], *needs: str) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(phases()),
-        check=check,
-        mutant=mutant,
-        needs=needs,
-        most=300,
-    )
+_law = law_constructor(phases, SOURCE, most=300)
 
 
 def _named(audit: Audit, *words: str) -> None:

@@ -5,14 +5,13 @@ The subject is a `Comparing`: functions of `runtime.async_rl.comparison`.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.async_rl import comparison
 from purestep.runtime.async_rl.comparison import LESS, MORE, Comparison, Difference, Figure, PhaseTotals
 from purestep.runtime.async_rl.scheduler.timeline import TRAINER, Shift
@@ -81,10 +80,7 @@ def comparing_laws() -> Suite:
     return Suite("comparing_laws", (_ratios(), _better(), _difference(), _chance()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, inputs: Any, check: Callable[..., None], *needs: str) -> Law:
-    return Law(
-        name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs, most=300
-    )
+_law = law_constructor(st.nothing, SOURCE, most=300)
 
 
 def _ratios() -> Law:
@@ -109,7 +105,7 @@ def _ratios() -> Law:
     claim = "A ratio is the second phase's figure by the first one's, and the other way round its inverse."
     pair = st.tuples(phases("sync"), phases("async"))
     mutant = Mutant("says how many times as fast it is", _speedup)
-    return _law("ratios_are_quotients", claim, mutant, pair, check, "a ratio below 1", "a ratio above 1")
+    return _law("ratios_are_quotients", claim, mutant, check, "a ratio below 1", "a ratio above 1", inputs=pair)
 
 
 def _speedup(subject: Comparing) -> Comparing:
@@ -138,7 +134,7 @@ def _better() -> Law:
     )
     inputs = st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from((LESS, MORE, "")))
     mutant = Mutant("says that async is better", lambda one: evolve(one, better=lambda *given, **named: "async"))
-    return _law("nobody_is_favoured", claim, mutant, inputs, check, "async is better", "sync is better")
+    return _law("nobody_is_favoured", claim, mutant, check, "async is better", "sync is better", inputs=inputs)
 
 
 Shares = tuple[int, int, int]  # right answers of one and of the other, and the tasks
@@ -165,7 +161,7 @@ def _difference() -> Law:
 
     claim = "A difference lies in its interval, within -1 and 1, and is turned round with what it is of."
     mutant = Mutant("subtracts bound from bound", _bounds)
-    return _law("differences_have_intervals", claim, mutant, _shares(), check, "a difference")
+    return _law("differences_have_intervals", claim, mutant, check, "a difference", inputs=_shares())
 
 
 def _bounds(subject: Comparing) -> Comparing:
@@ -199,10 +195,10 @@ def _chance() -> Law:
         "chance_is_no_difference",
         claim,
         mutant,
-        _shares(),
         check,
         "a difference that is none",
         "a difference that is one",
+        inputs=_shares(),
     )
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.machine import Event
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.async_rl.replay import Course, differing
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
@@ -98,17 +98,7 @@ def replaying_laws() -> Suite:
     return Suite("replaying_laws", (_again(), _parts(), _refused()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Fold, Script, Seen], None], *needs: str) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(scripts()),
-        check=check,
-        mutant=mutant,
-        needs=needs,
-        most=200,
-    )
+_law = law_constructor(scripts, SOURCE, most=200)
 
 
 def _of(course: Course) -> Schedule:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from purestep.core.language.preparation import Start
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.async_rl.preparation import Ready, Starts, WaitingCommand
 
 # --- mutants ---
@@ -161,9 +161,7 @@ def gone_through(subject: Subject, drawn: tuple[int, list[Move]], after: Callabl
     return course
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str) -> Law:
-    drawn = always(moves())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=mutant, needs=needs, most=300)
+_law = law_constructor(moves, SOURCE, most=300)
 
 
 def _once() -> Law:

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.async_rl.scheduler import timeline
 from purestep.runtime.async_rl.scheduler.timeline import TRAIN, TRAINER, Interval, Shift, Span
 
@@ -70,17 +70,7 @@ def timeline_laws() -> Suite:
     return Suite("timeline_laws", (_busy(), _share(), _merging(), _gaps(), _middle()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Timing, Scene, Seen], None], *needs: str) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(scenes()),
-        check=check,
-        mutant=mutant,
-        needs=needs,
-        most=500,
-    )
+_law = law_constructor(scenes, SOURCE, most=500)
 
 
 def cells(spans: Iterable[Span]) -> set[int]:

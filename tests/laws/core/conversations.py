@@ -7,13 +7,15 @@ import torch
 from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
+from torch import Tensor
 
 from purestep.core import keys
 from purestep.core.decoding.decode import Decoder
 from purestep.core.decoding.slots import Decoding
 from purestep.properties.framework.law import Broken
-from purestep.properties.strategies.table_causal import table_causal, weighed
+from purestep.properties.strategies.table_causal import WEIGHTS, table_causal
 
+GRAIN = 1 << 24  # uniform numbers are multiples of its inverse
 Step = Callable[..., Decoding]
 
 
@@ -26,7 +28,14 @@ class Slots:
     forget: Callable[[Decoding], Decoding]
     step: Step
     chunk: Step
-    prefill: Step
+
+
+def weighed(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the token sampled with a uniform number, in proportion to the weights; and, as its log-prob, weight - WEIGHTS."""
+    weights = logits.to(torch.int64)
+    beyond = weights.cumsum(-1) * GRAIN > ((uniform * GRAIN).to(torch.int64) * weights.sum(-1))[..., None]
+    token = beyond.to(torch.int64).argmax(-1)
+    return token, (weights.gather(-1, token[..., None])[..., 0] - WEIGHTS).to(uniform.dtype)
 
 
 CAPACITY, LONGEST = 24, 5  # tokens of a slot, and of one call

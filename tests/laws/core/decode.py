@@ -14,9 +14,8 @@ from purestep.core import keys
 from purestep.core.decoding.decode import Decoder
 from purestep.core.decoding.slots import Decoding
 from purestep.core.record import replace, take
-from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 
 from .conversations import (
     CAPACITY,
@@ -134,19 +133,6 @@ def ends_early(slots: Slots) -> Slots:
     return evolve(slots, chunk=chunk)
 
 
-def sorted_rows(slots: Slots) -> Slots:
-    """Put rows back in the order of their numbers."""
-
-    def prefill(
-        decoder: Decoder, params: Any, version: Any, decoding: Decoding, rows: Tensor, *, width: int
-    ) -> Decoding:
-        some = slots.step(decoder, params, version, take(decoding, rows), width=width)
-        back = rows.sort().values
-        return tree_map(lambda whole, part: whole.index_put((back,), part), decoding, some)
-
-    return evolve(slots, prefill=prefill)
-
-
 def remembers(slots: Slots) -> Slots:
     """Keep cache entries that were computed under other weights."""
     return evolve(slots, forget=lambda decoding: decoding)
@@ -170,23 +156,11 @@ SOURCE = "core.decoding.decode: what a step promises"
 
 def decode_laws() -> Suite:
     """The laws of `Slots`."""
-    laws = (_full_passes(), _any_room(), _told(), _waiting(), _back(), _weights(), _versions(), _chunks(), _some_rows())
+    laws = (_full_passes(), _any_room(), _told(), _waiting(), _back(), _weights(), _versions(), _chunks())
     return Suite("decode_laws", laws)
 
 
-def _law(
-    name: str, claim: str, mutant: tuple[str, Callable[[Slots], Slots]], check: Callable[..., None], *needs: str
-) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(exams()),
-        check=check,
-        mutant=Mutant(*mutant),
-        needs=needs,
-        most=200,
-    )
+_law = law_constructor(exams, SOURCE, most=200)
 
 
 def _full_passes() -> Law:
@@ -335,19 +309,3 @@ def _chunks() -> Law:
     claim = "A chunk is its steps, one behind the other."
     mutant = ("leaves the chunk when the first call has ended", ends_early)
     return _law("chunk_is_steps", claim, mutant, check, "a call that ends on the way")
-
-
-def _some_rows() -> Law:
-    def check(slots: Slots, exam: Exam, seen: Seen) -> None:
-        decoding = _under_way(slots, exam, exam.rooms[1].steps - 1)
-        rows, width = torch.tensor(exam.order[: exam.rooms[0].slots]), exam.rooms[0].width
-        seen("rows out of order", rows.tolist() != sorted(rows.tolist()))
-        got = slots.prefill(DECODER, exam.params(), 0, decoding, rows, width=width)
-        wanted = take(slots.step(DECODER, exam.params(), 0, decoding, width=width), rows)
-        same("the rows", take(got, rows), wanted)
-        others = torch.tensor([row for row in range(4) if row not in rows.tolist()], dtype=torch.int64)
-        same("the other rows", take(got, others), take(decoding, others))
-
-    claim = "A block for some rows is that of all for those, and leaves the others as they were."
-    mutant = ("puts rows back in the order of their numbers", sorted_rows)
-    return _law("some_rows", claim, mutant, check, "rows out of order")

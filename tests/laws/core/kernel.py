@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import torch
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.core import keys
@@ -20,7 +20,7 @@ from purestep.core.record import replace
 from purestep.core.steps import TimeStep
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.mdps import tabular_mdps
 from purestep.properties.strategies.walks import AnyEnv
 
@@ -103,9 +103,7 @@ def kernel_laws() -> Suite:
     return Suite("kernel_laws", (_kernel(), _rewards(), _beginnings()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Build, Place, Seen], None], *needs: str) -> Law:
-    inputs: SearchStrategy[Place] = places()
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(places, SOURCE)
 
 
 def _everywhere(build: Build, place: Place) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from purestep.core import keys
 from purestep.core.optim.optimizers import Optimizer
 from purestep.core.record import replace
 from purestep.properties.framework.compare import Tolerance, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
@@ -170,15 +170,7 @@ def muon_laws() -> Suite:
     return Suite("muon_laws", (_values(), _size(), _turns(), _sides(), _memory(), _ahead(), _decay(), _shapes()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Turning], Turning]],
-    check: Callable[[Turning, Push, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(pushes())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(pushes, SOURCE)
 
 
 def _values() -> Law:

@@ -10,7 +10,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.properties.framework.compare import ROUNDING, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import dyadic, flags
 
 # --- mutants ---
@@ -156,15 +156,7 @@ def sampling_laws() -> Suite:
     return Suite("sampling_laws", (_shares(), _scores(), _nucleus(), _possible(), _greedy()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Sampling], Sampling]],
-    check: Callable[[Sampling, Choice, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(choices())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(choices, SOURCE)
 
 
 def _grid(choice: Choice) -> tuple[Tensor, Tensor]:

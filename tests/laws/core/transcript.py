@@ -23,7 +23,7 @@ from purestep.core.transcript.record import (
 from purestep.core.transcript.record import LENGTH as CUT_AT_LENGTH
 from purestep.core.transcript.record import SAMPLED as FROM_MODEL
 from purestep.properties.framework.compare import EXACT, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.transcripts import (
     APPENDS,
     BEGIN,
@@ -261,18 +261,7 @@ def transcript_laws() -> Suite:
     return Suite("transcript_laws", (*growing, _finish(), _reason()))
 
 
-def law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str, source: str = SOURCE) -> Law:
-    """A law about programs of operations."""
-    return Law(
-        name=name,
-        claim=claim,
-        source=source,
-        inputs=always(programs()),
-        check=check,
-        mutant=mutant,
-        needs=needs,
-        most=500,
-    )
+law = law_constructor(programs, SOURCE, most=500)  # on programs of operations
 
 
 def columns(transcript: Transcript, names: Any, row: int, count: int) -> dict[str, Any]:

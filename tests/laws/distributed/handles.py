@@ -14,7 +14,7 @@ from hypothesis.strategies import DrawFn
 from purestep.core.errors import StructureError
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.runtime.distributed import handles
 from purestep.runtime.distributed.handles import Name
 
@@ -203,17 +203,7 @@ def naming_laws() -> Suite:
     return Suite("naming_laws", (_arrives(), _once(), _one_number(), _strangers(), _absent()))
 
 
-def _of_talks(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Naming], Naming]],
-    check: Callable[[Naming, tuple[Word, ...], Seen], None],
-    *needs: str,
-) -> Law:
-    inputs = always(_talks())
-    return Law(
-        name=name, claim=claim, source="derived", inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs
-    )
+_of_talks = law_constructor(_talks, "derived")
 
 
 def _through(subject: Naming, talk: tuple[Word, ...]) -> list[Told]:

@@ -13,7 +13,7 @@ from purestep.core.errors import ChoiceError
 from purestep.core.record import replace
 from purestep.core.transcript.record import empty
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Broken, Law, Seen, Suite, law_constructor
 from purestep.runtime.distributed import partition
 from purestep.runtime.distributed.partition import Deal
 from purestep.runtime.text.batching import SequenceBatch
@@ -129,15 +129,7 @@ def dealing_laws() -> Suite:
     return Suite("dealing_laws", (_once(), _even(), _within(), _same_parts(), _refused(), _idle()))
 
 
-def _of_loads(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Dealing], Dealing]],
-    check: Callable[[Dealing, Load, Seen], None],
-    *needs: str,
-) -> Law:
-    inputs = always(_loads())
-    return Law(name=name, claim=claim, source=WAITS, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+_of_loads = law_constructor(_loads, WAITS)
 
 
 def _dealt(subject: Dealing, load: Load) -> tuple[tuple[SequenceBatch, ...], ...]:

@@ -20,7 +20,7 @@ from purestep.core.record import replace, take
 from purestep.core.transcript.log_probs import loss_mask
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import MODEL, Talks, params_of, talks
 from purestep.properties.suites.learner import prepared
 from purestep.runtime.distributed.partition import Deal, placed
@@ -203,26 +203,7 @@ def ranks_laws() -> Suite:
     return Suite("ranks_laws", (_gradient(), _means(), _clipped(), _sums(), _read(), _distance(), _update()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Ranking], Ranking]],
-    check: Callable[[Ranking, Split, Seen], None],
-    *needs: str,
-    source: str = SPLIT,
-    most: int = 10,
-) -> Law:
-    inputs = always(splits())
-    return Law(
-        name=name,
-        claim=claim,
-        source=source,
-        inputs=inputs,
-        check=check,
-        mutant=Mutant(*mutant),
-        needs=needs,
-        most=most,
-    )
+_law = law_constructor(splits, SPLIT, most=10)
 
 
 def _batch(split: Split) -> tuple[TokenBatch, LanguageState]:

@@ -15,7 +15,7 @@ from purestep.core.optim.optimizers import Optimizer, clip_by_global_norm
 from purestep.core.record import replace, take
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import dyadic, flags, integers
 from purestep.runtime.distributed import reduce
 from purestep.runtime.distributed.clip import clip_by_whole_norm
@@ -145,16 +145,7 @@ def putting_laws() -> Suite:
     return Suite("putting_laws", (_united(), _row(), _in_order(), _shares(), _fingerprint(), _clip()))
 
 
-def _of_finds(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Putting], Putting]],
-    check: Callable[[Putting, Found, Seen], None],
-    *needs: str,
-    source: str = "derived",
-) -> Law:
-    inputs = always(_finds())
-    return Law(name=name, claim=claim, source=source, inputs=inputs, check=check, mutant=Mutant(*mutant), needs=needs)
+_of_finds = law_constructor(_finds, "derived")
 
 
 def _united() -> Law:

@@ -16,7 +16,7 @@ from purestep.core import keys
 from purestep.core.record import replace, stack
 from purestep.core.tree import tree_map
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.effects import replay_buffer
 
 # --- mutants ---
@@ -225,19 +225,7 @@ def experience_laws() -> Suite:
     return Suite("experience_laws", (_drawn(), _enough(), _accounts(), _newest(), _uniform(), _batch()))
 
 
-def _law(
-    name: str, claim: str, mutant: Mutant, check: Callable[[Replaying, Story, Seen], None], *needs: str, most: int = 500
-) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(stories()),
-        check=check,
-        mutant=mutant,
-        needs=needs,
-        most=most,
-    )
+_law = law_constructor(stories, SOURCE, most=500)
 
 
 def _drawn() -> Law:

@@ -25,7 +25,9 @@ from purestep.core.transcript.record import FEEDBACK, MAX_SEQ_LEN, SAMPLED, SYST
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.properties.strategies.language import MOVES, Options, options, texts
+from purestep.properties.strategies.language import MOVES, texts
+
+from .scripts import Options, options
 
 # --- mutants ---
 # Common errors in token ids of episodes: edits of the functions that extend attempts and write transcripts.

@@ -17,7 +17,7 @@ from purestep.core.language.zorplex.demonstrations import WRONG, play_script, ri
 from purestep.core.language.zorplex.env import KINDS, zorplex, zorplex_parser
 from purestep.core.language.zorplex.failure_modes import SUCCESS, failure_mode
 from purestep.properties.framework.compare import require
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
@@ -146,16 +146,7 @@ def demonstration_laws() -> Suite:
     return Suite("demonstration_laws", (_right(), _wrong(), _keyed(), _room(), _ways(), _share()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Showing], Showing]],
-    check: Callable[[Showing, Lesson, Seen], None],
-    *needs: str,
-    most: int = 2000,
-) -> Law:
-    drawn, edit = always(lessons()), Mutant(*mutant)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=edit, needs=needs, most=most)
+_law = law_constructor(lessons, SOURCE)
 
 
 def _shown(subject: Showing, lesson: Lesson, seed: int, **changes: Any) -> Rollout[Any]:

@@ -18,19 +18,11 @@ from purestep.core.language.events import ABORT, FINISH_REASONS, LENGTH, Feedbac
 from purestep.core.language.text_env import ENV, MAX_STEPS, Terminated, Truncated
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.properties.strategies.language import (
-    MOVES,
-    LanguageLedger,
-    Options,
-    Script,
-    options,
-    scripts,
-    step_key,
-    texts,
-)
+from purestep.properties.strategies.language import MOVES, LanguageLedger, texts
 from purestep.runtime.machine.json_codec import decode, encode
 
 from .protocol_model import expected
+from .scripts import Options, Script, options, scripts, step_key
 
 # --- mutants ---
 # Common errors in turns: edits of a protocol's step.

@@ -5,7 +5,9 @@ from typing import Any
 from attrs import frozen
 
 from purestep.core.language.protocol import CUT_OFF, INVALID, NO_TOOLS
-from purestep.properties.strategies.language import CALLED, PAID, PENALTY, Move, Options
+from purestep.properties.strategies.language import CALLED, PAID, PENALTY
+
+from .scripts import Move, Options
 
 Row = dict[str, Any]
 ACTED: dict[str, Row] = {  # what a move does that the world sees, with the sum it makes for "add"

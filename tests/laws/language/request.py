@@ -14,7 +14,7 @@ from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.core.language.requests import Request, RolloutSpec, Words, requests, stream_of, words_of
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
@@ -148,9 +148,7 @@ def request_laws() -> Suite:
     return Suite("request_laws", (_group(), _samplers(), _again(), _streams(), _chunks(), _repeat(), _rollouts()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str, inputs: Any = None) -> Law:
-    drawn = batches() if inputs is None else inputs
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(drawn), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(batches, SOURCE)
 
 
 def _expanded(asking: Asking, batch: Batch) -> list[tuple[Request, tuple[Request, ...]]]:

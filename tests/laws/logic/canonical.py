@@ -14,7 +14,7 @@ from purestep.core.logic.canonical import POSITIVE
 from purestep.core.logic.rules import VOID
 from purestep.core.logic.terms import Vocabulary, is_variable, pack, vocabulary
 from purestep.properties.framework.compare import EXACT, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 from .resolution import Atom
 
@@ -179,10 +179,7 @@ def canonical_laws() -> Suite:
     return Suite("canonical_laws", (_same(), _only_renames(), _once(), _hash(), _alone()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Renaming, Pairs, Seen], None], *needs: str) -> Law:
-    return Law(
-        name=name, claim=claim, source=SOURCE, inputs=always(state_pairs()), check=check, mutant=mutant, needs=needs
-    )
+_law = law_constructor(state_pairs, SOURCE)
 
 
 def _named(subject: Renaming, states: list[State]) -> Tensor:

@@ -16,7 +16,7 @@ from purestep.core.logic.knowledge import LARGEST
 from purestep.core.logic.terms import PADDING, Vocabulary, pack, vocabulary
 from purestep.core.record import replace
 from purestep.properties.framework.compare import EXACT, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Subject, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 from .resolution import Atom
 
@@ -258,8 +258,7 @@ def corrupt_laws() -> Suite:
     return Suite("corrupt_laws", (_one_argument(), _in_domain(), _unknown(), _found(), _reaches(), _alone()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Subject, Case, Seen], None], *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(cases()), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(cases, SOURCE)
 
 
 def _negatives(corrupt: Corrupt, case: Case) -> list[Atom | None]:

@@ -1,13 +1,11 @@
 """Laws of all negatives of an atom, checked by Python sets: f(names, within, known, atom, argument, most, key)."""
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from purestep.core import keys
 from purestep.core.logic.rules import VOID
 from purestep.properties.framework.compare import EXACT, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 from . import corrupt
 from .corrupt import EVERYONE, NAMES, SOURCE, TRIES, Case, Corruptions, cases
@@ -21,8 +19,7 @@ def corruptions_laws() -> Suite:
     return Suite("corruptions_laws", (_each_once(), _first_ones(), _any_first(), _alone()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Corruptions, Case, Seen], None], *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(cases()), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(cases, SOURCE)
 
 
 def _made(corruptions: Corruptions, case: Case, most: int) -> Tensor:

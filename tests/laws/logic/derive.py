@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 from attrs import evolve, frozen
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from purestep.core.logic.canonical import canonical
@@ -15,7 +14,7 @@ from purestep.core.logic.rules import VOID
 from purestep.core.logic.terms import PADDING, Vocabulary, is_variable
 from purestep.core.record import replace, take
 from purestep.properties.framework.compare import EXACT, require, same
-from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 from .logic_strategies import GOALS, NAMES, OPEN, WIDE, Question, by_origin, listed, mark, padded, questions
 from .resolution import Atom, State, unifier
@@ -205,17 +204,7 @@ ROOMS = st.sampled_from([1, 1, 1, 2, 3])
 PROVEN, FALSE = [mark(NAMES.true)], [mark(NAMES.false)]
 
 
-def derive_law(
-    name: str,
-    claim: str,
-    mutant: Mutant,
-    check: Callable[[Derive, Inputs, Seen], None],
-    *needs: str,
-    inputs: SearchStrategy[Inputs] | None = None,
-) -> Law:
-    """A law of one step of resolution, on random programs unless other inputs are given."""
-    drawn = questions() if inputs is None else inputs
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(drawn), check=check, mutant=mutant, needs=needs)
+derive_law = law_constructor(questions, SOURCE)  # of one step of resolution
 
 
 def found_wide(derive: Derive, question: Question) -> Successors:

@@ -13,7 +13,7 @@ from purestep.core.keys import Key
 from purestep.core.logic.knowledge import Knowledge
 from purestep.core.logic.state import Game, ProofState, ProofWorld, opened
 from purestep.core.logic.terms import PADDING
-from purestep.properties.framework.law import Law, Mutant, Seen, always
+from purestep.properties.framework.law import law_constructor
 
 from .logic_strategies import CONSTANTS, GOALS, NAMES, OPEN, PREDICATES, RULES, WIDE, Question, mark, questions
 from .resolution import Atom, Program, State, unifier
@@ -162,13 +162,4 @@ def _under(binding: dict[int, int], atom: Atom) -> Atom:
     return atom[0], binding.get(atom[1], atom[1]), binding.get(atom[2], atom[2])
 
 
-def game_law(
-    name: str,
-    claim: str,
-    mutant: Mutant,
-    check: Callable[[Moves, Match, Seen], None],
-    *needs: str,
-    inputs: SearchStrategy[Match],
-) -> Law:
-    """A law of the proving game, on matches."""
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs)
+game_law = law_constructor(st.nothing, SOURCE)  # of the proving game, on matches

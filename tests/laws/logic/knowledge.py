@@ -12,7 +12,7 @@ from purestep.core.logic.knowledge import Knowledge, contains, knowledge, rows_o
 from purestep.core.logic.terms import Vocabulary, is_variable, pack, vocabulary
 from purestep.core.record import replace, take
 from purestep.properties.framework.compare import EXACT, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Subject, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 # --- mutants ---
 # Common errors in knowledge bases.
@@ -143,10 +143,7 @@ def knowledge_laws() -> Suite:
     return Suite("knowledge_laws", (_knows(), _order(), _found_by_predicate(), _once()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Subject, Program, Seen], None], *needs: str) -> Law:
-    return Law(
-        name=name, claim=claim, source=SOURCE, inputs=always(programs()), check=check, mutant=mutant, needs=needs
-    )
+_law = law_constructor(programs, SOURCE)
 
 
 def _knows() -> Law:

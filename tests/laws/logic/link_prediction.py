@@ -11,7 +11,7 @@ from torch import Tensor
 from purestep.algorithms.logic.link_prediction import plausibility
 from purestep.core.logic.embedding import FORMS, Embedding
 from purestep.properties.framework.compare import DOUBLE, EXACT, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import dyadic
 
 # --- mutants ---
@@ -89,8 +89,7 @@ def link_prediction_laws() -> Suite:
     return Suite("link_prediction_laws", (_definition(), _alone()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Loss, Case, Seen], None], *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(cases()), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(cases, SOURCE)
 
 
 def _numbers(vector: Tensor) -> list[complex]:

@@ -16,7 +16,7 @@ from purestep.core.logic.terms import PADDING
 from purestep.core.policy import ActorCritic
 from purestep.core.record import replace, take
 from purestep.properties.framework.compare import ROUNDING, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 from .logic_strategies import NAMES
 
@@ -165,8 +165,7 @@ def proof_policy_laws() -> Suite:
     return Suite("proof_policy_laws", every)
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(sights()), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(sights, SOURCE)
 
 
 def _judged(model: ActorCritic, sight: Sight, seen: ProofObservation) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from purestep.core.record import replace, take
 from purestep.core.steps import ended
 from purestep.core.tree import leaf_names, leaves
 from purestep.properties.framework.compare import EXACT, bits, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.logic.recycle import IDLE, Feeding, FinishedProofs, Play, Slots, idle
 
 from .game_strategies import Match, matches
@@ -208,17 +208,7 @@ def recycle_laws() -> Suite:
     return Suite("recycle_laws", (_one_by_one(), _any_room(), _any_order(), _padding(), _untouched()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Check, *needs: str) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(exams()),
-        check=check,
-        mutant=mutant,
-        needs=needs,
-        most=200,
-    )
+_law = law_constructor(exams, SOURCE, most=200)
 
 
 def _finished(recycling: Recycling, exam: Exam, room: Room, queries: Tensor) -> FinishedProofs:

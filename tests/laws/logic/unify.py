@@ -12,7 +12,7 @@ from purestep.core.logic.terms import PADDING, Vocabulary, is_variable, vocabula
 from purestep.core.logic.unify import Unifier, substitute
 from purestep.core.record import replace, take
 from purestep.properties.framework.compare import EXACT, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 # --- mutants ---
 # Common errors in unification.
@@ -136,10 +136,7 @@ def unify_laws() -> Suite:
     return Suite("unify_laws", (_makes_one(), _exists(), _most_general(), _once(), _alone()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Unify, Pairs, Seen], None], *needs: str) -> Law:
-    return Law(
-        name=name, claim=claim, source=SOURCE, inputs=always(atom_pairs()), check=check, mutant=mutant, needs=needs
-    )
+_law = law_constructor(atom_pairs, SOURCE)
 
 
 def _makes_one() -> Law:

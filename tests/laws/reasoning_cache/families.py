@@ -33,7 +33,6 @@ def own_thinking() -> Thinking:
         step=machine.step,
         at_turn=rollouts.at_turn,
         starting_points=rollouts.starting_points,
-        trainable=rollouts.trainable,
         start_requests=preparation.start_requests,
         call_request=rollouts.call_request,
         step_world=rollouts.step_env,

@@ -5,8 +5,6 @@ The subject is a `Thinking`: the functions of core.language.reasoning_cache.mach
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any
 
 from hypothesis import strategies as st
 
@@ -22,7 +20,7 @@ from purestep.core.language.reasoning_cache.state import (
     TrainingText,
 )
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.machine.json_codec import decode, encode, line
 
 from . import reasoning_mutants
@@ -58,9 +56,7 @@ def reasoning_laws() -> Suite:
     return Suite("reasoning_laws", (*own, *training_laws(lambda thinking, run: played(thinking, run, disturbed=False))))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str, inputs: Any = None) -> Law:
-    drawn = always(runs() if inputs is None else inputs)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=mutant, needs=needs)
+_law = law_constructor(runs, SOURCE)
 
 
 def stamps(state: InferenceProblemState) -> list[Metadata | tuple[()]]:

@@ -32,7 +32,6 @@ class Thinking:
     step: Callable[[ReasoningCache, State, Reply], State]
     at_turn: Callable[[State, int], State]
     starting_points: Callable[..., tuple[State, ...]]
-    trainable: Callable[[Sequence[State]], tuple[TrainingText, ...]]
     start_requests: Callable[..., tuple[Request, ...]]
     call_request: Callable[[Request, State, int], Request]
     step_world: Callable[[ReasoningCache, Sequence[State]], TextEnv[Any, Any]]
@@ -158,18 +157,6 @@ def repeats_groups(thinking: Thinking) -> Thinking:
         return tuple(point for state in states for point in thinking.starting_points([state], key, number=number))
 
     return evolve(thinking, starting_points=starting_points)
-
-
-def trains_summaries(thinking: Thinking) -> Thinking:
-    """Return summaries as training texts as well."""
-
-    def trainable(states: Sequence[State]) -> tuple[TrainingText, ...]:
-        summaries = (
-            text for state in states for made in state.summarization_rollout_store for text in made.training_texts
-        )
-        return *thinking.trainable(states), *summaries
-
-    return evolve(thinking, trainable=trainable)
 
 
 def one_key_for_all_cycles(thinking: Thinking) -> Thinking:

@@ -32,7 +32,7 @@ from purestep.core.language.reasoning_cache.state import (
 )
 from purestep.core.language.rollout import ModelOutput
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
@@ -239,9 +239,7 @@ def cycling_laws() -> Suite:
     return Suite("cycling_laws", (_same_said(), _asked(), _bounded(), _published(), _patient(), _stood()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str, inputs: Any = None) -> Law:
-    drawn = always(plans() if inputs is None else inputs)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=mutant, needs=needs, most=200)
+_law = law_constructor(plans, SOURCE, most=200)
 
 
 def _said(found: Sequence[GroupResult]) -> dict[Any, Any]:

@@ -27,7 +27,7 @@ from purestep.core.language.reasoning_cache.rollouts import at_turn
 from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.machine import Command, Event, Machine, Started
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 from .reasoning_world import OFTEN, Factory, Plan, Trace, plans, ran
 
@@ -146,8 +146,7 @@ def reasoning_schedule_laws() -> Suite:
     return Suite("reasoning_schedule_laws", laws)
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Factory, Plan, Seen], None], *needs: str) -> Law:
-    return Law(name=name, claim=claim, source=SOURCE, inputs=always(plans()), check=check, mutant=mutant, needs=needs)
+_law = law_constructor(plans, SOURCE)
 
 
 def _attempts(results: Iterable[GroupResult]) -> dict[tuple[int, int], FinishedAttempt]:

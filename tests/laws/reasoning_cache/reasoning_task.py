@@ -29,7 +29,7 @@ from purestep.core.language.reasoning_cache.state import (
 from purestep.core.language.reasoning_cache.templates import thought
 from purestep.core.language.rollout import ModelOutput
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds
 
 # --- mutants ---
@@ -195,9 +195,7 @@ def reasoning_task_laws() -> Suite:
     return Suite("reasoning_task_laws", laws)
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str, inputs: Any = None) -> Law:
-    drawn = always(lessons() if inputs is None else inputs)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=mutant, needs=needs)
+_law = law_constructor(lessons, SOURCE)
 
 
 def _told() -> Law:

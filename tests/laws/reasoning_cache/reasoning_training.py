@@ -11,17 +11,17 @@ from hypothesis.strategies import SearchStrategy
 from purestep.core import keys
 from purestep.core.language.reasoning_cache.events import FinishedAttempt, GroupResult
 from purestep.core.language.reasoning_cache.rollouts import state_index
-from purestep.core.language.reasoning_cache.state import REASONING, InferenceProblemState, ModelRequest
+from purestep.core.language.reasoning_cache.state import InferenceProblemState, ModelRequest
 from purestep.core.language.requests import Request, key_of, stream_of
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, always
+from purestep.properties.framework.law import Law, Mutant, Seen, law_constructor
 from purestep.properties.strategies.values import seeds
 
 from . import reasoning_mutants
 from .reasoning_mutants import Thinking
 from .reasoning_strategies import Run, few_runs
 
-SOURCE = "core.language.reasoning_cache.rollouts: group = state, reward = that one step's, summaries untrained"
+SOURCE = "core.language.reasoning_cache.rollouts: group = state, reward = that one step's"
 KEYS = 8  # with which points are drawn
 Play = Callable[[Thinking, Run], list[InferenceProblemState]]
 
@@ -53,13 +53,11 @@ def batches() -> SearchStrategy[Batch]:
 
 def training_laws(play: Play) -> tuple[Law, ...]:
     """The laws; `play` returns the states of a run."""
-    checks = (_at_turn, _points, _trainable, _groups, _calls, _world, _accuracy, _rows)
+    checks = (_at_turn, _points, _groups, _calls, _world, _accuracy, _rows)
     return tuple(law(play) for law in checks)
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[..., None], *needs: str) -> Law:
-    drawn = always(batches())
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=mutant, needs=needs)
+_law = law_constructor(batches, SOURCE)
 
 
 def _at_turn(play: Play) -> Law:
@@ -118,21 +116,6 @@ def _points(play: Play) -> Law:
     claim = "Each state of a run in which reasoning is due can be drawn, by the key alone, and is a group once."
     needs = "two runs of one problem", "more states than are drawn", "another key, other states"
     return _law("points", claim, mutant, check, *needs)
-
-
-def _trainable(play: Play) -> Law:
-    def check(thinking: Thinking, batch: Batch, seen: Seen) -> None:
-        last = [states[-1] for states in batch.played(thinking, play)]
-        stamps = [text.metadata for text in thinking.trainable(last)]
-        kinds = [stamp.turn_type if not isinstance(stamp, tuple) else "" for stamp in stamps]
-        seen("several cycles", last[0].reasoning_turn_number > 1)
-        same("what is trained", set(kinds), {REASONING})
-        wanted = [turn for state in last for turn in range(1, state.reasoning_turn_number + 1)]
-        same("turns", [stamp.turn_number if not isinstance(stamp, tuple) else 0 for stamp in stamps], wanted)
-
-    mutant = Mutant("trains summaries along", reasoning_mutants.trains_summaries)
-    claim = "Each reasoning step is trained once, a summary never."
-    return _law("reasoning_alone", claim, mutant, check, "several cycles")
 
 
 def _groups(play: Play) -> Law:

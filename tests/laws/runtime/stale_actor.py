@@ -20,7 +20,7 @@ from purestep.core.record import replace
 from purestep.core.steps import Trajectory
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds
 from purestep.runtime.train import RunState, Trainer, train, trainer
 
@@ -148,15 +148,7 @@ def lagging_laws() -> Suite:
     return Suite("lagging_laws", (_plays_old(), _learns_new(), _in_parts()))
 
 
-def _law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Callable[[Make], Make]],
-    check: Callable[[Make, Case, Seen], None],
-    *needs: str,
-) -> Law:
-    drawn = always(_CASES)
-    return Law(name=name, claim=claim, source=SOURCE, inputs=drawn, check=check, mutant=Mutant(*mutant), needs=needs)
+_law = law_constructor(lambda: _CASES, SOURCE)
 
 
 def _log_prob(version: int, action: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.machine import persistent_map
 from purestep.runtime.machine.json_codec import decode, encode
 from purestep.runtime.machine.persistent_map import Fifo, Numbered
@@ -46,9 +46,7 @@ def numbered_laws() -> Suite:
     return Suite("numbered_laws", (_dict(), _persistent(), _list(), _text()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Filing, Draw, Seen], None], *needs: str) -> Law:
-    moves = always(st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 20)), max_size=40))
-    return Law(name=name, claim=claim, source=SOURCE, inputs=moves, check=check, mutant=mutant, needs=needs)
+_law = law_constructor(lambda: st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 20)), max_size=40), SOURCE)
 
 
 def _changes(filing: Filing, moves: Draw) -> list[tuple[Numbered[int], dict[int, int]]]:

@@ -7,13 +7,12 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from purestep.properties.framework.law import Law, Mutant, Seen
+from purestep.properties.framework.law import Seen, law_constructor
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.state import IDLE, RECOMPUTE, THERE, Rules, Schedule
 from purestep.runtime.machine.persistent_map import entries
 
 from .scheduler_moves import MOVES, Move, play
-from .scheduler_mutants import Edit
 from .scheduler_world import Name, Scheduling, Script, Told, World
 
 SOURCE = "runtime.async_rl.scheduler.machine: three bounds, whole groups, one version after the other"
@@ -64,26 +63,7 @@ def _drawn(draw: DrawFn) -> Script:
     return Script(rules, workers, slots, prompts, moves)
 
 
-def scheduler_law(
-    name: str,
-    claim: str,
-    mutant: tuple[str, Edit],
-    check: Check,
-    *needs: str,
-    source: str = SOURCE,
-    inputs: SearchStrategy[Script] | None = None,
-) -> Law:
-    """A law over scripts."""
-    drawn = scripts() if inputs is None else inputs
-    return Law(
-        name=name,
-        claim=claim,
-        source=source,
-        inputs=lambda subject: drawn,
-        check=check,
-        mutant=Mutant(*mutant),
-        needs=needs,
-    )
+scheduler_law = law_constructor(scripts, SOURCE)
 
 
 def live(state: Schedule) -> list[tuple[Name, Any]]:

@@ -14,7 +14,7 @@ from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language.token_losses import token_clip
 from purestep.core.transcript.record import ABSENT
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.runtime.effects import segment_wise
 from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL, finite_numbers
 
@@ -248,17 +248,7 @@ def segment_wise_laws() -> Suite:
     return Suite("segment_wise_laws", (*counted, _proximal(), _age(), _order()))
 
 
-def _law(name: str, claim: str, mutant: tuple[str, Edit], check: Check, *needs: str) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(scripts()),
-        check=check,
-        mutant=Mutant(*mutant),
-        needs=needs,
-        most=400,
-    )
+_law = law_constructor(scripts, SOURCE, most=400)
 
 
 def _counted() -> Law:

@@ -9,13 +9,12 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 from tensordict import TensorDict
 
 from purestep.algorithms import staleness
 from purestep.algorithms.language.token_losses import token_clip
 from purestep.properties.framework.compare import ROUNDING, require, same
-from purestep.properties.framework.law import Inputs, Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Inputs, Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import dyadic, flags
 from purestep.runtime.effects import segment_wise
 from purestep.runtime.effects.segment_wise.samples import MARK, PROXIMAL
@@ -33,19 +32,7 @@ def segment_wise_part_laws() -> Suite:
     return Suite("segment_wise_part_laws", (_tallies(), _asks(), _stale(), _sample(), _switch(), _loss()))
 
 
-def _law(
-    name: str, claim: str, mutant: tuple[str, mutants.Edit], inputs: SearchStrategy[Any], check: Any, *needs: str
-) -> Law:
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(inputs),
-        check=check,
-        mutant=Mutant(*mutant),
-        needs=needs,
-        most=500,
-    )
+_law = law_constructor(st.nothing, SOURCE, most=500)
 
 
 def _tallies() -> Law:
@@ -76,7 +63,7 @@ def _tallies() -> Law:
     )
     mutant = ("takes back more than was paid", mutants.below_zero)
     needs = ("more consumed than was filtered", "version 0")
-    return _law("a_modifier_adds_what_was_filtered", claim, mutant, inputs, check, *needs)
+    return _law("a_modifier_adds_what_was_filtered", claim, mutant, check, *needs, inputs=inputs)
 
 
 class _Asking(segment_wise.CapacityModifier):
@@ -119,7 +106,7 @@ def _asks() -> Law:
         "Any modifier may ask the manager while it is asked; each is asked once, in order, and what it adds is added."
     )
     mutant = ("asks while it holds its lock", mutants.holds_its_lock)
-    return _law("modifiers_may_ask", claim, mutant, inputs, check, "several modifiers", "a negative capacity")
+    return _law("modifiers_may_ask", claim, mutant, check, "several modifiers", "a negative capacity", inputs=inputs)
 
 
 def _stale() -> Law:
@@ -152,7 +139,7 @@ def _stale() -> Law:
     )
     claim = "A sample is too old by its newest token, or by its oldest once it was recomputed, be it at version 0."
     mutant = ("takes version 0 for no version", mutants.zero_is_none)
-    return _law("the_rule_of_age", claim, mutant, inputs, check, "recomputed at version 0", "too old")
+    return _law("the_rule_of_age", claim, mutant, check, "recomputed at version 0", "too old", inputs=inputs)
 
 
 def _sample() -> Law:
@@ -177,7 +164,7 @@ def _sample() -> Law:
     claim = "A sample whose newest token is of the version before gets new log-probs for it; others ask for none."
     mutant = ("recomputes whatever the version", mutants.any_version)
     needs = ("a sample of the version before", "a sample of another version")
-    return _law("a_single_sample_is_recomputed", claim, mutant, inputs, check, *needs)
+    return _law("a_single_sample_is_recomputed", claim, mutant, check, *needs, inputs=inputs)
 
 
 def _switch() -> Law:
@@ -201,7 +188,7 @@ def _switch() -> Law:
     claim = "The switch at the top is that of all parts, whatever they say; the command line comes before the file."
     mutant = ("lets a part have a switch of its own", mutants.child_wins)
     inputs = st.tuples(maybe, maybe, maybe, maybe)
-    return _law("one_switch", claim, mutant, inputs, check, "a child that says otherwise")
+    return _law("one_switch", claim, mutant, check, "a child that says otherwise", inputs=inputs)
 
 
 def _loss() -> Law:
@@ -226,4 +213,4 @@ def _loss() -> Law:
     )
     mutant = ("clamps weights in place of leaving tokens out", mutants.clamps)
     inputs = st.tuples(columns, flags((2, 3)), st.sampled_from((1.0, 2.0)))
-    return _law("the_loss_of_the_switch", claim, mutant, inputs, check, "a weight above the cap")
+    return _law("the_loss_of_the_switch", claim, mutant, check, "a weight above the cap", inputs=inputs)

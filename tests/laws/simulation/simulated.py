@@ -11,12 +11,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.machine import simulation
 from purestep.runtime.machine.simulation import Agenda, Drawn, Line
 
@@ -147,12 +146,7 @@ def simulated_laws() -> Suite:
     return Suite("simulated_laws", (_order(), _alone(), _tails(), _shares(), _reordered()))
 
 
-def _law(
-    name: str, claim: str, mutant: Mutant, inputs: SearchStrategy[Any], check: Any, *needs: str, most: int = 2000
-) -> Law:
-    return Law(
-        name=name, claim=claim, source=SOURCE, inputs=always(inputs), check=check, mutant=mutant, needs=needs, most=most
-    )
+_law = law_constructor(st.nothing, SOURCE)
 
 
 def _order() -> Law:
@@ -174,7 +168,7 @@ def _order() -> Law:
     claim = "What is due comes in the order of time, and of being added where times agree; the clock is at its time."
     mutant = Mutant("brings what was added last first where times agree", last_first)
     needs = ("two that are due together", "something due before what was added earlier")
-    return _law("agendas_keep_order", claim, mutant, st.lists(st.integers(-4, 6), max_size=40), check, *needs)
+    return _law("agendas_keep_order", claim, mutant, check, *needs, inputs=st.lists(st.integers(-4, 6), max_size=40))
 
 
 def _alone() -> Law:
@@ -192,7 +186,7 @@ def _alone() -> Law:
     claim = "A number depends on the key and on what it is asked for, not on what was asked before."
     mutant = Mutant("draws the next number each time", draws_the_next)
     inputs = st.tuples(st.integers(0, 2**40), st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=8))
-    return _law("luck_comes_of_the_key_alone", claim, mutant, inputs, check, "several numbers")
+    return _law("luck_comes_of_the_key_alone", claim, mutant, check, "several numbers", inputs=inputs)
 
 
 def _makers(subject: Simulating) -> tuple[Callable[[Any], Callable[[int], Any]], ...]:
@@ -223,7 +217,7 @@ def _tails() -> Law:
     claim = "The shares of times below a bound are those of the log-normal distribution with that mean."
     mutant = Mutant("takes the mean for the median", mean_is_median)
     inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.5, 20.0)), st.sampled_from((0.0, 0.5, 1.0, 1.5)))
-    return _law("tails_are_log_normal", claim, mutant, inputs, check, "a spread", "none", most=10)
+    return _law("tails_are_log_normal", claim, mutant, check, "a spread", "none", most=10, inputs=inputs)
 
 
 def _shares() -> Law:
@@ -248,7 +242,7 @@ def _shares() -> Law:
     mutant = Mutant("doubles what it was to lose", doubles_the_lost)
     inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.0, 0.2, 1.0)), st.sampled_from((0.0, 0.3, 1.0)))
     needs = ("a lost message", "a doubled message", "a sound line")
-    return _law("shares_are_kept", claim, mutant, inputs, check, *needs, most=20)
+    return _law("shares_are_kept", claim, mutant, check, *needs, most=20, inputs=inputs)
 
 
 def _reordered() -> Law:
@@ -265,4 +259,4 @@ def _reordered() -> Law:
     claim = "Delays that differ bring messages in another order, equal ones in the order they were sent in."
     mutant = Mutant("gives all messages one delay", one_delay)
     inputs = st.tuples(st.integers(0, 2**40), st.sampled_from((0.0, 1.0)))
-    return _law("delays_reorder", claim, mutant, inputs, check, "a spread", "none", most=20)
+    return _law("delays_reorder", claim, mutant, check, "a spread", "none", most=20, inputs=inputs)

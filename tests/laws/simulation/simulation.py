@@ -10,13 +10,11 @@ from typing import Any
 
 from attrs import evolve
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from purestep.core.machine import Command, tag_of
 from purestep.properties.framework.compare import require, same
-from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
+from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.state import changed
 from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, SimulationState, Twins
 from purestep.runtime.machine.drive import Entry, Finished, Received
 
@@ -76,16 +74,6 @@ def goes_on_regardless(subject: Twinning) -> Twinning:
     return evolve(subject, begun=begun)
 
 
-def known_too_early(subject: Twinning) -> Twinning:
-    """Make weights available as soon as their publication begins."""
-
-    def begun(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
-        after = subject.begun(twins, world, number, command)
-        return changed(after, newest=command.version) if isinstance(command, say.Publish) else after
-
-    return evolve(subject, begun=begun)
-
-
 def goes_on_from_the_last(subject: Twinning) -> Twinning:
     """Continue from the last agenda that was returned, whatever world is given."""
     last = list[SimulationState]()
@@ -136,19 +124,7 @@ def twin_laws() -> Suite:
     return Suite("twin_laws", (_ends(), _chunks(), _weights(), _given_up(), _patience(), _values()))
 
 
-def _law(
-    name: str, claim: str, mutant: tuple[str, Any], check: Any, *needs: str, inputs: SearchStrategy[Any] | None = None
-) -> Law:
-    drawn = plots() if inputs is None else inputs
-    return Law(
-        name=name,
-        claim=claim,
-        source=SOURCE,
-        inputs=always(drawn),
-        check=check,
-        mutant=Mutant(*mutant),
-        needs=needs,
-    )
+_law = law_constructor(plots, SOURCE)
 
 
 def _ends() -> Law:

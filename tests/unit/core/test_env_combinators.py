@@ -17,7 +17,6 @@ from purestep.core.env import (
     Hoisted,
     auto_reset,
     batched,
-    clear_statistics,
     episode_statistics,
     halves,
     reset_key,
@@ -284,19 +283,6 @@ def test_statistics_change_nothing_they_watch() -> None:
     watched, plain = episode_statistics(auto_reset(HOISTED)), auto_reset(HOISTED)
     (state, last), (states, told) = rollout(watched, key(8), 20)
     assert_same(((state.inner, last), (states.inner, told)), rollout(plain, key(8), 20))
-
-
-def test_clearing_forgets_finished_episodes_and_keeps_the_current_one() -> None:
-    env = batched(episode_statistics(auto_reset(HOISTED)), WORLDS)
-    (state, _), _ = rollout(env, key(9), 15)
-    assert int(state.finished.min()) > 0
-    assert int(state.episode_length.max()) > 0
-    cleared = clear_statistics(state)
-    assert_same(
-        cleared,
-        replace(state, finished=torch.zeros(3).long(), return_sum=torch.zeros(3), length_sum=torch.zeros(3).long()),
-    )
-    same_structure("clear_statistics", cleared, state)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -73,13 +73,12 @@ def test_any_leading_axes_and_any_shape_of_observation(lead: tuple[int, ...], sh
     torch.testing.assert_close(current.variance, rows.var(0, correction=0))
 
 
-def test_normalized_data_has_mean_zero_and_variance_one_and_comes_back() -> None:
+def test_normalized_data_has_mean_zero_and_variance_one() -> None:
     x = data(500)
     current = normalize.of_batch(x)
     z = normalize.normalize(current, x)
     torch.testing.assert_close(z.mean(0), torch.zeros(3).double(), rtol=0.0, atol=1e-9)
     torch.testing.assert_close(z.var(0, correction=0), torch.ones(3).double(), rtol=1e-5, atol=0.0)
-    torch.testing.assert_close(normalize.denormalize(current, z), x)
     clipped = normalize.normalize(current, x, clip=1.5)
     torch.testing.assert_close(clipped, z.clamp(-1.5, 1.5))
     assert bool((clipped.abs() == 1.5).any())

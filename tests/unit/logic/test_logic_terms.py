@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from purestep.core.errors import ChoiceError
-from purestep.core.logic.terms import decode, encode, is_ground, is_variable, pack, vocabulary
+from purestep.core.logic.terms import decode, encode, is_variable, pack, vocabulary
 
 NAMES = vocabulary(["q", "p"], ["b", "a", "c"], variables=2)
 
@@ -22,9 +22,8 @@ def test_packed_atoms_are_distinct_and_ordered_as_the_triples() -> None:
     assert (packed.diff() > 0).all()
 
 
-def test_variables_are_the_terms_beyond_the_constants_and_padding_is_not_ground() -> None:
+def test_variables_are_the_terms_beyond_the_constants() -> None:
     assert is_variable(NAMES, torch.arange(6)).tolist() == [False] * 4 + [True] * 2
-    assert is_ground(NAMES, torch.tensor([[1, 1, 3], [1, 4, 1], [1, 1, 5], [0, 0, 0]])).tolist() == [True, *[False] * 3]
 
 
 def test_encode_and_decode_agree() -> None:

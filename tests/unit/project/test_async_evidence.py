@@ -1,7 +1,6 @@
 """The evidence of asynchronous training can say no: its verdicts, what it merges, the processes it finds and kills."""
 
 import copy
-import importlib
 import json
 import subprocess
 import sys
@@ -12,15 +11,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
 Row = dict[str, Any]
-
-
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    pytest.importorskip("transformers", reason="the extra llm is not installed")
-    monkeypatch.syspath_prepend(ROOT)
-    return lambda name: importlib.import_module(f"benchmarks.{name}")
+pytest.importorskip("transformers", reason="the extra llm is not installed")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The evidence of runs on hosts can say no: its verdicts, what it holds against each other, its picture, its hosts."""
 
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,15 +7,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
 Row = dict[str, Any]
-
-
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    pytest.importorskip("transformers", reason="the extra llm is not installed")
-    monkeypatch.syspath_prepend(ROOT)
-    return lambda name: importlib.import_module(f"benchmarks.{name}")
+pytest.importorskip("transformers", reason="the extra llm is not installed")
 
 
 def told(right: int, tasks: int = 256) -> Row:

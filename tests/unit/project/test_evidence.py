@@ -73,12 +73,6 @@ def test_the_commit_is_gits(evidence: Any) -> None:
     assert re.fullmatch(r"[0-9a-f]{40}", evidence.git("rev-parse", "HEAD"))
 
 
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    monkeypatch.syspath_prepend(ROOT)
-    return lambda name: importlib.import_module(f"benchmarks.{name}")
-
-
 def test_sides_take_turns_and_the_first_call_does_not_count(benchmark: Callable[[str], Any]) -> None:
     called = list[str]()
     sides = {name: (lambda name=name: called.append(name)) for name in "ab"}

@@ -1,9 +1,9 @@
 """Faults that befall a run: a missing folder, a signal, errors that a thread would hide; what `benchmarks.faults` notices."""
 
-import importlib
 import shutil
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ from purestep.core.errors import CheckpointError
 from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.checkpoint.atomic_files import INSIDE
 from purestep.runtime.effects.reporting.metrics import tensorboard
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_a_run_whose_folder_is_gone_is_told_so_and_makes_none(tmp_path: Path) -> None:
@@ -40,11 +38,10 @@ def test_rows_of_tensorboard_are_written_by_nobody_else(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def faults(monkeypatch: pytest.MonkeyPatch) -> Any:
+def faults(benchmark: Callable[[str], Any]) -> Any:
     if sys.platform != "linux":
         pytest.skip("processes are found in /proc")
-    monkeypatch.syspath_prepend(ROOT)
-    return importlib.import_module("benchmarks.faults_cases")
+    return benchmark("faults_cases")
 
 
 def test_bare_errors_and_wrong_codes_are_seen(faults: Any) -> None:

@@ -1,10 +1,9 @@
 """What the staleness benchmark is made of: worlds played by the weights it says, methods that agree without lag, its words."""
 
 import functools
-import importlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,7 @@ from purestep.runtime.population import population
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.runs.arguments import changed
 
-ROOT = Path(__file__).parents[3]
 UPDATES, SEEDS = 5, 2
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> Iterator[Callable[[str], Any]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT)
-        yield lambda name: importlib.import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture(scope="module")

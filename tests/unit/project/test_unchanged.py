@@ -2,9 +2,9 @@
 
 import doctest
 import hashlib
-import importlib
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,10 @@ import torch
 from purestep.runtime.effects.checkpoint.manifest import describe
 from purestep.runtime.effects.checkpoint.single import latest, save
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture
-def values(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(ROOT)
-    return importlib.import_module("benchmarks.unchanged_values")
+def values(benchmark: Callable[[str], Any]) -> Any:
+    return benchmark("unchanged_values")
 
 
 def held(run: Path, loss: float, weight: float, name: str = "w") -> Path:

@@ -51,7 +51,7 @@ from purestep.properties.framework import cli, profiles
 from purestep.properties.framework.cli import verify_command
 from purestep.properties.framework.compare import render
 from purestep.properties.framework.profiles import current, includes, using
-from purestep.properties.strategies.values import like, raw, seeds
+from purestep.properties.strategies.values import raw, seeds
 from purestep.properties.suites.estimator import reference, truncation_terminates
 
 AnyEnv = Env[Any, Any]
@@ -339,8 +339,6 @@ def test_drawing_a_record_refuses_what_it_does_not_know() -> None:
         from_record(Reading, T=2)
     with pytest.raises(StructureError, match="@record"):
         from_record(dict)
-    with pytest.raises(StructureError, match="wanted a tensor"):
-        like({"rate": 0.5})
     with pytest.raises(ShapeError, match="limit"):
         dyadic((2,), limit=100)
 
