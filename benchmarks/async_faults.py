@@ -20,8 +20,9 @@ from typing import Any
 
 from attrs import define, field
 
-from . import async_outside, evidence
-from .async_outside import Process, Row
+from . import evidence
+from .parts import async_outside
+from .parts.async_outside import Process, Row
 
 MINUTES, EVERY = 10.0, 20.0  # of training; seconds between two kills
 STILL = 120.0  # seconds without an update that are a hang

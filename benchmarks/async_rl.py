@@ -23,8 +23,8 @@ from purestep.runtime.async_rl.scheduler.state import Rules
 from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT
 
 from . import evidence
-from .async_picture import picture
-from .generators import Setup, figures, ran
+from .parts.async_picture import picture
+from .parts.generators import Setup, figures, ran
 
 Figures = dict[str, float]
 BALANCES = (0.5, 1.0, 2.0)  # t_t / t_g

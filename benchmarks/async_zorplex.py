@@ -21,9 +21,10 @@ from typing import Any
 
 from purestep.runtime.async_rl.checkpoint import EVENTS, TOTALS
 
-from . import async_outside, evidence
-from .async_outside import Process, Row
-from .async_verdicts import KILLED, PHASES, SEEDS, merged, refuted
+from . import evidence
+from .parts import async_outside
+from .parts.async_outside import Process, Row
+from .parts.async_verdicts import KILLED, PHASES, SEEDS, merged, refuted
 
 MINUTES = 15.0  # that a seed may take
 STEPS, KILLS = 30, 2  # of the killed run

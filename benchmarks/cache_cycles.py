@@ -24,7 +24,7 @@ from purestep.runtime.effects.reporting.curves_picture import curves_picture
 from purestep.runtime.effects.reporting.metrics import read
 
 from . import evidence
-from .intervals import mean_of
+from .parts.intervals import mean_of
 
 NAME, SEEDS, MINUTES = "cache_cycles", [1, 2, 3], 10.0
 ASYNC = ["--mode", "async", "--no-compare"]

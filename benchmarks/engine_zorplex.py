@@ -25,12 +25,13 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.cluster import ENGINES
 from purestep.runtime.effects.reporting.metrics import read
 
-from . import async_outside, evidence
-from .async_outside import Process, Row
-from .async_verdicts import SEEDS
-from .engine_hosts import Host, hosts
-from .engine_verdicts import compared, faults, replaced_alone, said, unlike
-from .engine_zorplex_picture import picture
+from . import evidence
+from .parts import async_outside
+from .parts.async_outside import Process, Row
+from .parts.async_verdicts import SEEDS
+from .parts.engine_hosts import Host, hosts
+from .parts.engine_verdicts import compared, faults, replaced_alone, said, unlike
+from .parts.engine_zorplex_picture import picture
 
 STEPS, AWAY = 100, 5.0  # updates; seconds for which a killed host is not there
 PHASE = "async"

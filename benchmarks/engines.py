@@ -19,9 +19,10 @@ from purestep.runtime.effects.cluster import ENGINES
 from purestep.runtime.effects.cluster.interface import EngineError
 from purestep.runtime.effects.reporting.plot import COLOURS, GRID, INK
 
-from . import evidence, transfer_paths
-from .engine_calls import measured
-from .pictures import look, page, saved
+from . import evidence
+from .parts import transfer_paths
+from .parts.engine_calls import measured
+from .parts.pictures import look, page, saved
 
 ABSENT = "is not installed"  # so begins the reason of an engine for which a package is wanted
 FOUND = 3.0  # seconds within which a death is to be told

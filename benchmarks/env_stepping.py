@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from purestep.runtime.effects.reporting.plot import bars
 
-from . import evidence, sides, targets
-from .sides import Report
+from . import evidence
+from .parts import sides, targets
+from .parts.sides import Report
 
 WORKLOADS = {"4x128": (4, 128), "64x128": (64, 128), "1024x128": (1024, 128)}
 

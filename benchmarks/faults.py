@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from . import evidence
-from .faults_cases import FAULTS, Whole, mount, performed, reason, whole
-from .faults_outside import MEMORY, RECIPES, Place
+from .parts.faults_cases import FAULTS, Whole, mount, performed, reason, whole
+from .parts.faults_outside import MEMORY, RECIPES, Place
 
 KILLS = 20
 NAMESPACE = "PURESTEP_FAULTS_NAMESPACE"  # set in the environment once there is one

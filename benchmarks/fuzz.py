@@ -27,7 +27,7 @@ import attrs
 from attrs import evolve
 
 from . import evidence
-from .fuzz_inputs import COMMANDS, MADE, Ground, Input, drawn
+from .parts.fuzz_inputs import COMMANDS, MADE, Ground, Input, drawn
 
 NOBODY = 65534
 KINDS: Mapping[str, tuple[str, ...]] = {  # a column of the table -> faults that count there
@@ -71,7 +71,7 @@ def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COM
     Raises: RuntimeError when it cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="purestep-fuzz-") as folder:
-        words = [sys.executable, "-m", "benchmarks.fuzz_side", folder, ",".join(kinds), ",".join(commands)]
+        words = [sys.executable, "-m", "benchmarks.parts.fuzz_side", folder, ",".join(kinds), ",".join(commands)]
         limits = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",

@@ -23,8 +23,9 @@ from attrs import define, field
 
 from purestep.runtime.effects import folder
 
-from . import evidence, outside
-from .outside import Session, Setup
+from . import evidence
+from .parts import outside
+from .parts.outside import Session, Setup
 
 RESUMING, TRAINING, SAVING = "resuming", "training", "saving"
 WAITS: Mapping[str, float] = {RESUMING: 2.5, TRAINING: 2.0, SAVING: 1.5}  # seconds, the longest of each kind

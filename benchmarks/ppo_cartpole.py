@@ -17,8 +17,9 @@ from attrs import frozen
 
 from purestep.runtime.effects.reporting.plot import bars
 
-from . import evidence, sides, targets
-from .sides import Report
+from . import evidence
+from .parts import sides, targets
+from .parts.sides import Report
 
 LEARN, SLOW = ("purestep", "rejax"), ("stable-baselines3", "torchrl")
 WORKLOADS: dict[str, tuple[int, int]] = {"4x128": (4, 128), "64x128": (64, 128), "1024x32": (1024, 32)}

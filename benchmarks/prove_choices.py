@@ -34,8 +34,20 @@ from purestep.runtime.logic.recycle import Play, Slots, idle, play
 from purestep.runtime.rollout import Worlds
 
 from . import evidence
-from .prove_parts import Parts, before_engine, scanned, step_of, where_needed
-from .prove_timing import SLOTS, STEPS, Acting, Timed, acting, beside, compile_seconds, made_of, ratio, share, turns
+from .parts.prove_parts import Parts, before_engine, scanned, step_of, where_needed
+from .parts.prove_timing import (
+    SLOTS,
+    STEPS,
+    Acting,
+    Timed,
+    acting,
+    beside,
+    compile_seconds,
+    made_of,
+    ratio,
+    share,
+    turns,
+)
 
 USUAL, LARGE, FEW = "family:200", "family:10000", 4
 EVALUATED, CALLS = 256, 4  # slots of an evaluation, calls of its program that are timed together

@@ -24,10 +24,10 @@ from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes.prove_settings import USUAL
 
 from . import evidence
-from .prove_feeding import evaluation, learnt
-from .prove_parts import by_part
-from .prove_picture import picture
-from .prove_timing import (
+from .parts.prove_feeding import evaluation, learnt
+from .parts.prove_parts import by_part
+from .parts.prove_picture import picture
+from .parts.prove_timing import (
     SLOTS,
     STEPS,
     Acting,

@@ -34,10 +34,10 @@ from purestep.runtime.recipes.prove_settings import Prove
 from purestep.runtime.train import train
 
 from . import evidence
-from .pictures import page, saved
-from .prove_cases import CASES, Case, chosen, prepared
-from .sides import Side
-from .sides import run as run_side
+from .parts.pictures import page, saved
+from .parts.prove_cases import CASES, Case, chosen, prepared
+from .parts.sides import Side
+from .parts.sides import run as run_side
 
 UNKNOWN, TIED = -1e5, -1e6  # scores: of a candidate with a name that no fact has, of all without a proof
 ROTATE = Side("pykeen", "pykeen_rotate")

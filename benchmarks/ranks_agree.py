@@ -27,7 +27,7 @@ import torch
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors, write_tensors
 
 from . import evidence
-from .ranks_agree_side import BATCHES, SHAPE, SIZES, arguments, compact
+from .parts.ranks_agree_side import BATCHES, SHAPE, SIZES, arguments, compact
 
 RECORDED = evidence.ROOT / "benchmarks" / "recorded" / "ranks_agree.safetensors"
 ASKED, AGAIN = 1e-5, 1e-6  # relative differences of a loss: of ranks in float32, of a run that moved
@@ -86,7 +86,7 @@ def trained(out: Path, recorded: Path, *words: object, ranks: int = 0) -> list[f
     launcher = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "-m"] if ranks else []
     plain = [] if ranks else ["--plain"]
     out.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", *launcher, "benchmarks.ranks_agree_side", str(recorded), str(out), *plain]
+    command = [sys.executable, "-m", *launcher, "benchmarks.parts.ranks_agree_side", str(recorded), str(out), *plain]
     subprocess.run(
         [*command, *map(str, words)], check=True, cwd=evidence.ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )

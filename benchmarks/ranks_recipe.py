@@ -26,7 +26,8 @@ from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult
 from tests.support.programs import free_port
 
-from . import async_outside, evidence
+from . import evidence
+from .parts import async_outside
 from .ranks_agree import apart
 
 RECORDED = evidence.ROOT / "benchmarks" / "recorded" / "ranks_agree.safetensors"
@@ -135,7 +136,7 @@ def agreement(place: Path) -> Row:
         out = place / name
         out.mkdir()
         for size, first, last in plan:
-            with world(size, out / "log", "benchmarks.ranks_recipe_side", RECORDED, out, first, last) as ranks:
+            with world(size, out / "log", "benchmarks.parts.ranks_recipe_side", RECORDED, out, first, last) as ranks:
                 ranks.ended()
         losses.append([float(line) for line in (out / "losses").read_text().split()])
     return {"batches": len(losses[0]), "ranks": [size for size, _, _ in PIECES], **apart(losses[1], losses[0])}

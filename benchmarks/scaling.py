@@ -29,8 +29,9 @@ from attrs import frozen
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.reporting.metrics import read
 
-from . import async_outside, evidence
-from .slurm_cluster import Slurm, slurm
+from . import evidence
+from .parts import async_outside
+from .parts.slurm_cluster import Slurm, slurm
 
 SCRIPTS = evidence.ROOT / "examples" / "cluster"
 PYTHON = Path(os.environ.get("VLLM_PYTHON", evidence.ROOT / ".peers" / "vllm" / "bin" / "python"))

@@ -33,11 +33,12 @@ from purestep.runtime.effects.weight_sync import weight_publisher
 from purestep.runtime.effects.weight_sync.ray import store_for
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
-from . import evidence, ray_nodes, sockets_forged
-from .engine_calls import given
-from .engine_hosts import started_by
-from .sockets_reader import Reader
-from .transfer_sides import filled, params_of
+from . import evidence
+from .parts import ray_nodes, sockets_forged
+from .parts.engine_calls import given
+from .parts.engine_hosts import started_by
+from .parts.sockets_reader import Reader
+from .parts.transfer_sides import filled, params_of
 
 GARBAGE = b"\xff\x00garbage " * 400
 TRANSPORT = {"processes": "shared", "monarch": "monarch", "ray": "ray", "ray start": "ray"}

@@ -41,7 +41,7 @@ from purestep.runtime.runs.loop_state import rows_of
 from purestep.runtime.train import RunState, train
 
 from . import evidence
-from .pictures import look_of_curves, page, saved
+from .parts.pictures import look_of_curves, page, saved
 
 EPISODES = 100  # for each seed
 POINTS = 100  # of a curve, each the mean of the iterations since the one before

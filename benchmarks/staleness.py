@@ -25,9 +25,19 @@ from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.runs.arguments import flatten
 
 from . import evidence
-from .staleness_figures import NAMES, SCORES, STALENESS, at_the_top, described, ordering, scores_of, table, verdicts
-from .staleness_parts import CAP, METHODS, Cell, Setup, agreement, cell, parts, warmed
-from .staleness_picture import picture
+from .parts.staleness_figures import (
+    NAMES,
+    SCORES,
+    STALENESS,
+    at_the_top,
+    described,
+    ordering,
+    scores_of,
+    table,
+    verdicts,
+)
+from .parts.staleness_parts import CAP, METHODS, Cell, Setup, agreement, cell, parts, warmed
+from .parts.staleness_picture import picture
 
 CELLS = {f"{method}-{age}": (method, age) for age in STALENESS for method in METHODS}
 SEEDS = 5

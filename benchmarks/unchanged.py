@@ -35,7 +35,7 @@ from attrs import frozen
 from purestep.runtime.effects.checkpoint.single import environment
 
 from . import evidence, ranks_agree
-from .unchanged_values import (
+from .parts.unchanged_values import (
     NUMBER,
     Values,
     columns,
@@ -227,7 +227,7 @@ def of_samples(place: Path, seed: int) -> Found:
     """The recorded run's updates made again from its samples, by each loss."""
     run, out = recorded_in(place, seed), place / "out"
     samples = RECORDED / "samples.safetensors"
-    called(sys.executable, "-m", "benchmarks.unchanged_side", run, samples, out, cache=place)
+    called(sys.executable, "-m", "benchmarks.parts.unchanged_side", run, samples, out, cache=place)
     kinds = {path.name: values_in(path) for path in sorted(out.iterdir())}
     return Found({f"{kind}, {name}": value for name, values in kinds.items() for kind, value in values.items()})
 

@@ -23,9 +23,10 @@ import torch
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
 from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerJoined, Workers, working
 
-from . import evidence, transfer_sides
-from .prove_timing import turns
-from .transfer_sides import KINDS, Params, filled, params_of, size
+from . import evidence
+from .parts import transfer_sides
+from .parts.prove_timing import turns
+from .parts.transfer_sides import KINDS, Params, filled, params_of, size
 
 TARGET = 0.8
 PAUSE = 0.02  # seconds in the middle of every other copy of a reader that is held up

@@ -24,7 +24,7 @@ import torch
 from purestep.runtime.effects.hugging_face.optional import library
 
 from . import evidence
-from .world_sizes_side import FORMS, KINDS, config, drawn, loaded, saved, tree_of, world
+from .parts.world_sizes_side import FORMS, KINDS, config, drawn, loaded, saved, tree_of, world
 
 SIZES = range(1, 5)
 Rows = list[dict[str, Any]]

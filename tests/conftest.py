@@ -70,7 +70,7 @@ def compiled() -> Compiled:
 
 @pytest.fixture(scope="module")
 def benchmark() -> Iterator[Callable[[str], Any]]:
-    """`benchmark(NAME)`: the module benchmarks/NAME.py."""
+    """`benchmark(NAME)`: the module benchmarks.NAME."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT)
         yield lambda name: importlib.import_module(f"benchmarks.{name}")

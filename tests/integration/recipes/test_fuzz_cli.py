@@ -1,6 +1,6 @@
 """The command line under drawn inputs: one line or success, nothing of others' touched, nothing executed, no endless call.
 
-What is drawn, where it is called and how it is judged: benchmarks/fuzz_inputs.py, benchmarks/fuzz_side.py.
+What is drawn, where it is called and how it is judged: benchmarks/parts/fuzz_inputs.py, benchmarks/parts/fuzz_side.py.
 """
 
 import importlib
@@ -36,7 +36,7 @@ def sided(
     with fuzz.side(kinds, commands) as side:
 
         def wrong(draw: Random, command: str) -> dict[str, str]:
-            given = module("fuzz_inputs").drawn(draw, side.ground, (command,))
+            given = module("parts.fuzz_inputs").drawn(draw, side.ground, (command,))
             verdict = side.judge(given)
             return {**verdict["faults"], "input": fuzz.shown(given, verdict)} if verdict["faults"] else {}
 
@@ -50,7 +50,7 @@ def quick(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict
 
 @pytest.fixture(scope="module")
 def every(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict[str, str]]]:
-    inputs = module("fuzz_inputs")
+    inputs = module("parts.fuzz_inputs")
     yield from sided(module, tuple(inputs.MADE), tuple(inputs.COMMANDS))
 
 
@@ -102,18 +102,18 @@ SAID = "purestep: --envs is 0, wanted at least 1; change it\n"
     ],
 )
 def test_what_is_wrong_with_an_end_is_seen(module: Callable[[str], Any], code: int, err: str, kinds: set[str]) -> None:
-    side = module("fuzz_side")
-    given = module("fuzz_inputs").Input("plot", ("plot", "run"))
+    side = module("parts.fuzz_side")
+    given = module("parts.fuzz_inputs").Input("plot", ("plot", "run"))
     ended = side.Ended(code, 0.1, 0.1, "", err)
     assert side.faults(given, ended, [], False).keys() == kinds
     assert side.faults(given, ended, [], True).keys() == kinds | {"executed"}
     assert side.faults(given, ended, ["a is gone"], False).keys() == kinds | {"lost"}
-    good = module("fuzz_inputs").Input("evaluate", ("evaluate", "run"), good=True)
+    good = module("parts.fuzz_inputs").Input("evaluate", ("evaluate", "run"), good=True)
     assert side.faults(good, ended, [], False).keys() == (kinds or ({"ignored"} if code in (1, 2) else set()))
 
 
 def test_files_that_are_lost_changed_or_added_are_seen(module: Callable[[str], Any], tmp_path: Path) -> None:
-    side = module("fuzz_side")
+    side = module("parts.fuzz_side")
     here, _ = side.begin(tmp_path, tmp_path, [("file", "run/mine.txt", "mine"), ("file", "run/metrics.jsonl", "")])
     before = side.looked(tmp_path, ["run"])
     (here / "run" / "metrics.jsonl").write_text("more")
@@ -141,7 +141,7 @@ def test_a_folder_is_laid_out_whatever_earlier_steps_have_left(module: Callable[
         ("weights", "nan"),
     ]
     steps = [(action, path, *rest) for path in "abcdef" for action, *rest in harms]
-    side = module("fuzz_side")
+    side = module("parts.fuzz_side")
     here, left_out = side.begin(
         tmp_path, tmp_path, [*ends, *steps, *(("copy", "a", path) for path in "abc"), ("copy", "e", "a")]
     )
@@ -151,7 +151,7 @@ def test_a_folder_is_laid_out_whatever_earlier_steps_have_left(module: Callable[
 
 
 def test_an_input_follows_from_its_number(module: Callable[[str], Any]) -> None:
-    inputs = module("fuzz_inputs")
+    inputs = module("parts.fuzz_inputs")
     files = ("arguments.json", "checkpoints/step_000001/manifest.json", "checkpoints/step_000002/manifest.json")
     ground = inputs.Ground({name: [("--seed", "INT")] for name in inputs.COMMANDS}, {"ppo": files})
     first = [inputs.drawn(Random(number), ground) for number in range(300)]

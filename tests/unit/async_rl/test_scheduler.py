@@ -445,5 +445,5 @@ def test_what_was_measured_is_drawn(benchmark: Callable[[str], Any], tmp_path: P
         "stale": {"drop": row},
     }
     settings = {"settings": {"batch": 64, "updates": 10}}
-    out = benchmark("async_picture").picture({**rows, **settings}, tmp_path / "new" / "async.png")
+    out = benchmark("parts.async_picture").picture({**rows, **settings}, tmp_path / "new" / "async.png")
     assert out.read_bytes().startswith(b"\x89PNG")

@@ -22,7 +22,7 @@ def zorplex(benchmark: Callable[[str], Any]) -> Any:
 
 @pytest.fixture
 def verdicts(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("async_verdicts")
+    return benchmark("parts.async_verdicts")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def faults(benchmark: Callable[[str], Any]) -> Any:
 
 @pytest.fixture
 def outside(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("async_outside")
+    return benchmark("parts.async_outside")
 
 
 def seed_row(before: float, sync: float, after: float, seconds: float = 600.0) -> Row:

@@ -52,13 +52,13 @@ def row(**changes: Any) -> Row:
     ],
 )
 def test_what_is_not_as_asked_is_named(benchmark: Callable[[str], Any], changes: Row, said: str) -> None:
-    verdicts = benchmark("engine_verdicts")
+    verdicts = benchmark("parts.engine_verdicts")
     assert verdicts.faults(row()) == []
     assert verdicts.faults(row(**changes)) == [said]
 
 
 def test_what_replaced_hosts_sampled_is_told_by_its_version(benchmark: Callable[[str], Any]) -> None:
-    alone = benchmark("engine_verdicts").replaced_alone
+    alone = benchmark("parts.engine_verdicts").replaced_alone
     rows = [{"samples": [[0, 0, 0, 9, head, head, 7]]} for head in (0, 1, 2, 3, 4, 5)]
     assert [alone(rows, updates) for updates in range(6)] == [4, 3, 2, 1, 0, 0]
     assert alone([*rows, {"samples": [[0, 0, 0, 9, 1, 6, 7]]}], 2) == 0
@@ -67,11 +67,11 @@ def test_what_replaced_hosts_sampled_is_told_by_its_version(benchmark: Callable[
 
 def test_a_run_of_one_machine_has_no_hosts_to_lose(benchmark: Callable[[str], Any]) -> None:
     alone = {name: value for name, value in row(**{"generators lost": 0}).items() if not name.startswith("hosts")}
-    assert benchmark("engine_verdicts").faults(alone) == []
+    assert benchmark("parts.engine_verdicts").faults(alone) == []
 
 
 def test_engines_that_end_otherwise_are_named(benchmark: Callable[[str], Any]) -> None:
-    verdicts = benchmark("engine_verdicts")
+    verdicts = benchmark("parts.engine_verdicts")
     ends = {"one": 240, "other": 238, "third": 150}
     pairs = verdicts.compared({name: {"0": row(after=told(right))} for name, right in ends.items()})
     assert [*pairs] == ["one less other", "one less third", "other less third"]
@@ -80,7 +80,7 @@ def test_engines_that_end_otherwise_are_named(benchmark: Callable[[str], Any]) -
 
 
 def test_of_several_seeds_their_spread_decides(benchmark: Callable[[str], Any]) -> None:
-    verdicts = benchmark("engine_verdicts")
+    verdicts = benchmark("parts.engine_verdicts")
 
     def seeds(*rights: int) -> dict[str, Row]:
         return {str(seed): row(after=told(right)) for seed, right in enumerate(rights)}
@@ -97,14 +97,14 @@ def test_of_several_seeds_their_spread_decides(benchmark: Callable[[str], Any]) 
 
 def test_the_picture_is_drawn(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
     runs = {"processes": {"0": row(), "1": row()}, "ray": {"0": row()}}
-    drawn = benchmark("engine_zorplex_picture").picture(runs, tmp_path / "it.png")
+    drawn = benchmark("parts.engine_zorplex_picture").picture(runs, tmp_path / "it.png")
     assert drawn.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
 def test_a_host_is_started_and_killed(benchmark: Callable[[str], Any], tmp_path: Path) -> None:
     """Without a namespace: a process of this machine."""
-    hosts = benchmark("engine_hosts")
+    hosts = benchmark("parts.engine_hosts")
     pytest.importorskip("monarch", reason="Monarch is an extra")
     host = hosts.Host("monarch", "127.0.0.1:0", "", tmp_path / "log")
     host.start()

@@ -24,7 +24,10 @@ ROOT = Path(__file__).parents[3]
 def test_every_program_can_be_started() -> None:
     """Nothing else imports them, so that nobody would notice where a name they use is gone."""
     pytest.importorskip("transformers", reason="the extra llm is not installed")
-    names = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+    folder = ROOT / "benchmarks"
+    names = sorted(path.stem for path in folder.glob("*.py")) + sorted(
+        f"parts.{path.stem}" for path in folder.glob("parts/*.py")
+    )
     program = "import importlib\n" + "\n".join(f"importlib.import_module('benchmarks.{name}')" for name in names)
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
 
@@ -76,13 +79,13 @@ def test_the_commit_is_gits(evidence: Any) -> None:
 def test_sides_take_turns_and_the_first_call_does_not_count(benchmark: Callable[[str], Any]) -> None:
     called = list[str]()
     sides = {name: (lambda name=name: called.append(name)) for name in "ab"}
-    spent = benchmark("prove_timing").turns(sides, 2)
+    spent = benchmark("parts.prove_timing").turns(sides, 2)
     assert called == ["a", "b", "a", "b", "b", "a"]
     assert {name: len(seconds) for name, seconds in spent.items()} == {"a": 2, "b": 2}
 
 
 def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None:
-    timing, parts = benchmark("prove_timing"), benchmark("prove_parts")
+    timing, parts = benchmark("parts.prove_timing"), benchmark("parts.prove_parts")
     made, model = timing.made_of("family:30")
     acting = timing.acting(made, model, slots=3, compiled=False)
     given = parts.recorded(parts.Parts(made, model, 3), acting)
@@ -93,7 +96,7 @@ def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None
 
 
 def test_parts_that_differ_from_the_step_are_refused(benchmark: Callable[[str], Any]) -> None:
-    timing, parts = benchmark("prove_timing"), benchmark("prove_parts")
+    timing, parts = benchmark("parts.prove_timing"), benchmark("parts.prove_parts")
     made, model = timing.made_of("family:30")
     acting = timing.acting(made, model, slots=3, compiled=False)
     with pytest.raises(RuntimeError, match="bring prove_parts up to date"):
@@ -101,8 +104,8 @@ def test_parts_that_differ_from_the_step_are_refused(benchmark: Callable[[str], 
 
 
 def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[str], Any]) -> None:
-    feeding = benchmark("prove_feeding")
-    made, model = benchmark("prove_timing").made_of("family:30")
+    feeding = benchmark("parts.prove_feeding")
+    made, model = benchmark("parts.prove_timing").made_of("family:30")
     game, params, queries, slots = made.game, model.init(keys.key(0)), made.world.queries[:10], 4
     few, calls = play(game, model, 2, feeding="batches"), list[int]()
 
@@ -146,5 +149,5 @@ def test_the_speed_of_proofs_is_drawn(benchmark: Callable[[str], Any], tmp_path:
             "microseconds a slot and step, by slots": {"16": row, "128": row},
         },
     }
-    out = benchmark("prove_picture").picture(figures, tmp_path / "new" / "speed.png")
+    out = benchmark("parts.prove_picture").picture(figures, tmp_path / "new" / "speed.png")
     assert out.read_bytes().startswith(b"\x89PNG")

@@ -41,7 +41,7 @@ def test_rows_of_tensorboard_are_written_by_nobody_else(tmp_path: Path) -> None:
 def faults(benchmark: Callable[[str], Any]) -> Any:
     if sys.platform != "linux":
         pytest.skip("processes are found in /proc")
-    return benchmark("faults_cases")
+    return benchmark("parts.faults_cases")
 
 
 def test_bare_errors_and_wrong_codes_are_seen(faults: Any) -> None:

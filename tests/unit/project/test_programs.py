@@ -93,7 +93,7 @@ def test_namespaces_of_a_benchmark_are_gone_at_its_end(
     """With what runs there, and where the second one cannot be made."""
     with spaces(1):
         pass  # it is skipped here where they are not allowed
-    engine_hosts, known = benchmark("engine_hosts"), links()
+    engine_hosts, known = benchmark("parts.engine_hosts"), links()
     with engine_hosts.namespaces(1) as ((_, space),):
         inside = subprocess.Popen(["ip", "netns", "exec", space, "sleep", "60"], start_new_session=True)
         until(lambda: inside.pid in engine_hosts.running_in(space), "it is there", seconds=END)

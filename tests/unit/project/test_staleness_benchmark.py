@@ -25,12 +25,12 @@ UPDATES, SEEDS = 5, 2
 
 @pytest.fixture(scope="module")
 def parts(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("staleness_parts")
+    return benchmark("parts.staleness_parts")
 
 
 @pytest.fixture(scope="module")
 def figures(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("staleness_figures")
+    return benchmark("parts.staleness_figures")
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_cells_become_a_file_a_table_and_a_picture(
     assert figures.at_the_top(cells).endswith("in 0 of 6 cells")
     assert figures.at_the_top([evolve(cells[0], returns=torch.full((1, 2), 500.0))]).endswith("in 1 of 1 cells")
     assert len(figures.table(cells).splitlines()) == 1 + len(cells)
-    assert benchmark("staleness_picture").picture(cells, tmp_path / "a.png", 16).stat().st_size > 10_000
+    assert benchmark("parts.staleness_picture").picture(cells, tmp_path / "a.png", 16).stat().st_size > 10_000
 
 
 def test_any_other_setting_is_a_small_run(benchmark: Callable[[str], Any]) -> None:

@@ -17,7 +17,7 @@ from purestep.runtime.effects.checkpoint.single import latest, save
 
 @pytest.fixture
 def values(benchmark: Callable[[str], Any]) -> Any:
-    return benchmark("unchanged_values")
+    return benchmark("parts.unchanged_values")
 
 
 def held(run: Path, loss: float, weight: float, name: str = "w") -> Path:

@@ -1,6 +1,6 @@
 """What `ranks_recipe` runs on each rank: the recorded batches of `ranks_agree`, learned from and kept as the recipe does it.
 
-    RANK=0 WORLD_SIZE=2 ... python -m benchmarks.ranks_recipe_side RECORDED OUT FIRST LAST
+    RANK=0 WORLD_SIZE=2 ... python -m benchmarks.parts.ranks_recipe_side RECORDED OUT FIRST LAST
 
 Updates of the batches from FIRST up to LAST by the recipe's own learner; with a FIRST the state is the newest checkpoint in
 OUT, of however many ranks. The loss of each batch is added to OUT/losses. Without a launcher it is a world of one rank.

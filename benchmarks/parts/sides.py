@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from .environments import ROOT, environment
+from ..environments import ROOT, environment
 
 Report = dict[str, Any]
 EXCEPTION = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_]\w*: |\w*(Error|Exception|Interrupt)\b")  # how a traceback ends
@@ -30,14 +30,14 @@ class Side:
 
 
 PPO: Mapping[str, Side] = {
-    "purestep": Side("", "purestep_ppo", cache=True),
+    "purestep": Side("", "parts.purestep_ppo", cache=True),
     "rejax": Side("rejax", "rejax_ppo", cache=True),
     "stable-baselines3": Side("stable-baselines3", "stable_baselines3_ppo"),
     "torchrl": Side("torchrl", "torchrl_ppo"),
 }
-PRODUCTS = Side("", "products")
+PRODUCTS = Side("", "parts.products")
 STEPPING: Mapping[str, Side] = {
-    "purestep": Side("", "purestep_stepping"),
+    "purestep": Side("", "parts.purestep_stepping"),
     "gymnax": Side("rejax", "gymnax_stepping"),
 }
 
@@ -45,8 +45,8 @@ STEPPING: Mapping[str, Side] = {
 def words(side: Side, options: Mapping[str, object]) -> list[str]:
     """The command line of a side.
 
-    >>> words(Side("", "products"), {"envs": 4})[1:]
-    ['-m', 'benchmarks.products', '--envs', '4']
+    >>> words(Side("", "parts.products"), {"envs": 4})[1:]
+    ['-m', 'benchmarks.parts.products', '--envs', '4']
     """
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     if not side.environment:
@@ -69,7 +69,7 @@ def report_of(name: str, code: int, out: str, err: str) -> Report:
     {'steps': 4}
     >>> report_of("speed", 1, "", "Traceback\\nMemoryError: too big\\nSee also\\n")
     Traceback (most recent call last):
-    benchmarks.sides.SideError: speed ended with code 1: MemoryError: too big
+    benchmarks.parts.sides.SideError: speed ended with code 1: MemoryError: too big
     """
     if code != 0:
         told = [line for line in err.splitlines() if EXCEPTION.match(line)]

@@ -1,6 +1,6 @@
 """The side of `fuzz` that calls the command line: lays out a folder, calls, judges. Reads inputs from its standard input.
 
-python -m benchmarks.fuzz_side FOLDER RUN,... COMMAND,...    as an ordinary user; FOLDER is empty, and may be filled
+python -m benchmarks.parts.fuzz_side FOLDER RUN,... COMMAND,...    as an ordinary user; FOLDER is empty, and may be filled
 
 Its first line of output is the ground from which inputs are drawn; then it prints a verdict for each input. A call is a fork of
 this process, which has imported everything and has one thread, so that it costs no import; an input that says so gets a process

@@ -1,7 +1,7 @@
 """The matrix-product limit: how fast PPO would be if it did its matrix products and nothing else. Prints one line of JSON.
 
-One iteration of `python -m benchmarks.purestep_ppo` multiplies matrices of the shapes listed by `products`, for all seeds at
-once; here `torch.bmm` does all of them, as often, in the same order of sizes, with outputs that exist already.
+One iteration of `python -m benchmarks.parts.purestep_ppo` multiplies matrices of the shapes listed by `products`, for all
+seeds at once; here `torch.bmm` does all of them, as often, in the same order of sizes, with outputs that exist already.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def main() -> None:
         "repetitions": "iterations that are timed; the median counts",
     }
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.products",
+        prog="python -m benchmarks.parts.products",
         description="Time the matrix products of one iteration of PPO; prints one line of JSON",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )

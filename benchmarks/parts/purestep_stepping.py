@@ -31,7 +31,7 @@ def parse() -> argparse.Namespace:
         "threads": "of PyTorch",
     }
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.purestep_stepping",
+        prog="python -m benchmarks.parts.purestep_stepping",
         description="Step CartPole-v1 of purestep; prints one line of JSON",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )

@@ -1,6 +1,6 @@
 """What `ranks_agree` runs in processes of their own: a recorded sequence of batches, learned from as it stands in its file.
 
-    python -m torch.distributed.run --nproc-per-node 2 -m benchmarks.ranks_agree_side RECORDED OUT --last 50
+    python -m torch.distributed.run --nproc-per-node 2 -m benchmarks.parts.ranks_agree_side RECORDED OUT --last 50
 
 Updates from `--first` up to `--last` of the sequence's batches; with a `--first` the state is what OUT holds of an earlier
 call, on however many ranks. Every loss goes into OUT/losses.json. Gradients of parts, which are the same in every world, are
@@ -177,7 +177,7 @@ def on_each(ranks: ProcessGroup, options: argparse.Namespace, dtype: torch.dtype
 
 def main() -> int:
     """The exit code of this process."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks_agree_side", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parts.ranks_agree_side", description=__doc__)
     parser.add_argument("recorded", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--first", type=int, default=0)

@@ -1,6 +1,6 @@
 """What `unchanged` replays in a process of its own: asynchronous training on samples that were recorded once.
 
-    python -m benchmarks.unchanged_side RUN SAMPLES OUT
+    python -m benchmarks.parts.unchanged_side RUN SAMPLES OUT
 
 RUN is a recorded run, of which only arguments and tokenizer are read; SAMPLES holds the weights before its first update and
 what each update learned from. The updates are made again, by each of the losses in `LOSSES`; OUT/NAME then holds metrics and a
@@ -128,7 +128,7 @@ def sample_at(batch: Transcript, place: int) -> Sample:
 
 def main() -> int:
     """The exit code of this process."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.unchanged_side", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parts.unchanged_side", description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("samples", type=Path)
     parser.add_argument("out", type=Path)

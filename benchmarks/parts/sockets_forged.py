@@ -31,7 +31,8 @@ from purestep.runtime.effects.weight_sync.ray import store_for
 from purestep.runtime.effects.weight_sync.ray_board import digest
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
-from . import evidence, ray_nodes
+from .. import evidence
+from . import ray_nodes
 from .engine_hosts import PORT, Host
 from .sockets_reader import Reader
 from .sockets_wire import refused_by_tcp, wired
@@ -162,7 +163,7 @@ def certificates(folder: Path, addresses: Sequence[str]) -> dict[str, str]:
 
 def main() -> int:
     """Prints one line of JSON."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sockets_forged", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.parts.sockets_forged", description=__doc__)
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("megabytes", type=float)
     words = parser.parse_args()

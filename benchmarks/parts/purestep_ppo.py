@@ -39,7 +39,7 @@ def parse() -> argparse.Namespace:
         "threads": "of PyTorch while it runs; compilation may use every core",
     }
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.purestep_ppo",
+        prog="python -m benchmarks.parts.purestep_ppo",
         description="PPO on CartPole-v1 with purestep; prints one line of JSON",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -133,7 +133,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def warm(folder: Path) -> dict[str, Any]:
     """Load the same program in a second process. Raises: RuntimeError when it compiled instead."""
-    command = [sys.executable, "-m", "benchmarks.purestep_ppo", *sys.argv[1:], "--compile-only", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.parts.purestep_ppo", *sys.argv[1:], "--compile-only", str(folder)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     report = json.loads(done.stdout)
     if not report["loaded"]:

@@ -1,0 +1,1 @@
+"""Sides, verdicts and pictures of the programs of the folder above."""
