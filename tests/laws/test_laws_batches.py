@@ -1,4 +1,4 @@
-"""Credit, advantages over tokens, micro-batches, and packing obey their laws, and are steps."""
+"""Credit, advantages over tokens, micro-batches, packing and cuts obey their laws, and are steps."""
 
 from functools import partial
 
@@ -11,6 +11,7 @@ from purestep.algorithms.language.group_advantages import rloo_advantages
 from purestep.algorithms.language.micro_batches import micro_batches, shards
 from purestep.algorithms.language.packing import Packing, pack, packed_log_probs, packing, segment_mask, unpack
 from purestep.algorithms.language.token_gae import token_gae
+from purestep.core.transcript.edit import Cut, cut_to
 from purestep.core.transcript.record import Transcript
 from purestep.properties import (
     ROUNDING,
@@ -28,11 +29,13 @@ from purestep.properties.framework.families import own_crediting
 from .algorithms.families import own_packer
 from .algorithms.micro_batch import Batching, micro_batch_laws
 from .algorithms.packing import packing_laws
+from .core.transcript_cut import transcript_cut_laws
 
 test_credit = check(credit_laws(), own_crediting())
 test_token_gae = check(token_gae_laws(), token_gae)
 test_micro_batches = check(micro_batch_laws(), Batching(micro_batches, shards))
 test_packing = check(packing_laws(), own_packer())
+test_cuts = check(transcript_cut_laws(), cut_to)
 
 N, C, L = 2, 3, 4
 
@@ -62,6 +65,11 @@ def learned(where: Packing, tokens: Tensor, logits: Tensor) -> tuple[Tensor, ...
     return packed, segment_mask(where.segment), unpack(where, scores)
 
 
+def shorter(transcript: Transcript) -> Cut:
+    """Three tokens at most."""
+    return cut_to(transcript, 3)
+
+
 written = from_record(Transcript, B=N, L=L, C=C, call=integers((N, L), -1, C), length=integers((N,), 0, L + 1))
 rewards = st.tuples(dyadic((N, C)), integers((N,), 0, C + 1), integers((N,), -1, 1), written)
 talks = st.tuples(dyadic((N, L)), dyadic((N, L)), flags((N, L)), dyadic((N,)), flags((N,)), st.just(torch.tensor(0.5)))
@@ -70,3 +78,4 @@ packs = st.tuples(places, integers((N, L), 0, 3), dyadic((1, 5, 3), limit=2))
 test_credits_as_a_step = check(step_laws(rewards, tolerance=ROUNDING), credits)
 test_advantages_as_a_step = check(step_laws(talks, tolerance=ROUNDING), advantages)
 test_packing_as_a_step = check(step_laws(packs, tolerance=ROUNDING), learned)
+test_cutting_as_a_step = check(step_laws(written.map(lambda one: (one,))), shorter)

@@ -3,6 +3,7 @@
 from purestep.core.decoding import decode, sampling, slots
 from purestep.core.envs.tabular import tabular
 from purestep.core.optim.muon import muon, orthogonal
+from purestep.core.transcript.edit import cut_to
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.strategies.transcripts import own_transcripts
 
@@ -16,6 +17,8 @@ from .sampling import MUTANTS as SAMPLING_MUTANTS
 from .sampling import Sampling, sampling_laws
 from .transcript import MUTANTS as TRANSCRIPT_MUTANTS
 from .transcript import transcript_laws
+from .transcript_cut import MUTANTS as TRANSCRIPT_CUT_MUTANTS
+from .transcript_cut import transcript_cut_laws
 from .transcript_fork import MUTANTS as TRANSCRIPT_FORK_MUTANTS
 from .transcript_fork import transcript_fork_laws
 
@@ -44,4 +47,5 @@ def families() -> list[Family]:
         Family(muon_laws(), own_muon(), edits(MUON_MUTANTS)),
         Family(transcript_laws(), own_transcripts(), edits(TRANSCRIPT_MUTANTS)),
         Family(transcript_fork_laws(), own_transcripts(), edits(TRANSCRIPT_FORK_MUTANTS)),
+        Family(transcript_cut_laws(), cut_to, edits(TRANSCRIPT_CUT_MUTANTS)),
     ]

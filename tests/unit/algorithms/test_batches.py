@@ -1,4 +1,4 @@
-"""Credit, advantages over tokens, micro-batches, packing: values by hand, conventions, what is refused."""
+"""Credit, advantages over tokens, micro-batches, packing and cuts: values by hand, conventions, what is refused."""
 
 from functools import partial
 from typing import Any
@@ -29,9 +29,13 @@ from purestep.algorithms.language.packing import (
 from purestep.algorithms.language.token_gae import following, token_gae
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.record import check as check_record
-from purestep.core.transcript.calls import begin_call, end_call
+from purestep.core.transcript.calls import begin_call, end_call, ended
+from purestep.core.transcript.edit import cut_to
 from purestep.core.transcript.forks import fork
 from purestep.core.transcript.record import (
+    ENV,
+    MAX_SEQ_LEN,
+    NONE,
     STOP,
     TOOL,
     TOOL_CALL,
@@ -186,6 +190,28 @@ def test_columns_with_features_are_packed_too() -> None:
     assert unpack(where, pack(where, column)).tolist() == [[[0.0, 1.0], [0.0, 0.0]], [[4.0, 5.0], [6.0, 7.0]]]
 
 
+# --- cuts ---
+
+
+def test_a_cut_says_what_it_took() -> None:
+    short = cut_to(ended(dialogue(), True, False), 4)
+    assert check_record(short).transcript.token.tolist() == [9, 1, 2, 7]
+    told = short.transcript
+    assert (bool(told.terminated), bool(told.truncated), int(told.reason)) == (True, True, MAX_SEQ_LEN)
+    assert (int(short.original), int(short.retained)) == (6, 4)
+    assert short.share.item() == pytest.approx(4 / 6)
+    assert int(cut_to(dialogue(), 6).transcript.reason) == NONE
+
+
+def test_an_earlier_reason_stays_and_so_does_credit() -> None:
+    talk = ended(dialogue(), False, True, ENV)
+    short = cut_to(talk, 3).transcript
+    assert int(short.reason) == ENV
+    given = credit.episode(talk.reward, talk.calls)
+    assert torch.equal(credit.episode(short.reward, short.calls), given)
+    assert torch.equal(credit.token_credit(short, given), credit.token_credit(talk, given)[:3])
+
+
 # --- what is refused ---
 
 
@@ -212,6 +238,8 @@ def test_wrong_arguments_are_refused() -> None:
         micro_batches([], 0)
     with pytest.raises(ChoiceError, match="shards: ranks is 0"):
         shards([1], 6, ranks=0)
+    with pytest.raises(ChoiceError, match="cut_to: max_seq_len is 0"):
+        cut_to(dialogue(), 0)
 
 
 def test_packings_that_cannot_be_are_refused() -> None:
