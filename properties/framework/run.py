@@ -89,6 +89,8 @@ def _search(
     for inputs in reversed(examples):
         test = example(inputs=inputs)(test)
     _own_key(test, f"{law.name} {name_of(subject)} {getattr(subject, '__module__', '')}")
+    if not shrink:
+        _unprinted(test)
     if profile.fixed:  # otherwise the draws would change with every edit of this function
         test = seed(zlib.crc32(f"{law.name} {profile.seed}".encode()))(test)
     try:
@@ -104,6 +106,11 @@ def _search(
 def _own_key(test: Any, key: str) -> None:
     """Set a database key for each law and subject; by default, all would share the key of this module's function."""
     test._hypothesis_internal_database_key = key.encode()
+
+
+def _unprinted(test: Any) -> None:
+    """Keep hypothesis from printing failing inputs, which takes longer than finding them where nothing is shrunk."""
+    test._hypothesis_internal_print_given_args = False
 
 
 def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
