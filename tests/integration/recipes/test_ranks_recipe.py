@@ -157,6 +157,7 @@ def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest
     assert apart(leaves(open_model(ranked / "model").params), policy(ranked)) == 0.0
 
 
+@pytest.mark.slow
 def test_what_was_asked_to_be_saved_is_the_newest(tmp_path: Path) -> None:
     def work(backend: LearnerBackend) -> list[Path | None]:
         algorithm, _ = backend.learner(tiny(), backend.parts(text_components(tiny())))
@@ -191,6 +192,7 @@ def cut_short(run: Path, arguments: Zorplex, at: int, backend: LearnerBackend) -
         patch.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [pytest.param("plain", marks=pytest.mark.slow), "ranked"])
 def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> None:
     """Begun by one process and gone on with by ranks, and the other way round: one that ranks have begun stays theirs."""
@@ -208,6 +210,7 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
 
 
+@pytest.mark.slow
 def test_a_warm_start_of_ranks_stays_theirs(tmp_path: Path) -> None:
     """Though the first makes it alone: what one process goes on with is added up as ranks do."""
     run = tmp_path / "run"
@@ -248,6 +251,7 @@ def begun_alone(run: Path, backend: LearnerBackend) -> None:
     assert folder.unsaved(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [pytest.param("plain", marks=pytest.mark.slow), "ranked"])
 def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
@@ -263,6 +267,7 @@ def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: 
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
 
 
+@pytest.mark.slow
 def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(**THREADS, **DECOUPLED, samples=2, steps=2)
     outcome = within(lambda backend: session.start(run, arguments, overwrite=False, notice=silent, backend=backend))

@@ -179,6 +179,7 @@ def test_update_is_one_graph_and_runs_in_a_scan(compiled: Any) -> None:
     torch.testing.assert_close(history, dict(stack(told)), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_reinforce_update_is_one_graph(compiled: Any) -> None:
     algorithm = reinforce(MODEL, sgd(0.1), baseline="value")
     state, data = algorithm.init(keys.key(1)), random_trajectory(3)

@@ -119,6 +119,7 @@ def every_lowering(init: Any, xs: Any) -> list[Any]:
     return [scan(count, init, xs, reverse=reverse, unroll=unroll) for reverse in (False, True) for unroll in UNROLLS]
 
 
+@pytest.mark.slow
 def test_all_lowerings_give_the_same_bits(compiled: Any) -> None:
     results = compiled(every_lowering)(tally((2,)), inputs(LENGTH, (2,)))
     loops = [by_hand(count, tally((2,)), inputs(LENGTH, (2,)), LENGTH, reverse) for reverse in (False, True)]

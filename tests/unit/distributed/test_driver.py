@@ -55,6 +55,7 @@ def test_what_is_told_is_done_by_all_in_one_order(three: tuple[tuple[int, ...], 
     assert found[0]["each"] == [3.0 * own for own in range(8)], "words of several threads got mixed up"
 
 
+@pytest.mark.slow
 def test_shards_stay_where_they_are_and_come_back_whole(three: tuple[tuple[int, ...], Found]) -> None:
     first = three[1][0]
     assert first["divided"] == [True, False]

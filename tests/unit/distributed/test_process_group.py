@@ -113,6 +113,7 @@ def test_gradients_and_updates_are_those_of_one_process(two: tuple[Ended, list[d
     assert {"gradient", "updates", "restored", "shared"} <= kinds
 
 
+@pytest.mark.slow
 def test_another_batch_is_refused_on_all_ranks(two: tuple[Ended, list[dict[str, Any]]]) -> None:
     assert {row["refused"] for row in two[1]} == {
         "here is another on rank 1 than on rank 0, wanted the same on all ranks; pass the same"

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(ast.parse((ROOT / path).read_text())))
 
 
-def imported(path: Path, tree: Iterator[ast.AST]) -> Iterator[str]:
+def imported(path: Path, tree: Iterable[ast.AST]) -> Iterator[str]:
     """What a file imports, absolute; our own modules as purestep...."""
     package = ("purestep", *path.parent.parts)
     for node in tree:

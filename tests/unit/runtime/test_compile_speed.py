@@ -50,6 +50,7 @@ def sources(folder: Path) -> set[str]:
     return {path.name for path in found if path.stat().st_size > 2}  # not those that only build the headers early
 
 
+@pytest.mark.slow
 def test_the_compiler_writes_the_same_code_with_and_without_shortcuts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
