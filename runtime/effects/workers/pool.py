@@ -163,7 +163,7 @@ class _Watch:
             if self.given_up:
                 remedy = "see why they end: run the body in a thread, or alone"
                 got, wanted = f"given up ({self.given_up})", "workers that stay alive"
-                raise WorkersError(message("working: the crew", got=got, wanted=wanted, remedy=remedy))
+                raise WorkersError(message("working: the pool", got=got, wanted=wanted, remedy=remedy))
             now = time.monotonic()
             if now >= supervisor.wakes(self.crew):
                 for _ in range(self.inbox.qsize()):  # a worker whose message has arrived is not silent
