@@ -5,7 +5,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
-from .events import Event, Feedback, System, ToolResult, User
+from .events import Assistant, Event, Feedback, System, ToolResult, User
 
 Ids = tuple[int, ...]
 Standing = Literal["nothing", "closed", "open"]  # the context before events
@@ -13,7 +13,7 @@ NOTHING: Standing = "nothing"  # the events start a conversation
 CLOSED: Standing = "closed"  # after a completion that ended in a stop token
 OPEN: Standing = "open"  # after a completion without a stop token
 END, MODEL = 256, 257  # marks of the end of a text, and of the start of a model's output
-MARKS: dict[type[Event], int] = {System: 258, User: 259, ToolResult: 260, Feedback: 261}
+MARKS: dict[type[Event], int] = {System: 258, User: 259, Assistant: MODEL, ToolResult: 260, Feedback: 261}
 
 
 @frozen(kw_only=True)

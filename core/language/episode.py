@@ -1,8 +1,9 @@
 """A text episode so far, as one value: its events, its recorded steps, and its end."""
 
+from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from .events import STOP, Event
 from .text_env import End
@@ -57,6 +58,15 @@ class Prompt:
 
     added: tuple[Event, ...]
     tools_left: int
+
+
+@frozen
+class Grade:
+    """The reward of an attempt, with its parts by name. With an `error` the attempt has none, and is not trained on."""
+
+    reward: float = 0.0
+    parts: Mapping[str, float] = Factory(dict)
+    error: str = ""
 
 
 def total_reward(episode: Episode[S]) -> float:

@@ -27,6 +27,13 @@ class User:
 
 
 @frozen
+class Assistant:
+    """An earlier reply of the model that a prompt states: context, not sampled here."""
+
+    text: str
+
+
+@frozen
 class Sampled:
     """One model call: its text and number, its env step, and the result of parsing it.
 
@@ -59,7 +66,7 @@ class Feedback:
     text: str
 
 
-Event = System | User | Sampled | ToolResult | Feedback
+Event = System | User | Assistant | Sampled | ToolResult | Feedback
 
 
 def model_text(events: Sequence[Event]) -> str:

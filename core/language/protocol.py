@@ -16,7 +16,7 @@ from ..keys import Key
 from .episode import Completion, Episode, Prompt, Step
 from .events import ABORT, FINISH_REASONS, LENGTH, Event, Feedback, Sampled, System, ToolResult, User
 from .parsers import Call, Parsed, Parser
-from .text_env import ENV, MAX_STEPS, End, Raised, Terminated, TextEnv, Truncated
+from .text_env import ENV, MAX_SEQ_LEN, MAX_STEPS, End, Raised, Terminated, TextEnv, Truncated
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -24,7 +24,12 @@ S = TypeVar("S")
 INVALID = "Invalid action."
 CUT_OFF = "Your text was cut off before its end. Write a shorter one."
 NO_TOOLS = "No tool calls are left. Act now."
-INCOMPLETE = {"reject": True, "accept": False}  # whether a completion cut at its length limit is refused
+TRUNCATE = "truncate"
+INCOMPLETE = {
+    "reject": True,
+    "accept": False,
+    TRUNCATE: False,
+}  # whether a completion cut at its length limit is refused
 
 
 @frozen(kw_only=True)
@@ -54,7 +59,8 @@ def protocol(
 
     `max_steps` bounds the recorded steps, `tool_budget` the auxiliary calls before each env step, so that an episode has at
     most max_steps (tool_budget + 1) model calls, not counting aborted ones. `incomplete="reject"` refuses a completion that
-    was cut at its length limit, with the reward `incomplete_reward`; "accept" parses it. Raises: ChoiceError.
+    was cut at its length limit, with the reward `incomplete_reward`; "accept" parses it; "truncate" parses it, and an
+    episode that ends with it is truncated in place of terminated. Raises: ChoiceError.
 
     >>> from purestep.core.language.parsers import answer
     >>> protocol(TextEnv((), lambda _, key: ((), "2 + 3?"), ()), answer(), max_steps=0)
@@ -97,6 +103,7 @@ def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
     """
     try:
         world, observation = protocol.env.reset(protocol.env.params, key)
+        opening = protocol.env.opening(protocol.env.params, world, observation)
     except PurestepError:
         raise
     except Exception as error:
@@ -104,8 +111,8 @@ def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
         raise WorldError(
             message("world: reset", got=described(error), wanted="a state and an observation", remedy=remedy)
         ) from error
-    system = (System(protocol.system),) if protocol.system else ()
-    events = (*system, User(observation))
+    own = any(isinstance(event, System) for event in opening)
+    events = opening if own or not protocol.system else (System(protocol.system), *opening)
     return Episode(world=world, events=events), Prompt(events, protocol.tool_budget)
 
 
@@ -220,11 +227,12 @@ def _acted(protocol: Protocol[P, S], episode: Episode[S], sampled: Sampled, pars
     world, outcome = protocol.env.step(protocol.env.params, episode.world, action, key)
     ended = outcome.terminated or outcome.truncated
     cut = not ended and len(episode.steps) + 1 >= protocol.max_steps
+    cut_off = ended and protocol.incomplete == TRUNCATE and sampled.finish_reason == LENGTH
     made = Step(
         reward=outcome.reward + parsed.reward,
-        terminated=outcome.terminated,
-        truncated=outcome.truncated or cut,
-        reason=ENV if outcome.truncated else MAX_STEPS if cut else "",
+        terminated=outcome.terminated and not cut_off,
+        truncated=outcome.truncated or cut or cut_off,
+        reason=MAX_SEQ_LEN if cut_off else ENV if outcome.truncated else MAX_STEPS if cut else "",
         observation=() if cut else outcome.observation,
         acted=True,
         finish_reason=sampled.finish_reason,

@@ -5,6 +5,7 @@ The task key determines the environment, the sampling key the model's samples. F
 evaluation, distinguished by a bit of the key itself, so that no key is in both, for any seeds.
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,7 @@ from ..errors import ChoiceError, choose, message
 from ..keys import Key
 
 Words = tuple[int, int]  # a key as two numbers: requests are values of numbers, strings and tuples
+Draw = Callable[[Key, str, int], Words]  # (key, stream, number) -> task key, where tasks come from a list
 STREAMS = {"training": 0, "evaluation": 1}  # the lowest bit of the first word of a task key
 WORLD = 1 << 40  # separates the keys of an environment's steps from numbers that its reset may fold into the task key
 
@@ -75,6 +77,15 @@ def task_keys(key: Key, stream: str, n: int, *, first: int = 0) -> tuple[Words, 
         raise ChoiceError(message("task_keys: n and first", got=got, wanted="none below 0", remedy=remedy))
     drawn = keys.fold_in(key, torch.arange(first, first + n))
     return tuple((low & ~1 | bit, high) for low, high in map(words_of, drawn))
+
+
+def drawn_keys(draw: Draw, key: Key, stream: str, n: int, first: int = 0) -> tuple[Words, ...]:
+    """Return the task keys that `draw` gives prompts number first..first + n - 1 of a stream.
+
+    >>> drawn_keys(lambda key, stream, number: (number, 0), keys.key(0), "training", 2, first=5)
+    ((5, 0), (6, 0))
+    """
+    return tuple(draw(key, stream, number) for number in range(first, first + n))
 
 
 def stream_of(task: Words) -> str:

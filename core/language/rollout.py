@@ -11,8 +11,8 @@ from attrs import evolve, field, frozen
 from ..errors import ChoiceError, ShapeError, choose, message
 from ..transcript import record
 from .codec import CLOSED, NOTHING, OPEN, Codec, Ids, Standing
-from .episode import Completion, Episode
-from .events import ABORT, FINISH_REASONS, STOP, Event, Feedback, Sampled, System, ToolResult, User
+from .episode import Completion, Episode, Grade
+from .events import ABORT, FINISH_REASONS, STOP, Assistant, Event, Feedback, Sampled, System, ToolResult, User
 from .protocol import Protocol, begin, step
 from .requests import RolloutSpec, key_of, world_key
 from .text_env import MAX_SEQ_LEN, End, Truncated
@@ -23,6 +23,7 @@ S = TypeVar("S")
 SOURCES: dict[type[Event], int] = {
     System: record.SYSTEM,
     User: record.USER,
+    Assistant: record.USER,  # of the prompt, although a model wrote it
     ToolResult: record.TOOL,
     Feedback: record.FEEDBACK,
 }
@@ -79,6 +80,7 @@ class Rollout(Generic[S]):
     ids: Ids = field(repr=False)  # all ids, in order
     pending: Ids = field(repr=False)  # the last ids, appended since the model's last output
     end: End | tuple[()] = ()
+    grade: Grade | tuple[()] = ()  # of a finished attempt, where rewards are computed after sampling
 
     @property
     def call(self) -> int:

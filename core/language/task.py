@@ -12,8 +12,10 @@ from attrs import Factory, evolve, frozen
 
 from ..keys import Key
 from .evaluation import TaskEvaluation
+from .grading import Grader
 from .parsers import Parser
 from .preparation import Preparation
+from .requests import Draw
 from .rollout import Rollout
 from .text_env import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Truncated
 
@@ -71,6 +73,8 @@ class TextTask:
     `skill`, in the episode that starts in this state; `conversations(key, number, skill)` are complete demonstrations.
     Without either there is no warm start. `corpus()` are the texts to train a tokenizer on, by default those of episodes.
     `incomplete="accept"` parses completions that were cut at their length limit.
+    `grader(attempts)` gives finished attempts their rewards, many at a time: see `grading`. `draw(key, stream, number)` is the
+    task key of prompt `number` of a stream, where episodes come from a list and not from random keys.
     `preparation` lets training episodes start in states that the model generates; `evaluation` replaces attempts at held-out
     episodes. `rooms()` are the longest prompts and replies, which token limits have to allow; `digest` identifies the task's
     data, so that a resumed run uses the same data.
@@ -91,6 +95,8 @@ class TextTask:
     demonstrations: Script | tuple[()] = ()
     conversations: Callable[[Key, int, float], Sequence[Conversation]] | tuple[()] = ()
     incomplete: str = "reject"
+    grader: Grader | tuple[()] = ()
+    draw: Draw | tuple[()] = ()
     preparation: Preparation | tuple[()] = ()
     evaluation: TaskEvaluation[Any] | tuple[()] = ()
     rooms: Callable[[], Sequence[Room]] | tuple[()] = ()

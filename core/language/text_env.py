@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from attrs import Factory, frozen
 
 from ..keys import Key
+from .events import Event, User
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -28,6 +29,15 @@ class Outcome:
     truncated: bool = False
 
 
+def user_message(params: Any, state: Any, observation: str) -> tuple[Event, ...]:
+    """Return a first observation as the only message of a conversation.
+
+    >>> user_message((), (), "2 + 3?")
+    (User(text='2 + 3?'),)
+    """
+    return (User(observation),)
+
+
 @frozen
 class TextEnv(Generic[P, S]):
     """A text environment.
@@ -36,12 +46,15 @@ class TextEnv(Generic[P, S]):
     auxiliary tools by their names in capitals, `tool(params, state, argument) -> text`. All should be total: every action
     that the parser can return has an outcome. If one raises, the episode ends as `Raised`. States are frozen values of
     numbers, strings and tuples.
+    `opening(params, state, observation)` are the messages that an episode begins with, by default the first observation
+    alone; a system message among them replaces the one of the protocol.
     """
 
     params: P
     reset: Callable[[P, Key], tuple[S, str]]
     step: Callable[[P, S, Any, Key], tuple[S, Outcome]]
     tools: Mapping[str, Callable[[P, S, str], str]] = Factory(dict)
+    opening: Callable[[P, S, str], tuple[Event, ...]] = user_message
 
 
 @frozen

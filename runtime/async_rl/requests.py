@@ -5,14 +5,15 @@ from functools import lru_cache, partial
 
 from ...core import keys
 from ...core.keys import Key
-from ...core.language.requests import Request, expand, requests, task_keys
+from ...core.language.requests import Draw, Request, expand, requests, task_keys
+from ...core.language.task import TRAINING
 from ..text.config import TextConfig
 from ..text.training_loop import TASKS
 
 KEPT = 4096  # largest number of prompts whose requests are cached
 
 
-def prompt_requests(arguments: TextConfig, key: Key, prompt: int) -> tuple[Request, ...]:
+def prompt_requests(arguments: TextConfig, key: Key, prompt: int, draw: Draw | tuple[()] = ()) -> tuple[Request, ...]:
     """Return the requests of a prompt, one for each member of its group: those of group p mod G in step p div G of training.
 
     So runs with and without generators ask the same in the same order.
@@ -24,12 +25,14 @@ def prompt_requests(arguments: TextConfig, key: Key, prompt: int) -> tuple[Reque
     True
     """
     step, group = divmod(prompt, arguments.episodes.groups)
-    tasks, samples = keys.split(keys.fold_in(keys.fold_in(key, TASKS), step))
-    request = requests(task_keys(tasks, "training", 1, first=group), samples, first=prompt)[0]
+    run = keys.fold_in(key, TASKS)
+    tasks, samples = keys.split(keys.fold_in(run, step))
+    drawn = task_keys(tasks, TRAINING, 1, first=group) if isinstance(draw, tuple) else (draw(run, TRAINING, prompt),)
+    request = requests(drawn, samples, first=prompt)[0]
     return expand(request, arguments.episodes.samples, samples)
 
 
-def remembered(arguments: TextConfig, key: Key) -> Callable[[int, int], Request]:
+def remembered(arguments: TextConfig, key: Key, draw: Draw | tuple[()] = ()) -> Callable[[int, int], Request]:
     """Return a function (prompt, seat) -> request that caches the requests of a group."""
-    group = lru_cache(KEPT)(partial(prompt_requests, arguments, key))
+    group = lru_cache(KEPT)(partial(prompt_requests, arguments, key, draw=draw))
     return lambda prompt, seat: group(prompt)[seat]

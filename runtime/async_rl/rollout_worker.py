@@ -11,6 +11,7 @@ from attrs import define, evolve, field, frozen
 from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.keys import Key
+from ...core.language.grading import graded
 from ...core.language.preparation import Preparation, Start
 from ...core.language.prompting import Response
 from ...core.language.protocol import Protocol
@@ -198,7 +199,8 @@ class RolloutWorker:
             self.ready(self.prompts.advance(self.params, self.version))
         tokens, over = self._chunk()
         room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
-        samples = samples_of(self.parts.task, [attempt for _, attempt in over], **room)
+        finished = graded(self.parts.task.grader, [attempt for _, attempt in over])
+        samples = samples_of(self.parts.task, finished, **room)
         self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version))))
         for (task, _), sample in zip(over, samples, strict=True):
             self.mailbox.answer(task, Completed(sample))

@@ -182,7 +182,7 @@ def _connections(phase: Phase, workers: Workers) -> Connections:
         workers=workers,
         count=generators(arguments),
         slots=arguments.asynchronous.generator_slots,
-        request=remembered(arguments, phase.learning.key),
+        request=remembered(arguments, phase.learning.key, phase.setting.parts.task.draw),
         trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
         arrived=phase.arrived,
         span=phase.span,

@@ -131,7 +131,7 @@ class _Talk:
         from ..text.components import sampler
         from ..text.evaluation import held_out
 
-        parts, asked = evolve(self.parts, rules=rules), held_out(1, self.seed, first=number)
+        parts, asked = evolve(self.parts, rules=rules), held_out(1, self.seed, first=number, draw=self.parts.task.draw)
         (attempt,) = sampler(parts, temperature=self.temperature, slots=1)(self.params, 0, asked)
         solution = parts.task.solution
         right = f" (right: {solution(attempt.episode.world)})" if known and not isinstance(solution, tuple) else ""

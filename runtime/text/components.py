@@ -14,6 +14,7 @@ from ...core.errors import ChoiceError, message
 from ...core.language.cached_reset import remembering
 from ...core.language.codec import NOTHING, Codec, Ids
 from ...core.language.events import User
+from ...core.language.grading import graded
 from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request, rollouts
 from ...core.language.rollout import Rollout, begin_rollout
@@ -224,7 +225,7 @@ def sampler(parts: TextComponents, *, temperature: float, top_p: float = 1.0, sl
     )
 
     def sample(params: dict[str, torch.Tensor], version: int, asked: Sequence[Request]) -> Attempts:
-        return complete(made, params, version, attempts_at(parts, asked))
+        return graded(parts.task.grader, complete(made, params, version, attempts_at(parts, asked)))
 
     return sample
 

@@ -10,9 +10,9 @@ from ...core import keys
 from ...core.errors import StructureError, message
 from ...core.intervals import wilson as wilson
 from ...core.language.episode import total_reward
-from ...core.language.requests import Request, requests, task_keys
+from ...core.language.requests import Draw, Request, drawn_keys, requests, task_keys
 from ...core.language.rollout import ModelTurn, Rollout
-from ...core.language.task import TextTask
+from ...core.language.task import EVALUATION, TextTask
 from .columns import figure_of, label_of, shares
 
 ACCURACY = "accuracy"  # the figure, 0 or 1, that gets an interval
@@ -109,19 +109,25 @@ def evaluation_result(task: TextTask, attempts: Sequence[Rollout[Any]], *, diagn
     )
 
 
-def held_out(number: int, seed: int, *, first: int = 0) -> tuple[Request, ...]:
+def held_out(number: int, seed: int, *, first: int = 0, draw: Draw | tuple[()] = ()) -> tuple[Request, ...]:
     """Return requests for tasks of the evaluation stream, which training never draws from, from task `first` on.
+
+    They are drawn at random, or by `draw`.
 
     >>> held_out(2, 0)[0].task[0] % 2, held_out(1, 0, first=1) == held_out(2, 0)[1:]
     (1, True)
     """
     tasks, samples = keys.split(keys.key(seed))
-    return requests(task_keys(tasks, "evaluation", number, first=first), samples, first=first)
+    if isinstance(draw, tuple):
+        drawn = task_keys(tasks, EVALUATION, number, first=first)
+    else:
+        drawn = drawn_keys(draw, tasks, EVALUATION, number, first)
+    return requests(drawn, samples, first=first)
 
 
 def evaluated(task: TextTask, sample: Sample, number: int, seed: int) -> EvaluationResult:
     """Return the result of sampling on held-out tasks."""
-    return evaluation_result(task, sample(held_out(number, seed)), diagnosed=True)
+    return evaluation_result(task, sample(held_out(number, seed, draw=task.draw)), diagnosed=True)
 
 
 def rows(one: EvaluationResult) -> dict[str, str]:

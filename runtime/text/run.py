@@ -183,7 +183,7 @@ def components_for(run: Path, arguments: TextConfig) -> TextComponents:
     parts = text_components(arguments)
     check_room(parts)
     check_groups(arguments, parts)
-    attempts_at(parts, held_out(1, arguments.episodes.draw))
+    attempts_at(parts, held_out(1, arguments.episodes.draw, draw=parts.task.draw))
     learning_components(arguments, parts)
     return parts
 

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from ...algorithms.language.learner import LanguageState
 from ...core.language.codec import widened
+from ...core.language.grading import graded
 from ...core.language.protocol import Protocol
 from ...core.language.requests import Request
 from ...core.transcript.log_probs import token_log_probs
@@ -92,7 +93,7 @@ def _from_server(root: Path, where: Server, parts: TextComponents) -> RunSampler
         return ended
 
     def ask(state: LanguageState, requests: Sequence[Request]) -> Attempts:
-        return complete(state)(parts.rules, attempts_at(parts, requests), 0)
+        return graded(parts.task.grader, complete(state)(parts.rules, attempts_at(parts, requests), 0))
 
     return RunSampler(ask, complete)
 

@@ -12,10 +12,11 @@ from ...algorithms.supervised import Supervised, supervised
 from ...core import keys
 from ...core.errors import ChoiceError, NonFiniteError, message
 from ...core.keys import Key
+from ...core.language.grading import graded
 from ...core.language.preparation import Prepared
-from ...core.language.requests import Request, expand, requests, task_keys
+from ...core.language.requests import Draw, Request, drawn_keys, expand, requests, task_keys
 from ...core.language.rollout import Rollout
-from ...core.language.task import TextTask
+from ...core.language.task import TRAINING, TextTask
 from ...core.language.to_transcript import transcripts
 from ...core.record import record
 from ...core.transcript.record import Transcript
@@ -191,7 +192,7 @@ class TextTrainingLoop:
         """Return the attempts of a step, and the figures of its preparation if it has one."""
         preparation = self.parts.task.preparation
         if isinstance(preparation, tuple):
-            return self.ask(state, asked(self.arguments, self.key, number)), {}
+            return self.ask(state, asked(self.arguments, self.key, number, self.parts.task.draw)), {}
         begin, complete = seconds(), self.complete(state)
         tasks, samples = self.arguments.episodes.groups // preparation.groups, self.arguments.episodes.samples
         prepared: Prepared = prompted(
@@ -207,7 +208,8 @@ class TextTrainingLoop:
             THROUGHPUT: self._rate.after(prepared.texts),
         }
         spent = seconds() - begin
-        return complete(self.parts.rules, begun, 0), {**figures, PREPARED: spent}
+        attempts = graded(self.parts.task.grader, complete(self.parts.rules, begun, 0))
+        return attempts, {**figures, PREPARED: spent}
 
 
 def evaluation_due(every: int, *, before: int, after: int) -> bool:
@@ -254,16 +256,23 @@ def _row(task: TextTask, said: EvaluationResult, spent: float) -> dict[str, floa
     return {"episode_return": said.reward, **numbers, "rollout_seconds": spent, "tokens_per_second": rate}
 
 
-def asked(arguments: TextConfig, key: Key, number: int) -> tuple[Request, ...]:
-    """Return the requests of a training step: fresh tasks of the training stream, each a group of attempts.
+def asked(arguments: TextConfig, key: Key, number: int, draw: Draw | tuple[()] = ()) -> tuple[Request, ...]:
+    """Return the requests of a training step: tasks of the training stream, each a group of attempts.
+
+    Tasks are fresh, or those of `draw`, which receives one key and the number of the prompt in the whole run.
 
     >>> from .config import TaskRun
     >>> len(asked(TaskRun(), keys.key(0), 0)), asked(TaskRun(), keys.key(0), 0)[0].task[0] % 2
     (128, 0)
     """
-    tasks, samples = keys.split(keys.fold_in(keys.fold_in(key, TASKS), number))
+    run = keys.fold_in(key, TASKS)
+    tasks, samples = keys.split(keys.fold_in(run, number))
     many = arguments.episodes.groups
-    each = requests(task_keys(tasks, "training", many), samples, first=number * many)
+    first = number * many
+    words = (
+        task_keys(tasks, TRAINING, many) if isinstance(draw, tuple) else drawn_keys(draw, run, TRAINING, many, first)
+    )
+    each = requests(words, samples, first=first)
     return tuple(one for request in each for one in expand(request, arguments.episodes.samples, samples))
 
 

@@ -65,7 +65,7 @@ def _name(task: Any) -> str:
 def _check_fields(where: str, task: TextTask) -> None:
     for name in ("env", "parser", "label", "ask"):
         _callable(f"{where}: {name}", getattr(task, name), "a function")
-    for name in ("corpus", "demonstrations", "conversations", "rooms", "solution"):
+    for name in ("corpus", "demonstrations", "conversations", "rooms", "solution", "grader", "draw"):
         if getattr(task, name) != ():
             _callable(f"{where}: {name}", getattr(task, name), "a function, or () for none")
     if not isinstance(task.instructions, str):
@@ -120,7 +120,10 @@ def _try(where: str, task: TextTask, stream: str) -> None:
     if not isinstance(env, TextEnv):
         remedy = "return TextEnv(params, reset, step)"
         raise StructureError(message(place, got=type(env).__name__, wanted="a TextEnv", remedy=remedy))
-    (request,) = requests(task_keys(keys.key(DRAWN), stream, 1), keys.key(DRAWN))
+    words = task_keys(keys.key(DRAWN), stream, 1)
+    if not isinstance(task.draw, tuple):
+        words = (called(f"{where}: draw", "a task key", task.draw, keys.key(DRAWN), stream, 0),)
+    (request,) = requests(words, keys.key(DRAWN))
     key = key_of(request.task)
     for texts in (*_demonstrated(where, task, env, key), PROBES):
         first, again = (_played(where, task, env, key, texts) for _ in range(2))

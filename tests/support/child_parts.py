@@ -52,9 +52,9 @@ def tools(folder: str) -> None:
 
 
 def workers(folder: str) -> None:
-    with working(idle, (folder,), size=1, patience=600.0) as crew:
+    with working(idle, (folder,), size=1, patience=600.0) as workers:
         while True:
-            report = crew.receive(1.0)
+            report = workers.receive(1.0)
             if isinstance(report, WorkerMessage):
                 Path(folder, str(report.payload[0])).touch()
 

@@ -30,7 +30,7 @@ from .engine_spaces import Space, spaces
 from .network_spaces import Line, detour
 from .programs import END, START, first_line
 
-WORK = 180.0  # seconds in which a crew comes so far
+WORK = 180.0  # seconds in which a pool comes so far
 TASKS = 60
 DELAY, LOSS = 0.05, 0.05  # seconds each way, share of packets
 CALLS = 40
@@ -139,11 +139,11 @@ def _one_is_killed(cluster: Cluster, mesh: Mesh) -> None:
     assert left({*pids}, SOON) == set()
 
 
-# --- a crew ---
+# --- a pool ---
 
 
 class Ward:
-    """A crew's work: what is out, what is done, who is where."""
+    """A pool's work: what is out, what is done, who is where."""
 
     def __init__(self, workers: Workers) -> None:
         self.workers, self.todo = workers, list(range(TASKS))

@@ -1,6 +1,6 @@
 """Workers of a pool as members of a cluster: an engine for `workers.working`, on any hosts.
 
-    with opened("ray") as cluster, working(body, size=4, patience=30.0, engine=on(cluster)) as crew: ...
+    with opened("ray") as cluster, working(body, size=4, patience=30.0, engine=on(cluster)) as workers: ...
 
 Each worker is a mesh of one member. The workers of a lost host are lost with it, and restarted on the hosts that are left.
 """

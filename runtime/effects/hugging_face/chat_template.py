@@ -85,7 +85,7 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
         raise ChoiceError(message(where, got="absent", wanted="a template", remedy=remedy))
     frames = Frames(tokenizer, opens_with)
     end = _end(frames)
-    roles = {"System": "system", "User": "user", "ToolResult": tool_role, "Feedback": "user"}
+    roles = {"System": "system", "User": "user", "Assistant": SAID, "ToolResult": tool_role, "Feedback": "user"}
     for each in LIKELY:
         _behind(frames.of(tuple(tool_role if role == "tool" else role for role in each), False)[0], end)
     frames.of(OPENINGS[opens_with], True)

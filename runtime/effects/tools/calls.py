@@ -129,23 +129,23 @@ def in_processes(limit: int = 4) -> Iterator[Perform]:
     (Returned(value=(3, 1)), 'raised')
     """
     turns = threading.BoundedSemaphore(_at_least_one("in_processes", limit))
-    crew = _ProcessPool()
+    pool = _ProcessPool()
 
     def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
         frame = _frame(function, arguments)
         with turns:
-            worker, sound = crew.take(), False
+            worker, sound = pool.take(), False
             try:
                 made = _asked(worker, frame, seconds)
                 sound = not (isinstance(made, ToolFailure) and made.kind in (TIMED_OUT, DIED))
             finally:
-                crew.give_back(worker, sound)
+                pool.give_back(worker, sound)
             return made
 
     try:
         yield perform
     finally:
-        crew.close()
+        pool.close()
 
 
 class _ProcessPool:

@@ -96,7 +96,7 @@ def working(
     ChoiceError, WorkersError (a body that cannot be sent).
     """
     watch = _Watch(body, arguments, engine, refuse, grace)
-    watch.crew = supervisor.pool_state(size, patience=patience, start=start, tries=tries, now=time.monotonic())
+    watch.state = supervisor.pool_state(size, patience=patience, start=start, tries=tries, now=time.monotonic())
     try:
         watch.tell(supervisor.Clock(time.monotonic()))
         yield Workers(watch.send, watch.receive, watch.alive, watch.stop)
@@ -107,7 +107,7 @@ def working(
 class _Watch:
     """The state of a worker pool, the handles of its workers, and the payloads of their tasks."""
 
-    crew: supervisor.PoolState
+    state: supervisor.PoolState
 
     def __init__(
         self, body: Body, arguments: tuple[Any, ...], engine: Engine, refuse: Callable[[int, Any], str], grace: float
@@ -122,7 +122,7 @@ class _Watch:
 
     def tell(self, event: supervisor.Event) -> bool:
         """Process an event and perform the resulting actions; return whether an answer counts."""
-        self.crew, actions = supervisor.step(self.crew, event)
+        self.state, actions = supervisor.step(self.state, event)
         counts = False
         for action in actions:
             if isinstance(action, supervisor.StartWorker):
@@ -165,12 +165,12 @@ class _Watch:
                 got, wanted = f"given up ({self.given_up})", "workers that stay alive"
                 raise WorkersError(message("working: the pool", got=got, wanted=wanted, remedy=remedy))
             now = time.monotonic()
-            if now >= supervisor.wakes(self.crew):
+            if now >= supervisor.wakes(self.state):
                 for _ in range(self.inbox.qsize()):  # a worker whose message has arrived is not silent
                     self._heard(now, *self.inbox.get())
                 self.tell(supervisor.Clock(now))
                 continue
-            wait = min(until, supervisor.wakes(self.crew)) - now
+            wait = min(until, supervisor.wakes(self.state)) - now
             try:
                 letter = self.inbox.get(timeout=wait) if wait > 0 else self.inbox.get_nowait()
             except Empty:
@@ -203,7 +203,7 @@ class _Watch:
 
     def alive(self) -> tuple[int, ...]:
         """Return the numbers of the workers that have started."""
-        return tuple(worker.number for worker in self.crew.workers if worker.ready)
+        return tuple(worker.number for worker in self.state.workers if worker.ready)
 
     def stop(self) -> tuple[int, ...]:
         """End all workers; return the numbers of those that still run."""

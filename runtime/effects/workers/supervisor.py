@@ -1,7 +1,7 @@
 """Supervision of workers as a pure state machine: their tasks, time-outs and replacements.
 
-`step(crew, event) -> (crew, actions)`. A task that was assigned to a worker is answered once or handed back once. Events carry
-the time.
+`step(state, event) -> (state, actions)`. A task that was assigned to a worker is answered once or handed back once. Events
+carry the time.
 """
 
 from attrs import evolve, frozen
@@ -136,7 +136,7 @@ def pool_state(
     tries: int = 5,
     now: float = 0.0,
 ) -> PoolState:
-    """Return a crew (worker pool) of which all workers are to be started. Raises: ChoiceError.
+    """Return a worker pool of which all workers are to be started. Raises: ChoiceError.
 
     >>> pool_state(2, patience=5.0).due
     (0.0, 0.0)

@@ -181,7 +181,7 @@ def says_device(mailbox: Mailbox, spec: OnDevice) -> None:
 
 def test_a_generator_of_this_machine_gets_the_device_of_the_one_it_replaces() -> None:
     engine, devices = on_devices(in_thread, ("cuda:0", "cuda:1")), list[Any]()
-    for _ in range(2):  # the next crew begins anew
+    for _ in range(2):  # the next pool begins anew
         with working(says_device, (OnDevice(),), size=2, patience=SOON, engine=engine) as workers:
 
             def said(kind: type[Any], workers: Any = workers) -> Any:

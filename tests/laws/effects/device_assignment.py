@@ -102,7 +102,7 @@ class Plan:
 
 
 @frozen
-class Crew:
+class Pool:
     """Workers and their devices; lost workers are replaced when `fill` is called."""
 
     next_spot: NextSpot
@@ -136,14 +136,14 @@ class Crew:
             self.fill()
 
 
-def played(next_spot: NextSpot, plan: Plan) -> Crew:
-    """Return the crew after the events of a plan."""
-    crew = Crew(next_spot, plan, [*plan.hosts])
-    crew.fill()
+def played(next_spot: NextSpot, plan: Plan) -> Pool:
+    """Return the pool after the events of a plan."""
+    pool = Pool(next_spot, plan, [*plan.hosts])
+    pool.fill()
     for act in plan.acts:
-        crew.act(*act)
-    crew.fill()
-    return crew
+        pool.act(*act)
+    pool.fill()
+    return pool
 
 
 def spots_laws() -> Suite:
@@ -151,7 +151,7 @@ def spots_laws() -> Suite:
     return Suite("spots_laws", (_in_turn(), _the_same(), _there(), _least()))
 
 
-def _law(name: str, claim: str, mutant: Mutant, verbs: str, check: Callable[[Crew, Seen], None], *needs: str) -> Law:
+def _law(name: str, claim: str, mutant: Mutant, verbs: str, check: Callable[[Pool, Seen], None], *needs: str) -> Law:
     def on_crew(next_spot: NextSpot, plan: Plan, seen: Seen) -> None:
         check(played(next_spot, plan), seen)
 
@@ -175,10 +175,10 @@ def _turns(plan: Plan) -> list[Device]:
 
 
 def _in_turn() -> Law:
-    def check(crew: Crew, seen: Seen) -> None:
-        plan = crew.plan
+    def check(pool: Pool, seen: Seen) -> None:
+        plan = pool.plan
         seen("a device is named twice among others", 1 < len({*plan.devices}) < len(plan.devices) <= plan.size)
-        require(crew.spots == _turns(plan), f"{crew.spots}, wanted {_turns(plan)}")
+        require(pool.spots == _turns(plan), f"{pool.spots}, wanted {_turns(plan)}")
 
     claim = "While nobody is lost, worker i has host i and device i, each modulo how many are named."
     mutant = Mutant("takes each device once, however often it is named", each_once)
@@ -186,14 +186,14 @@ def _in_turn() -> Law:
 
 
 def _the_same() -> Law:
-    def check(crew: Crew, seen: Seen) -> None:
-        wanted = _turns(crew.plan)
-        seen("one is replaced", len(crew.given) > crew.plan.size and len({*wanted}) > 1)
+    def check(pool: Pool, seen: Seen) -> None:
+        wanted = _turns(pool.plan)
+        seen("one is replaced", len(pool.given) > pool.plan.size and len({*wanted}) > 1)
         seen(
             "two were away at once",
-            any(len(taken) < crew.plan.size - 1 for _, taken, _ in crew.given[crew.plan.size :]),
+            any(len(taken) < pool.plan.size - 1 for _, taken, _ in pool.given[pool.plan.size :]),
         )
-        got = sorted(map(str, crew.spots))
+        got = sorted(map(str, pool.spots))
         require(got == sorted(map(str, wanted)), f"{got} behind losses, wanted those of the beginning")
 
     claim = "While no host is lost, whoever was lost: when all are replaced, the spots are those of the beginning."
@@ -203,9 +203,9 @@ def _the_same() -> Law:
 
 
 def _there() -> Law:
-    def check(crew: Crew, seen: Seen) -> None:
-        for there, _, spot in crew.given:
-            seen("a host is gone", len(there) < len(crew.plan.hosts))
+    def check(pool: Pool, seen: Seen) -> None:
+        for there, _, spot in pool.given:
+            seen("a host is gone", len(there) < len(pool.plan.hosts))
             require(spot.host in there, f"{spot}, where {there} are there")
 
     claim = "A worker gets a host that is there."
@@ -214,15 +214,15 @@ def _there() -> Law:
 
 
 def _least() -> Law:
-    def check(crew: Crew, seen: Seen) -> None:
-        for there, taken, spot in crew.given:
-            own = [one for one in in_turn(crew.plan.hosts, crew.plan.devices) if one.host in there]
+    def check(pool: Pool, seen: Seen) -> None:
+        for there, taken, spot in pool.given:
+            own = [one for one in in_turn(pool.plan.hosts, pool.plan.devices) if one.host in there]
             if any(taken.count(one) < own.count(one) for one in own):
-                seen("a spot is free", len(there) < len(crew.plan.hosts) or [*there] != sorted(there))
+                seen("a spot is free", len(there) < len(pool.plan.hosts) or [*there] != sorted(there))
                 require(taken.count(spot) < own.count(spot), f"{spot} beside {taken}, where one of {own} is free")
                 continue
-            seen("all are taken, and a host is gone", len(there) < len(crew.plan.hosts))
-            shares = in_turn([host for host in crew.plan.hosts if host in there], crew.plan.devices)
+            seen("all are taken, and a host is gone", len(there) < len(pool.plan.hosts))
+            shares = in_turn([host for host in pool.plan.hosts if host in there], pool.plan.devices)
             rounds = {one: taken.count(one) // shares.count(one) for one in shares}
             require(rounds.get(spot) == min(rounds.values()), f"{spot} beside {taken}, of {shares}")
 

@@ -1,6 +1,6 @@
 """Laws of supervision of workers: no task is lost or done twice, hung workers are found, and lost ones are replaced.
 
-The subject is a `step(crew, event) -> (crew, actions)` as in `runtime.effects.workers.supervisor`; the events are drawn.
+The subject is a `step(state, event) -> (state, actions)` as in `runtime.effects.workers.supervisor`; the events are drawn.
 """
 
 from collections.abc import Callable
@@ -174,7 +174,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.effects.workers.supervisor: a crew of workers as a pure machine"
+SOURCE = "runtime.effects.workers.supervisor: a pool of workers as a pure machine"
 Step = Callable[[PoolState, Event], tuple[PoolState, tuple[Action, ...]]]
 PATIENCE, START, TRIES = 4.0, 6.0, 5
 Acts = tuple[tuple[str, int, int], ...]
@@ -182,7 +182,7 @@ Acts = tuple[tuple[str, int, int], ...]
 
 @frozen
 class Moment:
-    """An event, the crew before and after it, and the actions."""
+    """An event, the pool before and after it, and the actions."""
 
     event: Event
     before: PoolState

@@ -36,8 +36,8 @@ def here(tell: Tell) -> HostAccess:
 
     A member whose parent is killed ends within seconds.
     """
-    crew = _LocalMembers(tell)
-    return HostAccess(crew.start, crew.send, crew.end, crew.close)
+    members = _LocalMembers(tell)
+    return HostAccess(members.start, members.send, members.end, members.close)
 
 
 class _LocalMembers:

@@ -24,7 +24,7 @@ from . import keeper, member
 SETTINGS = {
     "HYPERACTOR_MESH_SUPERVISION_POLL_FREQUENCY": "1s",  # default 10 s, the delay until the cause of a death is known
     # a member that computes while it holds Python's lock does not answer Monarch, and yet is alive: `keeper`
-    # and `Crew.listen` check whether processes and hosts are alive
+    # and `HostMembers.listen` check whether processes and hosts are alive
     "HYPERACTOR_MESH_GET_ACTOR_STATE_MAX_IDLE": "10m",
     "HYPERACTOR_MESH_GET_PROC_STATE_MAX_IDLE": "10m",
     "HYPERACTOR_MESSAGE_DELIVERY_TIMEOUT": "10m",

@@ -30,8 +30,8 @@ Bury = Callable[[int, Callable[[], None]], None]  # (process, what to do once it
 
 def on_node(ray: Any, node: str, tell: Tell, *, path: tuple[str, ...], bury: Bury) -> HostAccess:
     """Return the place for actors on the node with that id, which look for modules in `path` first."""
-    crew = _RayMembers(ray, node, tell, [*path], bury)
-    return HostAccess(crew.start, crew.send, crew.end, crew.close)
+    members = _RayMembers(ray, node, tell, [*path], bury)
+    return HostAccess(members.start, members.send, members.end, members.close)
 
 
 class _RayMembers:
