@@ -130,7 +130,7 @@ class HostMembers:
             one.actor = one.procs.spawn(one.name, self.home.member, self.path, PROGRAM, self.keeper)
             self.wait(self.begin(seat, one, one.actor.pid.call_one()))
         except Exception as error:
-            self.died(seat, f"not begun ({described(error)[:LONGEST]})")
+            self.doubt(seat, f"not begun ({described(error)[:LONGEST]})")
 
     async def begin(self, seat: Seat, one: _Member, future: Any) -> None:
         """Wait until a member has a process, and watch that."""

@@ -28,6 +28,9 @@ SETTINGS = {
     "HYPERACTOR_MESH_GET_ACTOR_STATE_MAX_IDLE": "10m",
     "HYPERACTOR_MESH_GET_PROC_STATE_MAX_IDLE": "10m",
     "HYPERACTOR_MESSAGE_DELIVERY_TIMEOUT": "10m",
+    # A connection on which messages are unconfirmed numbers on when its host is restarted at the same address, which refuses
+    # them all, until it has been without the host for this long: less than a host takes to start.
+    "HYPERACTOR_CHANNEL_RECONNECT_TIMEOUT": "1s",
     "HYPERACTOR_MESH_SUPERVISION_WATCHDOG_TIMEOUT": "30m",  # must be larger than the poll interval and both of those
 }
 BINDINGS = "monarch._rust_bindings.monarch_hyperactor"
