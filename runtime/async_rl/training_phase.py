@@ -19,7 +19,7 @@ from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..text.components import TextComponents
 from ..text.config import TextConfig
-from ..text.failures import Failures
+from ..text.failures import Failures, failures_of
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
 from ..text.training_loop import Publish, evaluation_due
@@ -67,7 +67,7 @@ class Phase:
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
     known: bool = False  # whether states of starts were checked to have a JSON form
-    failures: Failures = field(default=Factory(lambda self: Failures(self.setting.notice), takes_self=True))
+    failures: Failures = field(default=Factory(lambda self: failures_of(self.setting.parts.task, self.setting.notice), takes_self=True))
 
     def now(self) -> float:
         """Return the seconds since the phase began, over all sessions."""

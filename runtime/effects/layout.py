@@ -34,7 +34,7 @@ GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "sta
 COMMON = (ARGUMENTS, METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS)
 OWN: Mapping[str, tuple[str, ...]] = {
     "prove": (PROOF,),
-    **dict.fromkeys(("zorplex", "text", "cache"), (*LANGUAGE, *GENERATORS)),
+    **dict.fromkeys(("zorplex", "text", "task", "cache"), (*LANGUAGE, *GENERATORS)),
 }
 ALL = frozenset((*COMMON, *(name for names in OWN.values() for name in names)))
 

@@ -18,7 +18,7 @@ from ...core.language.list_reduction.lists import Lists, check_lists
 from ...core.language.reasoning_cache.settings import CacheSettings, CallSampling, Streams, check_settings
 from ..runs.arguments import SEEDS, changed, check_numbers, check_whole, check_wholes, flatten
 from ..text.async_config import AsyncConfig
-from ..text.config import Episodes, Hardware, Learning, Model, WarmStart, check_text, text_defaults
+from ..text.config import Episodes, Hardware, Learning, Model, WarmStart, as_given, check_text, text_defaults
 from ..text.config import Sampling as Calls
 
 if TYPE_CHECKING:
@@ -236,6 +236,8 @@ class Cache:
             "summarization_rollout_policy": rollouts.summarization_rollout_policy,
         }
         return {setting: name for setting, name in named.items() if name not in (POLICY, STATED, SUMMED_UP)}
+
+    resolved = as_given
 
     def evaluated(self, trial: CacheEvaluationOptions) -> "Cache":
         """Return the settings for an evaluation with these options. Raises: ChoiceError."""

@@ -19,7 +19,7 @@ from ..runs.arguments import changed, flatten, option
 from ..runs.recipe import Program, Recipe
 from ..runs.trusting import Trust
 from ..text.config import TaskRun, TextConfig, text_defaults
-from . import cache
+from . import cache, prompts
 from .zorplex import ABOUT, Zorplex, zorplex_defaults
 
 TASK = "a language model learns a task of yours; or MODULE:TASK"
@@ -36,6 +36,13 @@ class Policies:
 
     solution_rollout_policy: str = ""  # the function of that name
     summarization_rollout_policy: str = ""  # the function of that name
+
+
+@frozen
+class Rewards:
+    """Reward functions that a run's folder names: they are called only if named here, or with --trust."""
+
+    reward: tuple[str, ...] = ()  # the functions of these names
 
 
 @frozen
@@ -79,7 +86,9 @@ class HeldOut:
 
 def trust_of(options: Moves | HeldOut) -> Trust:
     """Return the functions that a command line trusts."""
-    return Trust(tuple(flatten(options.functions).values()), options.trust, options.words)
+    named = flatten(options.functions).values()
+    names = tuple(" ".join(value) if isinstance(value, tuple) else value for value in named)
+    return Trust(names, options.trust, options.words)
 
 
 @frozen
@@ -163,13 +172,14 @@ def task_recipe(reference: str) -> Recipe:
     name = reference.rpartition(":")[2].lower()
 
     def defaults(words: Sequence[str]) -> TextConfig:
-        usual: TextConfig = TEXT.defaults(words)
+        usual: TextConfig = OWN_TASK.defaults(words)
         return changed(usual, {"reference": reference})
 
     folder = "".join(letter for letter in name if letter not in "{}/") + "-{algorithm}-{seed}"
-    return evolve(TEXT, defaults=defaults, folder=folder, title=partial(_title, name))
+    return evolve(OWN_TASK, defaults=defaults, folder=folder, title=partial(_title, name))
 
 
 ZORPLEX = text_recipe(ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}", zorplex_defaults)
 CACHE = text_recipe(cache.ABOUT, cache.Cache, "{kind}-cache-{algorithm}-{seed}", cache.cache_defaults, Policies)
-TEXT = text_recipe(TASK, TaskRun, "text-{algorithm}-{seed}", partial(text_defaults, TaskRun()))
+TEXT = text_recipe(prompts.ABOUT, prompts.PromptRun, "text-{algorithm}-{seed}", prompts.prompt_defaults, Rewards)
+OWN_TASK = text_recipe(TASK, TaskRun, "task-{algorithm}-{seed}", partial(text_defaults, TaskRun()))

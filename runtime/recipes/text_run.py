@@ -14,8 +14,8 @@ from ..effects import folder
 from ..effects.checkpoint.directory import steps
 from ..effects.reporting.plot import learning_curve
 from ..effects.reporting.png import check_picture
-from ..effects.task_reference import EVERY, absolute, trust
-from ..runs.arguments import changed, flag
+from ..effects.task_reference import EVERY, trust
+from ..runs.arguments import flag
 from ..runs.curves import picture_of
 from ..runs.kinds import with_generators
 from ..runs.recipe import Components, Context, Notice, Phases, Recipe, SessionResult
@@ -43,14 +43,7 @@ def start(
     store: LearnerBackend = SINGLE_PROCESS,
 ) -> SessionResult:
     """Train in a new folder. Raises: CheckpointError, ChoiceError, StructureError, EngineError."""
-    reference = getattr(arguments, "reference", "")
-    if reference:
-        arguments = changed(arguments, {"reference": absolute(reference)})
-        trust(arguments.reference)  # type: ignore[attr-defined]
-        task = arguments.task()
-        if task.demonstrations == () and task.conversations == () and arguments.warm.warm_steps < 0:
-            arguments = changed(arguments, {"warm_steps": 0})
-    return session.start(run, arguments, overwrite=overwrite, notice=notice, backend=store)
+    return session.start(run, arguments.resolved(notice), overwrite=overwrite, notice=notice, backend=store)
 
 
 def build(arguments: TextConfig, context: Context) -> Components | Phases:

@@ -16,8 +16,9 @@ OWN: Mapping[str, str] = {  # name -> module and name of its `Recipe`, or of a m
     "zorplex": "recipes.text:ZORPLEX",
     "cache": "recipes.text:CACHE",
     "text": "recipes.text:TEXT",
+    "task": "recipes.text:OWN_TASK",
 }
-HIDDEN = ("text",)  # named by its task: FILE.py:TASK or MODULE:TASK
+HIDDEN = ("task",)  # named by its task: FILE.py:TASK or MODULE:TASK
 TASK = "recipes.text:task_recipe"
 
 

@@ -28,7 +28,8 @@ NOTHING = Trust()
 def check_trust(run: Path, trust: Trust, named: Mapping[str, str]) -> None:
     """Refuse functions that the command line does not name, before anything is imported.
 
-    `named` are the functions of others that the run's record names, by the settings that name them.
+    `named` are the functions of others that the run's record names, by the settings that name them; several of one setting
+    are separated by spaces.
     Raises: TrustError, with the command that trusts them.
 
     >>> check_trust(Path("run"), Trust(typed=("resume", "run")), {"policy": "os.abort"})
@@ -39,7 +40,7 @@ if you trust it: purestep resume run --policy os.abort
     foreign = {flag(setting): name for setting, name in named.items() if name not in trust.names}
     if trust.every or not foreign:
         return
-    flags = [word for pair in foreign.items() for word in pair] if trust.by_name else [FLAG]
+    flags = [word for name, values in foreign.items() for word in (name, *values.split())] if trust.by_name else [FLAG]
     again = shlex.join(["purestep", *trust.typed, *flags])
     got, wanted = f"a run that calls {' and '.join(foreign.values())}", "a function that this command names"
     raise TrustError(message(str(run), got=got, wanted=wanted, remedy=f"if you trust it: {again}"))

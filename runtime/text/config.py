@@ -1,7 +1,7 @@
 """Settings of a language model's run, whatever its task: names, numbers and the checks that refuse them. Imports no torch."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -159,6 +159,10 @@ class TextConfig(Protocol):
         """Return the task. Imports torch. Raises: ChoiceError."""
         ...
 
+    def resolved(self: A, notice: Callable[[str], None]) -> A:
+        """Return the settings of a new run, with those that its task determines. May import torch. Raises: ChoiceError."""
+        ...
+
     def usual_warm_steps(self) -> int:
         """Return the steps of a warm start of the small Llama where none are given."""
         ...
@@ -212,7 +216,7 @@ def examined_tasks(arguments: "TextConfig") -> Mapping[str, int]:
 class TaskRun:
     """A language model learns a task of yours by reinforcement."""
 
-    recipe: ClassVar[str] = "text"
+    recipe: ClassVar[str] = "task"
     trial: ClassVar[type[Any]] = EvaluationOptions
     files: ClassVar[tuple[str, ...]] = ("model",)
     reference: str = ""  # of the task: MODULE:NAME or FILE.py:NAME
@@ -234,6 +238,16 @@ class TaskRun:
 
         return load_task(self.reference)
 
+    def resolved(self, notice: Callable[[str], None]) -> "TaskRun":
+        """Return the settings of a new run: an absolute path, and no warm start of a task without demonstrations."""
+        from ..effects.task_reference import absolute, trust
+
+        found: TaskRun = changed(self, {"reference": absolute(self.reference)})
+        trust(found.reference)
+        task = found.task()
+        shown = task.demonstrations != () or task.conversations != ()
+        return found if shown or found.warm.warm_steps >= 0 else changed(found, {"warm_steps": 0})
+
     def usual_warm_steps(self) -> int:
         """Return the steps of a warm start of the small Llama where none are given."""
         return WARM_STEPS
@@ -244,6 +258,11 @@ class TaskRun:
 
     evaluated = evaluated_tasks
     examined = examined_tasks
+
+
+def as_given(arguments: A, notice: Callable[[str], None]) -> A:
+    """Return the settings as they are: no task determines any."""
+    return arguments
 
 
 def warm_steps(arguments: TextConfig) -> int:

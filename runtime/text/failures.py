@@ -7,6 +7,7 @@ from attrs import define
 
 from ...core.errors import WorldError, message
 from ...core.language.rollout import Rollout
+from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
 
 
@@ -31,17 +32,18 @@ class Failures:
     """
 
     notice: Callable[[str], None]
+    ends: bool = True  # whether a batch of which all failed is an error
     failed: int = 0
     episodes: int = 0
     first: str = ""
 
     def add(self, where: str, errors: Sequence[str], episodes: int) -> None:
-        """Count a batch, and report its failed episodes. Raises: WorldError if all of them failed."""
+        """Count a batch, and report its failed episodes. Raises: WorldError if all failed and that `ends` the run."""
         self.failed, self.episodes = self.failed + len(errors), self.episodes + episodes
         if not errors:
             return
         self.first = self.first or errors[0]
-        if len(errors) == episodes:
+        if len(errors) == episodes and self.ends:
             got, remedy = f"failed, the first with {errors[0]}", "mend the environment, its reward or its tools"
             where = f"{where}: each of {episodes} episodes"
             raise WorldError(message(where, got=got, wanted="at least one without an error", remedy=remedy))
@@ -53,3 +55,8 @@ class Failures:
         """Report the total, if any episode failed."""
         if self.failed:
             self.notice(f"{self.failed} of {self.episodes} episodes failed in all, the first with {self.first}")
+
+
+def failures_of(task: TextTask, notice: Callable[[str], None]) -> Failures:
+    """Return the count of a run's failures: where a grader gives the rewards, a failed batch does not end the run."""
+    return Failures(notice, ends=isinstance(task.grader, tuple))

@@ -29,7 +29,7 @@ from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
 from .evaluation import EvaluationResult, evaluation_result
-from .failures import Failures, errors_of
+from .failures import errors_of, failures_of
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import PREPARED, STATES, THROUGHPUT, Rate, attempts_of_step
 from .preparation import columns as prepared_columns
@@ -97,7 +97,7 @@ class TextTrainingLoop:
     iteration: int = 0
     times: dict[str, float] = field(factory=lambda: dict.fromkeys(WORK, 0.0))  # seconds spent
     _demonstrations: Any = field(default=())
-    _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
+    _failures: Any = field(default=Factory(lambda self: failures_of(self.parts.task, self.notice), takes_self=True))
     _rate: Any = field(default=())  # rate of published texts
 
     def train(self, command: Train) -> Trained:

@@ -1,0 +1,61 @@
+"""Facts of a model folder that decide the limits of a run on prompts: its window, its size and the longest prompt."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from ....core.errors import StructureError, message
+from ....core.language.codec import NOTHING
+from ....core.language.events import Event, System
+from ....core.language.prompts import ROLES, PromptRow
+from .chat_template import chat_codec
+from .checks import window_of
+from .optional import library
+from .tokenizer import load_tokenizer
+
+BYTES = 4  # of a number in the cache
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+
+
+@frozen
+class ModelFacts:
+    """The window of a model, bytes of its weights and of one token in its cache, and the longest prompt in tokens."""
+
+    window: int
+    bytes: int
+    cache_bytes: int
+    longest: int
+    longest_text: str
+
+
+def model_facts(folder: Path, rows: Sequence[PromptRow], *, system: str = "") -> ModelFacts:
+    """Return the facts of a model folder and of prompts as its chat template writes them. Reads no weights.
+
+    Raises: StructureError for a folder without a configuration or a tokenizer; ChoiceError for a tokenizer without a template.
+    """
+    try:
+        config: Any = library().AutoConfig.from_pretrained(str(folder))
+    except (OSError, ValueError) as cause:
+        remedy = "name a folder with config.json, tokenizer and weights"
+        got = f"no model ({next(iter(str(cause).strip().splitlines()), type(cause).__name__)[:160]})"
+        raise StructureError(message(f"--model {folder}", got=got, wanted="a model", remedy=remedy)) from cause
+    codec = chat_codec(load_tokenizer(folder), opens_with="user")
+    longest, text = 0, ""
+    for row in rows:
+        events: list[Event] = [ROLES[role](content) for role, content in row.messages]
+        if system and not any(isinstance(event, System) for event in events):
+            events = [System(system), *events]
+        length = sum(map(len, codec.encode(events, NOTHING)))
+        if length > longest:
+            longest, text = length, row.messages[-1][1]
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return ModelFacts(
+        window=window_of(config),
+        bytes=sum(path.stat().st_size for pattern in WEIGHTS for path in folder.glob(pattern)),
+        cache_bytes=2 * config.num_hidden_layers * heads * width * BYTES,
+        longest=longest,
+        longest_text=text,
+    )

@@ -1,0 +1,1 @@
+"""Reward functions of users, called on finished attempts."""
