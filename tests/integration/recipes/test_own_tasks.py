@@ -292,7 +292,7 @@ def test_a_run_with_generators_that_was_killed_goes_on(size: int, reference: str
 def test_what_is_refused_is_one_line_of_the_first_rank(tmp_path: Path) -> None:
     file, run = tmp_path / "least.py", tmp_path / "run"
     file.write_text(broken(LEAST, *BROKEN["reward"][:2]))
-    begun(run, {"recipe": "text", **flatten(tiny(SAFE))})
+    begun(run, {"recipe": "task", **flatten(tiny(SAFE))})
     refused = (
         (words(f"{file}:TASK", tmp_path / "new"), "wanted a number"),
         (["resume", run], "repeat the command with"),

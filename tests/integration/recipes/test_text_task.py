@@ -34,7 +34,7 @@ def test_a_task_in_a_file_is_trained_and_its_run_is_trusted_only_where_a_command
     )
     assert "accuracy" in capsys.readouterr().out
     held = json.loads((tmp_path / "run" / "arguments.json").read_text())
-    assert (held["recipe"], held["reference"]) == ("text", f"{EXAMPLE}:SAFE")
+    assert (held["recipe"], held["reference"]) == ("task", f"{EXAMPLE}:SAFE")
     monkeypatch.setattr(task_reference, "_trusted", set[str]())
     for command in (["evaluate", run], ["chat", run, "--task", "0"], ["resume", run]):
         assert main.main(command) == 1
