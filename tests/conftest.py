@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 
 SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
-    "quick", max_examples=20, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW_IS_FINE
+    "quick", max_examples=10, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW_IS_FINE
 )
 settings.register_profile("night", max_examples=2000, deadline=None, suppress_health_check=SLOW_IS_FINE)
 settings.load_profile("quick")

@@ -67,7 +67,9 @@ class Phase:
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
     known: bool = False  # whether states of starts were checked to have a JSON form
-    failures: Failures = field(default=Factory(lambda self: failures_of(self.setting.parts.task, self.setting.notice), takes_self=True))
+    failures: Failures = field(
+        default=Factory(lambda self: failures_of(self.setting.parts.task, self.setting.notice), takes_self=True)
+    )
 
     def now(self) -> float:
         """Return the seconds since the phase began, over all sessions."""

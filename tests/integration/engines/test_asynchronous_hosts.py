@@ -194,6 +194,7 @@ def test_a_generator_of_this_machine_gets_the_device_of_the_one_it_replaces() ->
     assert devices == ["cuda:1", "cuda:1"]
 
 
+@pytest.mark.slow
 def test_a_lost_host_is_taken_in_again_whatever_an_engine_raises() -> None:
     """At first nobody listens; its neighbour has never been away."""
     said, there, errors = list[str](), ["neighbour:1"], [RuntimeError("of a\nlibrary")]

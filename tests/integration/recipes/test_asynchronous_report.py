@@ -418,6 +418,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_training_compares_draws_and_leaves_a_model(trained: Path, capsys: Said) -> None:
     assert main.main(["resume", str(trained)]) == 0
     said = capsys.readouterr().out

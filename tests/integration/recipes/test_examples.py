@@ -184,6 +184,7 @@ def test_a_small_model_learns_to_use_the_tool_of_a_world_of_text() -> None:
 # --- in turns and at once, a notebook ---
 
 
+@pytest.mark.slow
 def test_the_notebook_is_one_and_says_how_to_run_it() -> None:
     pytest.importorskip("marimo", reason="the extra notebook is not installed")
     path = FOLDER / "async_zorplex.py"

@@ -55,7 +55,7 @@ def every(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict
 
 
 @given(draw=randoms, command=st.sampled_from(QUICK))
-@settings(max_examples=20, derandomize=True, suppress_health_check=FUNCTION_SCOPED)
+@settings(max_examples=8, derandomize=True, suppress_health_check=FUNCTION_SCOPED)
 def test_an_odd_input_is_told_in_one_line(draw: Random, command: str, quick: Callable[..., dict[str, str]]) -> None:
     assert quick(draw, command) == {}
 

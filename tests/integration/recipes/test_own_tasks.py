@@ -148,6 +148,7 @@ def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
 
 
 @second_is_slow
+@pytest.mark.slow
 def test_generators_report_labels_too(reference: str, tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(reference, **THREADS)
     session.start(run, arguments, overwrite=False, notice=silent)
@@ -220,6 +221,7 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
     assert weights(cut) == weights(whole)
 
 
+@pytest.mark.slow
 def test_a_task_of_a_world_and_a_parser_alone_goes_everywhere(tmp_path: Path, capsys: Said) -> None:
     file, run, beside = tmp_path / "least.py", tmp_path / "run", tmp_path / "beside"
     file.write_text(LEAST)
@@ -238,6 +240,7 @@ def test_a_task_of_a_world_and_a_parser_alone_goes_everywhere(tmp_path: Path, ca
     assert "Which?" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_metrics_of_before_there_were_labels_are_read(tmp_path: Path) -> None:
     run = tmp_path / "run"
     cut_short(lambda: session.start(run, tiny(SAFE), overwrite=False, notice=silent), at=3)

@@ -133,6 +133,7 @@ def test_training_anew_removes_the_old_proof(countries: Path, tmp_path: Path) ->
     assert not (run / "proof.png").exists()
 
 
+@pytest.mark.slow
 def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
     said = []
     for words in (["--draw", "1"], ["--draw", "1"], ["--split", "valid", "--queries", "0"], []):
@@ -269,6 +270,7 @@ def test_only_a_run_that_proves_explains(tmp_path: Path, capsys: Said) -> None:
 @pytest.mark.parametrize(
     "command", [["resume", "RUN"], ["evaluate", "RUN"], ["explain", "in(spain, europe)", "--run", "RUN"]]
 )
+@pytest.mark.slow
 def test_a_run_whose_facts_have_changed_is_refused(
     command: list[str], countries: Path, tmp_path: Path, capsys: Said
 ) -> None:

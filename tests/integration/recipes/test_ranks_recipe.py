@@ -147,6 +147,7 @@ def test_ranks_learn_what_one_process_learns_and_keep_shards(plain: Path, ranked
     assert runs.arguments_in(ranked)[1] == tiny()
 
 
+@pytest.mark.slow
 def test_a_run_of_ranks_is_asked_and_resumed_as_any(ranked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["evaluate", str(ranked)]) == 0
     assert main.main(["resume", str(ranked)]) == 0
@@ -304,6 +305,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.slow
 def test_other_recipes_are_refused_on_ranks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_gradients_are_right() -> None:
     assert torch.autograd.gradcheck(advantages, inputs)
 
 
+@pytest.mark.slow
 def test_compiled_bits_are_eager_bits(compiled: Any) -> None:
     data = stream(8, 21, 3)  # three blocks, the last one filled up
 

@@ -150,6 +150,7 @@ class Cut(BaseException):
     """A crash."""
 
 
+@pytest.mark.slow
 def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ def test_ctrl_c_ends_a_phase_at_a_checkpoint_that_goes_on(tmp_path: Path, monkey
     assert len({one[1:4] for one in taken}) == len(taken) == 20
 
 
+@pytest.mark.slow
 def test_fewer_checkpoints_and_one_more_at_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, train = tmp_path / "run", training_phase.Phase.train
 
@@ -348,6 +350,7 @@ def test_what_could_never_work_is_refused_by_its_flag(changes: dict[str, Any], s
         tiny(**changes).check()
 
 
+@pytest.mark.slow
 def test_generators_that_die_again_and_again_are_given_up_and_the_run_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,6 +176,7 @@ def test_draws_in_a_compiled_scan(compiled: Any) -> None:
         assert_equal(name, ys[name], value)
 
 
+@pytest.mark.slow
 def test_the_code_generator_keeps_every_bit(compiled: Any) -> None:
     """Of all but normal numbers, and of actions whose number lies at a boundary."""
 

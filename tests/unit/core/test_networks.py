@@ -211,6 +211,7 @@ def test_layout_refuses_mixed_and_integer_trees(dtypes: tuple[torch.dtype, ...])
         layout([torch.zeros(2, dtype=torch.int64)])
 
 
+@pytest.mark.slow
 def test_networks_compile_whole_with_their_gradients() -> None:
     network, wrapped = mlp([4, 8, 2], product="broadcast"), functional(modules()[0])
     params, others = network.init(keys.key(0)), wrapped.init(keys.key(0))

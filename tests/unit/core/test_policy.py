@@ -207,6 +207,7 @@ def test_the_factory_refuses_what_it_cannot_build() -> None:
         wrong.apply(wrong.init(keys.key(0)), {"features": observation, "action_mask": observation > 0}, ())
 
 
+@pytest.mark.slow
 def test_acting_compiles_whole_inside_a_scan() -> None:
     squashed = flat(model("tanh_normal", product="auto")[0])
     masked_model, _, observation = model("masked")

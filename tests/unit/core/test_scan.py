@@ -148,6 +148,7 @@ def test_the_python_lowering_inside_a_compiled_function(compiled: Any) -> None:
     assert_same(compiled(program, "eager")(tally(), inputs(3)), program(tally(), inputs(3)))
 
 
+@pytest.mark.slow
 def test_shapes_that_are_easily_forgotten(compiled: Any) -> None:
     """Nothing carried, nothing put out, no steps, no xs, xs that do not lie in one piece."""
 
@@ -197,6 +198,7 @@ def test_values_that_are_passed_on_untouched(compiled: Any) -> None:
 # --- with other transformations ---
 
 
+@pytest.mark.slow
 def test_scans_nest(compiled: Any) -> None:
     def program(init: Any, xs: Any) -> Any:
         return scan(lambda carry, row: scan(count, carry, row, reverse=True), init, xs, unroll=2)
@@ -204,6 +206,7 @@ def test_scans_nest(compiled: Any) -> None:
     assert_same(compiled(program)(tally(), inputs(5, (3,))), program(tally(), inputs(5, (3,))))
 
 
+@pytest.mark.slow
 def test_vmap_of_scan_is_scan_of_vmap_is_the_singles(compiled: Any) -> None:
     init, xs = tally((3,)), inputs(5, (3,))
 
@@ -223,6 +226,7 @@ def test_vmap_of_scan_is_scan_of_vmap_is_the_singles(compiled: Any) -> None:
 @pytest.mark.filterwarnings(
     "ignore:There is a performance drop:UserWarning"
 )  # while tracing; torch's scan looks at xs[0]
+@pytest.mark.slow
 def test_vmap_of_scan_in_a_compiled_function(compiled: Any) -> None:
     def program(init: Any, xs: Any) -> Any:
         return torch.vmap(lambda a, b: scan(count, a, b))(init, xs)

@@ -64,6 +64,7 @@ def test_shards_stay_where_they_are_and_come_back_whole(three: tuple[tuple[int, 
     assert first["after"] == first["gathered"]["a"]
 
 
+@pytest.mark.slow
 def test_shards_that_the_first_forgets_are_forgotten_by_all(three: tuple[tuple[int, ...], Found]) -> None:
     first = three[1][0]
     assert (first["held"], first["known"]) == (2, 1)

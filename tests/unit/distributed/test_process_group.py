@@ -120,6 +120,7 @@ def test_another_batch_is_refused_on_all_ranks(two: tuple[Ended, list[dict[str, 
     }
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_ends_the_others_with_one_line(two: tuple[Ended, list[dict[str, Any]]]) -> None:
     ended, _ = two
     assert ended.codes == (1, -signal.SIGKILL)

@@ -52,6 +52,7 @@ def test_a_program_has_its_seconds_to_end_by_itself_and_no_more() -> None:
         assert child.ended() == how
 
 
+@pytest.mark.slow
 def test_a_child_ends_with_what_has_left_its_group_also_where_it_has_ended_before() -> None:
     for last in ("sleep 600", "exit 0"):
         program = "import child_parts as it, os; print(it.start_in_a_group_of_its_own(), flush=True); os.system"
@@ -68,6 +69,7 @@ def test_a_child_ends_with_what_has_left_its_group_also_where_it_has_ended_befor
 
 
 @pytest.mark.parametrize("kind", ["worker", "tool"])
+@pytest.mark.slow
 def test_workers_and_tools_end_with_what_has_left_their_group(kind: str, tmp_path: Path) -> None:
     if kind == "tool":
         with in_processes(1) as perform:

@@ -218,6 +218,7 @@ def test_a_world_that_moved_on_refuses_older_worlds() -> None:
             act(params, start, keys.key(2))
 
 
+@pytest.mark.slow
 def test_a_full_graph_compile_says_why_it_cannot() -> None:
     model = model_of(rooms())
     with gymnasium_world(single, ENVS) as world:

@@ -177,6 +177,7 @@ def test_one_series_needs_no_legend(tmp_path: Path, figures: list[Figure]) -> No
         bars({"a": {}}, tmp_path / "c.png", title="", unit="")
 
 
+@pytest.mark.slow
 def test_drawing_needs_no_pyplot_and_changes_no_setting(tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
     learning_curve([run(0), run(1)], tmp_path / "a.png")

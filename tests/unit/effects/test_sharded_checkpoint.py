@@ -265,6 +265,7 @@ class Disk:
     [(SHARDED, False), (SHARDED, True), (FULL, False), (MODELS, False)],
     ids=["sharded", "sharded, torn", "full", "hugging_face"],
 )
+@pytest.mark.slow
 def test_a_crash_after_any_operation_leaves_the_old_or_the_new(
     mesh: DeviceMesh, group: RankGroup, tmp_path: Path, form: Form, survives: bool
 ) -> None:

@@ -150,6 +150,7 @@ def lapped(pool: Workers, numbers: int, seconds: float, guard: str = "sequence")
         return reads[0]  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_reader_in_another_process_gets_whole_weights_while_it_is_lapped(pool: Workers) -> None:
     reads, torn, last, overtaken = lapped(pool, 1 << 14, 1.0)
     assert torn == 0

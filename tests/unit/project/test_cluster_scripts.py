@@ -183,6 +183,7 @@ def test_a_script_is_bash(script: str) -> None:
     assert len(submissions(script)) >= 2
 
 
+@pytest.mark.slow
 def test_generators_on_their_nodes(place: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port, run = free_port(), place / "a run"
     hosts = ",".join(f"{node}:{port}" for node in NODES[1:])

@@ -160,6 +160,7 @@ def _functions_of(section: str, name: str) -> str:
 # --- algorithms ---
 
 
+@pytest.mark.slow
 def test_loss_term_is_added_to_that_of_ppo(names: Names) -> None:
     run("Loss term", names)
     for clip in (0.2, 0.0):
@@ -208,6 +209,7 @@ def test_metric_appears_in_the_metrics_and_in_the_file(names: Names) -> None:
 # --- a run ---
 
 
+@pytest.mark.slow
 def test_evaluation_improves_and_leaves_the_run_as_it_is(names: Names) -> None:
     run("Evaluation between iterations", names)
     means = [score.mean_return for score in names["scores"]]
@@ -240,6 +242,7 @@ def test_replay_buffer_and_queue_keep_their_limits(names: Names, capsys: pytest.
     assert names["buffer"].draw(keys.key(3), 257, 2) == ()
 
 
+@pytest.mark.slow
 def test_run_is_on_the_device_of_its_key(names: Names) -> None:
     """The meta device, which holds no numbers, refuses to mix with the CPU as a GPU does."""
     run("Device", names)

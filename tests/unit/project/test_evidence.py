@@ -84,6 +84,7 @@ def test_sides_take_turns_and_the_first_call_does_not_count(benchmark: Callable[
     assert {name: len(seconds) for name, seconds in spent.items()} == {"a": 2, "b": 2}
 
 
+@pytest.mark.slow
 def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None:
     timing, parts = benchmark("parts.prove_timing"), benchmark("parts.prove_parts")
     made, model = timing.made_of("family:30")

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 from purestep import properties
 from purestep.core.env_names import ENV_NAMES
 from purestep.core.envs import ENVS
@@ -183,9 +185,12 @@ def test_names_of_properties_are_listed_alike_for_checkers_and_at_run_time() -> 
         assert not isinstance(getattr(properties, name), ModuleType)
 
 
+@pytest.mark.slow
 def test_a_module_does_not_hide_the_name_of_what_it_holds() -> None:
     program = """
 import types, purestep.properties.suites.env, purestep.properties.framework.cli
+import pytest
+
 from purestep import properties
 assert isinstance(properties.env_laws, properties.Suite)
 assert properties.env_laws is properties.suites.env.env_laws

@@ -98,6 +98,7 @@ def test_arguments_keep_their_bits() -> None:
     assert arguments[0].balance == before[0].balance
 
 
+@pytest.mark.slow
 def test_each_composition_is_a_program_of_its_own() -> None:
     """One code object, twelve closures: the compiler would give up at the ninth."""
 
@@ -306,6 +307,7 @@ def test_a_fingerprint_names_everything_that_decides(tmp_path: Path, monkeypatch
     assert len(seen) == 7
 
 
+@pytest.mark.slow
 def test_the_code_generator_is_the_default() -> None:
     """The one real compilation here: a loop, a record, a number without axes, and the settings of `settings`."""
 

@@ -86,6 +86,7 @@ def every_case(xs: Tensor) -> list[Any]:
     return [case(xs) for case in CASES]
 
 
+@pytest.mark.slow
 def test_compiled_loops_are_the_loops() -> None:
     compiled = program(every_case)
     for xs in (XS, XS.flip(0)):
