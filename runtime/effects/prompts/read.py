@@ -8,7 +8,7 @@ same content if the model is asked the same: a text is the same as one message o
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from json import JSONEncoder
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from .tables import Located, table_rows
 
 CSV = ".csv"
 FEW = 20  # names of columns that an error lists
+VALUES = "texts, numbers, booleans, null, or lists and objects of these"
 ENCODER = JSONEncoder(sort_keys=True)
 
 
@@ -37,7 +38,8 @@ def read_prompts(path: Path, *, column: str = "prompt") -> PromptSet:
     """Return the prompts in a column of a file, in its order.
 
     The file is .jsonl or .json (one object a line), .csv with a header line, or .parquet; or `path` is a folder saved by the
-    library datasets, of several splits the one named "train". A cell of a CSV file that begins with `[{` has messages as JSON.
+    library datasets, of several splits the one named "train". In CSV a cell that begins with `[{` has messages as JSON, and
+    columns without a name are left out.
     Raises: ChoiceError, with the line or row that is wrong; ModuleNotFoundError if pyarrow or datasets is needed and absent.
 
     >>> from tempfile import TemporaryDirectory
@@ -49,7 +51,7 @@ def read_prompts(path: Path, *, column: str = "prompt") -> PromptSet:
     ('2 + 3?', {'answer': '5'})
     """
     rows: Iterable[Located] = table_rows(path)
-    if path.suffix.lower() == CSV and not path.is_dir():
+    if path.suffix.lower() == CSV:
         rows = ((place, _with_messages(place, row, column)) for place, row in rows)
     return _checked(str(path), rows, column)
 
@@ -127,13 +129,9 @@ def _row(place: str, row: Mapping[str, Any], column: str) -> PromptRow:
         raise ChoiceError(message(place, got=got, wanted=wanted, remedy=remedy))
     columns = {name: value for name, value in row.items() if name != column}
     for name, value in columns.items():
-        if not _is_json(value):
-            got, wanted = (
-                f"of type {type(value).__name__}",
-                "texts, numbers, booleans, null, and lists and objects of these",
-            )
-            remedy = "convert it, or leave it out"
-            raise ChoiceError(message(f"{place}: column {name!r}", got=got, wanted=wanted, remedy=remedy))
+        if foreign := _foreign(value):
+            got, remedy = f"with a value of type {foreign}", "convert it, or leave it out"
+            raise ChoiceError(message(f"{place}: column {name!r}", got=got, wanted=VALUES, remedy=remedy))
     return PromptRow(prompt_of(f"{place}: column {column!r}", row[column]), columns)
 
 
@@ -141,12 +139,16 @@ def _with_messages(place: str, row: Mapping[str, Any], column: str) -> Mapping[s
     return {**row, column: cell_prompt(f"{place}: column {column!r}", row[column])} if column in row else row
 
 
-def _is_json(value: Any) -> bool:
+def _foreign(value: Any) -> str:
+    """Return the name of the first type in a value that JSON does not have, or "" if there is none."""
+    if value is None or isinstance(value, str | int | float):
+        return ""
     if isinstance(value, list):
-        return all(map(_is_json, value))
+        return next(filter(None, map(_foreign, value)), "")
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_json(part) for name, part in value.items())
-    return value is None or isinstance(value, str | int | float)
+        names = (type(name).__name__ for name in value if not isinstance(name, str))
+        return next(chain(names, filter(None, map(_foreign, value.values()))), "")
+    return type(value).__name__
 
 
 def _prompt_set(rows: Iterable[PromptRow]) -> PromptSet:

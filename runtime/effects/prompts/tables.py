@@ -165,10 +165,11 @@ def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as cause:
-        if cause.name != name.partition(".")[0]:
+        package = name.partition(".")[0]
+        if cause.name != package:
             raise
-        text = message(cause.name, got="absent", wanted="installed", remedy="pip install 'purestep[data]'")
-        raise ModuleNotFoundError(text, name=cause.name) from None
+        text = message(package, got="absent", wanted="installed", remedy="pip install 'purestep[data]'")
+        raise ModuleNotFoundError(text, name=package) from None
 
 
 READERS: Mapping[str, Callable[[Path], Iterator[Located]]] = {
