@@ -109,7 +109,7 @@ def row_keys(training: int, held_out: int) -> Draw:
     @lru_cache(PASSES)
     def order(words: Words, number: int, size: int) -> tuple[int, ...]:
         key = keys.fold_in(keys.key(words[0]), words[1])
-        return tuple(keys.permutation(keys.fold_in(key, number), size).tolist())
+        return tuple(map(int, keys.permutation(keys.fold_in(key, number), size)))
 
     def draw(key: Key, stream: str, number: int) -> Words:
         size = sizes[stream]

@@ -107,7 +107,9 @@ class PromptRun:
     def resolved(self, notice: Callable[[str], None]) -> "PromptRun":
         """Return the settings with those that model and prompts determine. Imports torch. Raises: ChoiceError."""
         from ..effects.hugging_face.prompt_lengths import model_facts
-        from ..effects.task_reference import absolute
+        from ..effects.module_reference import absolute
+        from ..effects.rewards.given import given
+        from ..effects.rewards.grader import check_rewards, foreign
 
         training, held_out = self.prompts()
         facts = model_facts(Path(self.model.model), (*training.rows, *held_out.rows), system=self.data.system)
@@ -122,7 +124,10 @@ class PromptRun:
         capacity = self.sampling.capacity or min(facts.window, facts.longest + new)
         every = self.episodes.groups * self.episodes.samples
         slots = self.sampling.slots or max(1, min(every, int(CACHE / (facts.cache_bytes * capacity))))
-        reward = tuple(absolute(name) for name in self.data.reward)
+        named = foreign(self.data.reward)
+        reward = tuple(absolute(name) if name in named else name for name in self.data.reward)
+        columns = sorted({name for some in (training, held_out) for row in some.rows for name in row.columns})
+        check_rewards([given(name) for name in reward], self.data.weights, columns=columns)
         changes: dict[str, Any] = {"reward": reward, "max_new_tokens": new, "capacity": capacity, "slots": slots}
         changes["held_out"] = min(self.episodes.held_out, len(held_out.rows))
         changes["budget"] = max(self.learning.budget, capacity)
@@ -171,9 +176,10 @@ class PromptRun:
 
     def functions(self) -> Mapping[str, str]:
         """Return the reward functions that are not built in, by the name of their setting."""
+        from ..effects.rewards.given import HERE
         from ..effects.rewards.grader import foreign
 
-        named = foreign(self.data.reward)
+        named = [name for name in foreign(self.data.reward) if not name.startswith(HERE)]
         return {"reward": " ".join(named)} if named else {}
 
     evaluated = evaluated_tasks

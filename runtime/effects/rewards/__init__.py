@@ -1,1 +1,1 @@
-"""Reward functions of users, called on finished attempts."""
+"""Reward functions of users, and built-in ones, for finished attempts at prompts."""

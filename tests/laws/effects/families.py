@@ -1,8 +1,9 @@
-"""Families of laws of effects: weights, queues, workers, services, engines and checkpoints of several ranks."""
+"""Families of laws of effects: weights, queues, workers, services, engines, rewards and checkpoints of several ranks."""
 
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.effects import bounded_queue
 from purestep.runtime.effects.cluster.device_assignment import next_device
+from purestep.runtime.effects.rewards.grader import rewards_of
 from purestep.runtime.effects.tools import service
 from purestep.runtime.effects.weight_sync.select_transport import choice
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
@@ -19,6 +20,8 @@ from .experience import MUTANTS as EXPERIENCE_MUTANTS
 from .experience import experience_laws, own_replaying
 from .queue import MUTANTS as QUEUE_MUTANTS
 from .queue import queue_laws
+from .rewards import MUTANTS as REWARDS_MUTANTS
+from .rewards import rewards_laws
 from .ring import MUTANTS as RING_MUTANTS
 from .ring import ring_laws
 from .select_transport import MUTANTS as SELECT_TRANSPORT_MUTANTS
@@ -46,5 +49,6 @@ def families() -> list[Family]:
         Family(engine_laws(), own_clustering(), edits(ENGINE_MUTANTS)),
         Family(hands_laws(), own_posting(), edits(WORKER_ADAPTER_MUTANTS)),
         Family(spots_laws(), next_device, edits(DEVICE_ASSIGNMENT_MUTANTS)),
+        Family(rewards_laws(), rewards_of, edits(REWARDS_MUTANTS)),
         Family(filing_laws(), own_filing(), edits(CHECKPOINT_LAYOUT_MUTANTS)),
     ]
