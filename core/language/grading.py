@@ -40,7 +40,22 @@ def graded(grader: Grader | tuple[()], attempts: Sequence[Rollout[Any]]) -> Atte
 
 
 def with_grade(attempt: Rollout[Any], grade: Grade) -> Rollout[Any]:
-    """Return a finished attempt with a grade."""
+    """Return a finished attempt with a grade.
+
+    >>> from .codec import byte_codec
+    >>> from .parsers import Parsed
+    >>> from .protocol import protocol
+    >>> from .requests import Request, rollouts
+    >>> from .rollout import ModelOutput, add_output, begin_rollout
+    >>> from .text_env import Outcome, TextEnv
+    >>> env = TextEnv((), lambda _, key: ((), "2?"), lambda _, state, action, key: (state, Outcome(terminated=True)))
+    >>> rules, codec = protocol(env, Parsed, max_steps=1), byte_codec()
+    >>> spec = rollouts(Request(id=0, group=0, task=(0, 0), sampling=(0, 0)))[0]
+    >>> begun = begin_rollout(rules, codec, spec, capacity=9, max_new_tokens=4)
+    >>> ended = add_output(rules, codec, begun, ModelOutput(ids=(50, 256), log_probs=(0.0, 0.0), versions=(0, 0)))
+    >>> with_grade(ended, Grade(0.5)).episode.steps[0].reward, with_grade(ended, Grade(error="no number")).end
+    (0.5, Raised(error='no number'))
+    """
     if grade.error:
         end = Raised(grade.error)
         return evolve(attempt, end=end, grade=grade, episode=evolve(attempt.episode, end=end))

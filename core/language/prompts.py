@@ -121,7 +121,14 @@ def row_keys(training: int, held_out: int) -> Draw:
 
 
 def reply_of(rows: Sequence[PromptRow], attempt: Rollout[PromptState]) -> Reply:
-    """Return a finished attempt at a prompt as its rewards see it."""
+    """Return a finished attempt at a prompt as its rewards see it.
+
+    >>> from types import SimpleNamespace
+    >>> said = Sampled("5", call=0, turn=0, finish_reason="stop")
+    >>> episode = SimpleNamespace(world=PromptState(0), events=(User("2 + 3?"), said))
+    >>> reply_of([PromptRow("2 + 3?")], SimpleNamespace(episode=episode, pieces=(), end=())).messages
+    (('assistant', '5'),)
+    """
     row = rows[attempt.episode.world.row]
     events = attempt.episode.events
     first = next(place for place, event in enumerate(events) if isinstance(event, Sampled))
