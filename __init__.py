@@ -30,7 +30,7 @@ Text environments:
     transcripts
 Language models:
     objectives, LanguageAlgorithm, LanguageState, learner, Objective, cispo, credited, dapo, dr_grpo, grpo, gspo,
-    rloo, Transcript, rollouts, causal_model, from_config, tiny_llama, language_trainer
+    rloo, Transcript, rollouts, causal_model, from_config, tiny_llama, language_trainer, train_text
 
 Names that clash stay in their modules: `parsers.chain` and `parsers.after` compose parsers, `objectives.ppo` and
 `objectives.reinforce` are objectives of `learner`, which trains language models. examples/text_task.py is a text task.
@@ -163,6 +163,7 @@ if TYPE_CHECKING:
     from .runtime.normalizer import running as running
     from .runtime.population import population as population
     from .runtime.population import with_hyperparameters as with_hyperparameters
+    from .runtime.recipes.train_text import train_text as train_text
     from .runtime.rollout import Worlds as Worlds
     from .runtime.rollout import begin as begin
     from .runtime.rollout import rollout as rollout
@@ -249,6 +250,7 @@ else:
         "runtime.machine.drive": ("drive",),
         "runtime.normalizer": ("running",),
         "runtime.population": ("population", "with_hyperparameters"),
+        "runtime.recipes.train_text": ("train_text",),
         "runtime.rollout": ("Worlds", "begin", "rollout"),
         "runtime.text.trainer": ("language_trainer",),
         "runtime.train": ("RunState", "Trainer", "train", "trainer"),
