@@ -18,7 +18,7 @@ from ..machine.json_codec import line
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..text.components import TextComponents
-from ..text.config import TextConfig
+from ..text.config import TextConfig, held_out_tasks
 from ..text.failures import Failures
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
@@ -149,10 +149,10 @@ class Phase:
     def _evaluated(self) -> dict[str, float]:
         """Return the metrics of an evaluation during training, if one is due for the current weights."""
         setting, version = self.setting, self.learning.version
-        tasks = setting.arguments.episodes
-        if not evaluation_due(tasks.eval_every_n_versions, before=version - 1, after=version):
+        every = setting.arguments.episodes.eval_every_n_versions
+        if not evaluation_due(every, before=version - 1, after=version):
             return {}
-        start, held_out = seconds(), {"tasks": tasks.held_out, "draw": tasks.draw}
+        start, held_out = seconds(), held_out_tasks(setting.arguments)
         line_, figures = on_the_way(setting.parts, self.learning.whole(), **held_out, version=version)
         setting.notice(f"version {version}: {line_}")
         self.did("evaluate", start, version)

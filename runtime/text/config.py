@@ -30,6 +30,7 @@ class Episodes:
     groups: int = 16  # tasks of a step
     samples: int = 8  # attempts at each of them
     held_out: int = 256  # tasks of the evaluation, before reinforcement and at the end
+    eval_samples: int = 1  # attempts at each of these; of several, pass@k is reported
     draw: int = 0  # decides which tasks are held out
     eval_every_n_versions: int = 0  # updates between two evaluations on the way; 0 means none
 
@@ -99,6 +100,7 @@ class EvaluationOptions:
 
     tasks: int = 0  # how many; 0 means as many as the run was told
     draw: int = -1  # decides which; -1 means those of the run
+    eval_samples: int = 0  # attempts at each of them; 0 means as many as the run was told
 
 
 @frozen
@@ -172,7 +174,7 @@ class TextConfig(Protocol):
         ...
 
     def examined(self) -> Mapping[str, int]:
-        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
+        """Return the numbers that define an evaluation, by the names of its options."""
         ...
 
 
@@ -195,17 +197,20 @@ def evaluated_tasks(arguments: A, trial: EvaluationOptions) -> A:
     """
     check_whole("--tasks", trial.tasks, 0)
     check_whole("--draw", trial.draw, -1)
-    changes = {"held_out": trial.tasks} if trial.tasks else {}
+    check_whole("--eval-samples", trial.eval_samples, 0)
+    given = {"held_out": trial.tasks, "eval_samples": trial.eval_samples}
+    changes = {name: value for name, value in given.items() if value}
     return changed(arguments, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
 
 
 def examined_tasks(arguments: "TextConfig") -> Mapping[str, int]:
-    """Return the number of tasks of an evaluation, and the draw that selects them.
+    """Return the number of tasks of an evaluation, the draw that selects them, and the attempts at each.
 
     >>> examined_tasks(TaskRun())
-    {'tasks': 256, 'draw': 0}
+    {'tasks': 256, 'draw': 0, 'eval_samples': 1}
     """
-    return {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+    episodes = arguments.episodes
+    return {"tasks": episodes.held_out, "draw": episodes.draw, "eval_samples": episodes.eval_samples}
 
 
 @frozen
@@ -244,6 +249,16 @@ class TaskRun:
 
     evaluated = evaluated_tasks
     examined = examined_tasks
+
+
+def held_out_tasks(arguments: TextConfig) -> dict[str, int]:
+    """Return the arguments of `report.evaluation`: the number of held-out tasks, their draw, and the attempts at each.
+
+    >>> held_out_tasks(TaskRun())
+    {'tasks': 256, 'draw': 0, 'samples': 1}
+    """
+    episodes = arguments.episodes
+    return {"tasks": episodes.held_out, "draw": episodes.draw, "samples": episodes.eval_samples}
 
 
 def warm_steps(arguments: TextConfig) -> int:
@@ -285,7 +300,7 @@ def check_text(arguments: TextConfig) -> None:
     warm, learning = arguments.warm, arguments.learning
     check_whole("--seed", episodes.seed, 0, SEEDS)
     check_threads(arguments.machine.threads)
-    check_wholes(episodes, 1, "steps", "groups", "samples", "max_turns", "held_out")
+    check_wholes(episodes, 1, "steps", "groups", "samples", "max_turns", "held_out", "eval_samples")
     check_wholes(episodes, 0, "draw", "eval_every_n_versions")
     check_wholes(sampling, 1, "max_new_tokens", "capacity", "slots")
     check_wholes(model, 1, "width", "layers", "heads")

@@ -243,7 +243,7 @@ def demonstrated(arguments: TextConfig, parts: TextComponents, key: Key) -> tupl
 def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
     """Return the names of a run's metrics, besides those of its progress."""
     evaluates = arguments.episodes.eval_every_n_versions or not isinstance(task.evaluation, tuple)
-    on_the_way = evaluation_names(task) if evaluates else ()
+    on_the_way = evaluation_names(task, arguments.episodes.eval_samples) if evaluates else ()
     prepared = prepared_columns(task.preparation)
     labels = (LABEL + name for name in task.labels)
     return ("warm_loss", "episode_return", *task.figures, *labels, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *on_the_way)
