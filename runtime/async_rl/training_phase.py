@@ -19,6 +19,7 @@ from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..text.components import TextComponents
 from ..text.config import TextConfig, held_out_tasks
+from ..text.equal_rewards import EqualRewards
 from ..text.failures import Failures
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
@@ -28,7 +29,7 @@ from .checkpoint import PhaseCheckpoint, PhaseState, live
 from .metrics import Meter
 from .placement import Placement
 from .preparation import Ready, Starts, kept_starts, starts_from
-from .samples import Sample, stacked
+from .samples import Sample, stacked, summary_of_sample
 from .scheduler import events as say
 from .scheduler.state import Schedule
 from .trainer import SampleWithProximal, VersionedLearner, segment_wise
@@ -67,6 +68,12 @@ class Phase:
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
     known: bool = False  # whether states of starts were checked to have a JSON form
+    equal: EqualRewards = field(
+        default=Factory(
+            lambda self: EqualRewards(self.setting.folder.parent, self.setting.arguments, self.setting.notice),
+            takes_self=True,
+        )
+    )
     failures: Failures = field(default=Factory(lambda self: Failures(self.setting.notice), takes_self=True))
 
     def now(self) -> float:
@@ -131,12 +138,13 @@ class Phase:
             start = seconds()
         batch = [self.samples[name].sample for name in names]
         self.failures.add(f"update {command.version + 1}", [one.raised for one in batch if one.raised], len(batch))
+        self.equal.add(f"update {command.version + 1}", [summary_of_sample(one) for one in batch])
         try:
             learned = self.learning.update(command.version, batch)
         except NonFiniteError:
             write_tensors(self.setting.folder / DIVERGED, stacked(batch))
             raise
-        if learned.note:
+        if learned.note and not self.equal.reported:
             self.setting.notice(f"update {command.version + 1}: {learned.note}")
         spent = self.did("train", start, command.version)
         written = [

@@ -28,6 +28,7 @@ from ..runs.training_machine import Loop, Train, Trained
 from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
+from .equal_rewards import EqualRewards, summary_of
 from .evaluation import EvaluationResult, evaluation_result
 from .failures import Failures, errors_of
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
@@ -98,6 +99,9 @@ class TextTrainingLoop:
     times: dict[str, float] = field(factory=lambda: dict.fromkeys(WORK, 0.0))  # seconds spent
     _demonstrations: Any = field(default=())
     _failures: Any = field(default=Factory(lambda self: Failures(self.notice), takes_self=True))
+    _equal: EqualRewards = field(
+        default=Factory(lambda self: EqualRewards(self.run, self.arguments, self.notice), takes_self=True)
+    )
     _rate: Any = field(default=())  # rate of published texts
 
     def train(self, command: Train) -> Trained:
@@ -168,6 +172,7 @@ class TextTrainingLoop:
         written = transcripts(
             attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
         )
+        self._equal.add(f"step {number + 1}", [summary_of(self.parts.task, one) for one in attempts])
         row = {**_row(self.parts.task, evaluation_result(self.parts.task, attempts), spent), **prepared}
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
@@ -175,7 +180,7 @@ class TextTrainingLoop:
             write_tensors(self.run / DIVERGED, written)
             self.notice(f"{fault}; the batch is in {self.run / DIVERGED}")
             return {**row, "finite": 0.0}
-        if learned.note:
+        if learned.note and not self._equal.reported:
             self.notice(f"step {number + 1}: {learned.note}")
         self.held = LearnerState(learner=learned.state)
         self.times["preparation"] += prepared.get(PREPARED, 0.0)
