@@ -53,14 +53,14 @@ def wilson_of_groups(successes: Sequence[int], size: int) -> tuple[float, float]
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float] | tuple[()]:
-    """Return the 95 % interval of the mean of independent values, by Student's distribution; () for fewer than two.
+    """Return the 95 % interval of the mean of independent values, by Student's distribution; () where all are equal.
 
     m -+ t s / sqrt(n),   s^2 the variance by n - 1
 
-    >>> tuple(round(bound, 3) for bound in mean_interval([2.0, 4.0, 6.0])), mean_interval([1.0])
+    >>> tuple(round(bound, 3) for bound in mean_interval([2.0, 4.0, 6.0])), mean_interval([1.0, 1.0])
     ((-0.969, 8.969), ())
     """
-    if len(values) < 2:
+    if len(set(values)) < 2:
         return ()
     mean = math.fsum(values) / len(values)
     half = student(len(values)) * math.sqrt(_variance(values) / len(values))

@@ -30,6 +30,8 @@ FIELDS: Mapping[str, str] = {}  # fields of tagged values, "Tag.field": as they 
 SETTINGS: Mapping[str, Any] = {
     "eval_every_n_versions": 0,
     "eval_samples": 1,
+    "resample": 0,
+    "skip_solved": 0,
     "zero_spread": "keep",
 }  # that there were not yet
 WRITTEN: Mapping[

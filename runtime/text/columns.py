@@ -34,7 +34,7 @@ TAKEN = frozenset(  # names that no figure of a task may have: columns of metric
         *("iteration", "steps", "seconds", "finite", "warm_loss", "episode_return"),
         *(*LENGTHS, *FIGURES, *SPEEDS, *STALENESS, "proximal_seconds"),
         *("attempts", "samples", "reward", "modes", "accuracy_low", "accuracy_high"),
-        *("reward_low", "reward_high", "tokens_median", "tokens_longest"),
+        *("reward_low", "reward_high", "tokens_median", "tokens_longest", "resampled_groups", "skipped_prompts"),
     )
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, choose, message
-from ..runs.arguments import SEEDS, changed, check_numbers, check_threads, check_whole, check_wholes, flatten
+from ..runs.arguments import SEEDS, changed, check_numbers, check_threads, check_whole, check_wholes, flag, flatten
 from .async_config import AsyncConfig, check_asynchronous
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ class Episodes:
     eval_samples: int = 1  # attempts at each of these; of several, pass@k is reported
     draw: int = 0  # decides which tasks are held out
     eval_every_n_versions: int = 0  # updates between two evaluations on the way; 0 means none
+    resample: int = (
+        0  # rounds of further tasks, at most, that replace a step's groups of equal rewards (DAPO); 0 keeps them
+    )
+    # passes in a row in which all attempts at a prompt are right, after which it is skipped in the next 3; 0 skips none
+    skip_solved: int = 0
 
 
 @frozen
@@ -100,7 +105,7 @@ class EvaluationOptions:
 
     tasks: int = 0  # how many; 0 means as many as the run was told
     draw: int = -1  # decides which; -1 means those of the run
-    eval_samples: int = 0  # attempts at each of them; 0 means as many as the run was told
+    eval_samples: int = 0  # attempts at each of them; 0 means as many as in the run
 
 
 @frozen
@@ -301,7 +306,7 @@ def check_text(arguments: TextConfig) -> None:
     check_whole("--seed", episodes.seed, 0, SEEDS)
     check_threads(arguments.machine.threads)
     check_wholes(episodes, 1, "steps", "groups", "samples", "max_turns", "held_out", "eval_samples")
-    check_wholes(episodes, 0, "draw", "eval_every_n_versions")
+    check_wholes(episodes, 0, "draw", "eval_every_n_versions", "resample", "skip_solved")
     check_wholes(sampling, 1, "max_new_tokens", "capacity", "slots")
     check_wholes(model, 1, "width", "layers", "heads")
     check_wholes(model, 0, "lora")
@@ -333,6 +338,13 @@ def check_text(arguments: TextConfig) -> None:
     if episodes.samples < 2 and algorithm not in ALONE:
         wanted, remedy = f"at least 2 for {algorithm}", "it compares attempts at one task with each other"
         raise ChoiceError(message("--samples", got=episodes.samples, wanted=wanted, remedy=remedy))
+    if episodes.resample and algorithm in ALONE:
+        wanted, remedy = f"0 for {algorithm}", "it learns from groups of equal rewards too"
+        raise ChoiceError(message("--resample", got=episodes.resample, wanted=wanted, remedy=remedy))
+    for name in ("resample", "skip_solved"):
+        if getattr(episodes, name) and generators(arguments):
+            wanted, remedy = "0 for a run with generators", "sample in turns: --mode sync --generators 0"
+            raise ChoiceError(message(flag(name), got=getattr(episodes, name), wanted=wanted, remedy=remedy))
     if learning.truncated == "bootstrap" and algorithm != "ppo":
         got, remedy = f"'bootstrap' with {algorithm}", "only that has a critic"
         raise ChoiceError(message("--truncated", got=got, wanted="--algorithm ppo", remedy=remedy))

@@ -24,7 +24,7 @@ from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
 from ..runs.arguments import flag, flatten
 from .columns import figure_of
-from .config import ALONE, TextConfig
+from .config import ALONE, TextConfig, generators
 from .evaluation import ACCURACY
 
 LIMITS = ("max_new_tokens", "llm_max_tokens")  # the setting that limits a completion, in the recipes that have it
@@ -98,5 +98,6 @@ def explained(
         return f"every reward is {attempts[-1].reward:g}", f"{looking}; let the reward tell completions apart"
     if cause == BY_TASK:
         reason = "all attempts at a task earned the same, although tasks differ"
-        return reason, "raise --samples or --temperature, or give tasks that are neither too easy nor too hard"
+        more = "" if generators(arguments) else ", or replace such tasks with --resample 3"
+        return reason, f"raise --samples or --temperature{more}"
     return "every attempt is right, the tasks are too easy", "give harder ones"

@@ -30,6 +30,7 @@ from ..runs.trusting import NOTHING, Trust, check_trust
 from .columns import LABEL
 from .components import TextComponents, attempts_at, check_room, text_components
 from .config import TextConfig, absolute, held_out_tasks
+from .curriculum import check_curriculum
 from .evaluation import held_out
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import STREAM
@@ -184,6 +185,7 @@ def components_for(run: Path, arguments: TextConfig) -> TextComponents:
     check_room(parts)
     check_groups(arguments, parts)
     check_samples(parts.task, arguments.episodes.eval_samples)
+    check_curriculum(arguments, parts.task)
     attempts_at(parts, held_out(1, arguments.episodes.draw, draw=parts.task.draw))
     learning_components(arguments, parts)
     return parts

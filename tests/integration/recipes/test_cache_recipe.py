@@ -489,9 +489,9 @@ def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) 
     trainer, made = world.trainer, TextTrainingLoop._sampled
 
     def noted(self: TextTrainingLoop, *given: Any) -> Any:
-        attempts, figures = made(self, *given)
-        seen.append((attempts, figures["states"]))
-        return attempts, figures
+        step = made(self, *given)
+        seen.append((step.batch, step.figures["states"]))
+        return step
 
     batches = []
     world.trainer = lambda state, batch, key: (batches.append(batch), trainer(state, batch, key))[1]  # type: ignore[func-returns-value]
