@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from purestep.runtime.effects.reporting.curves_picture import student
+from purestep.core.intervals import student
 
 
 @frozen

@@ -179,6 +179,7 @@ def prompt_task(
         incomplete="truncate",
         grader=grader,
         draw=row_keys(len(training), len(held_out)),
+        prompts=len(training),
         digest=digest,
     )
 

@@ -74,7 +74,8 @@ class TextTask:
     Without either there is no warm start. `corpus()` are the texts to train a tokenizer on, by default those of episodes.
     `incomplete="accept"` parses completions that were cut at their length limit.
     `grader(attempts)` gives finished attempts their rewards, many at a time: see `grading`. `draw(key, stream, number)` is the
-    task key of prompt `number` of a stream, where episodes come from a list and not from random keys.
+    task key of prompt `number` of a stream, where episodes come from a list and not from random keys; `prompts` is the length
+    of the training list, where such a key begins with twice the row.
     `preparation` lets training episodes start in states that the model generates; `evaluation` replaces attempts at held-out
     episodes. `rooms()` are the longest prompts and replies, which token limits have to allow; `digest` identifies the task's
     data, so that a resumed run uses the same data.
@@ -97,6 +98,7 @@ class TextTask:
     incomplete: str = "reject"
     grader: Grader | tuple[()] = ()
     draw: Draw | tuple[()] = ()
+    prompts: int = 0
     preparation: Preparation | tuple[()] = ()
     evaluation: TaskEvaluation[Any] | tuple[()] = ()
     rooms: Callable[[], Sequence[Room]] | tuple[()] = ()

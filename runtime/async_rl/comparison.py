@@ -294,7 +294,7 @@ def verdicts(held: Comparison) -> tuple[str, ...]:
         first, second = held.phases
         found += [f"speed, {second.name} by {first.name}: {said}" for said in _speeds(held.ratios())]
     if differences := held.differences():
-        tasks = held.before["sampled"].attempts
+        tasks = held.before["sampled"].tasks
         words = {MORE: "better", LESS: "worse", NEITHER: f"no difference that {tasks} tasks show"}
         found += [f"accuracy, {name}: {one.line()}, {words[one.verdict()]}" for name, one in differences.items()]
     return tuple(found)

@@ -63,7 +63,7 @@ class Meter:
         elapsed = max(1e-9, self._since - since)
         means = figures_of(batch)
         heads, tails = [version - one.head for one in batch], [version - one.tail for one in batch]
-        known = {*FIGURES, *evaluation_names(self.task)}
+        known = {*FIGURES, *evaluation_names(self.task, self.arguments.episodes.eval_samples)}
         unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         row = {
             "iteration": float(version + 1),

@@ -25,7 +25,7 @@ from ..runs.trusting import NOTHING, Trust, check_trust
 from ..text import run as turns
 from ..text.async_config import AsyncConfig
 from ..text.components import TextComponents, text_components
-from ..text.config import TextConfig, generators
+from ..text.config import TextConfig, generators, held_out_tasks
 from ..text.learner_backend import LearnerBackend
 from ..text.report import BEFORE, evaluation, with_curves, write_before
 from ..text.training_loop import learning_components, phases, policy_of
@@ -122,7 +122,7 @@ def _go_on(
     spent["warm start"] = seconds() - since
     if isinstance(begun, tuple):
         return outcome_of((), True, spent)
-    tasks = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+    tasks = held_out_tasks(arguments)
     if not (run / BEFORE).exists():
         write_before(run, evaluation(parts, parts.whole(begun.params.policy), **tasks), notice)
     for phase in phases_of(arguments):

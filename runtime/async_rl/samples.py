@@ -11,14 +11,16 @@ from torch import Tensor
 from ...core.check import check
 from ...core.errors import ChoiceError, PurestepError, StructureError, message
 from ...core.language.episode import total_reward
+from ...core.language.equal_rewards import AttemptSummary
 from ...core.language.rollout import ModelTurn, Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
 from ...core.language.to_transcript import transcripts
 from ...core.record import take
-from ...core.transcript.record import FAILED, Transcript
+from ...core.transcript.record import FAILED, LENGTH, Transcript
 from ...core.tree import tree_map
 from ..text.columns import figure_of, label_of
+from ..text.evaluation import ACCURACY
 
 OWN = ("reward", "turns", "tokens")  # figures of any task's samples
 Packed = tuple[str, tuple[int, ...], bytes]  # a tensor: the name of its dtype, its shape, its bytes
@@ -94,6 +96,18 @@ def _sample(task: TextTask, attempt: Rollout[Any], row: Transcript) -> Sample:
         tail=max(versions),
         tokens=len(versions),
         raised=attempt.end.error if isinstance(attempt.end, Raised) else "",
+    )
+
+
+def summary_of_sample(sample: Sample) -> AttemptSummary:
+    """Return the summary of a finished attempt, as `text.equal_rewards.summary_of` the attempt's own."""
+    row, calls = sample.row, int(sample.row.calls[0])
+    return AttemptSummary(
+        group=int(row.group[0]),
+        reward=sample.figures["reward"],
+        solved=sample.figures.get(ACCURACY) == 1.0,
+        cut_off=calls > 0 and int(row.finish_reason[0, calls - 1]) == LENGTH,
+        error=sample.raised,
     )
 
 

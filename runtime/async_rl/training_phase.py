@@ -18,7 +18,8 @@ from ..machine.json_codec import line
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..text.components import TextComponents
-from ..text.config import TextConfig
+from ..text.config import TextConfig, held_out_tasks
+from ..text.equal_rewards import EqualRewards
 from ..text.failures import Failures, failures_of
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
@@ -28,7 +29,7 @@ from .checkpoint import PhaseCheckpoint, PhaseState, live
 from .metrics import Meter
 from .placement import Placement
 from .preparation import Ready, Starts, kept_starts, starts_from
-from .samples import Sample, stacked
+from .samples import Sample, stacked, summary_of_sample
 from .scheduler import events as say
 from .scheduler.state import Schedule
 from .trainer import SampleWithProximal, VersionedLearner, segment_wise
@@ -67,6 +68,12 @@ class Phase:
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
     known: bool = False  # whether states of starts were checked to have a JSON form
+    equal: EqualRewards = field(
+        default=Factory(
+            lambda self: EqualRewards(self.setting.folder.parent, self.setting.arguments, self.setting.notice),
+            takes_self=True,
+        )
+    )
     failures: Failures = field(
         default=Factory(lambda self: failures_of(self.setting.parts.task, self.setting.notice), takes_self=True)
     )
@@ -133,12 +140,13 @@ class Phase:
             start = seconds()
         batch = [self.samples[name].sample for name in names]
         self.failures.add(f"update {command.version + 1}", [one.raised for one in batch if one.raised], len(batch))
+        self.equal.add(f"update {command.version + 1}", [summary_of_sample(one) for one in batch])
         try:
             learned = self.learning.update(command.version, batch)
         except NonFiniteError:
             write_tensors(self.setting.folder / DIVERGED, stacked(batch))
             raise
-        if learned.note:
+        if learned.note and not self.equal.reported:
             self.setting.notice(f"update {command.version + 1}: {learned.note}")
         spent = self.did("train", start, command.version)
         written = [
@@ -151,10 +159,10 @@ class Phase:
     def _evaluated(self) -> dict[str, float]:
         """Return the metrics of an evaluation during training, if one is due for the current weights."""
         setting, version = self.setting, self.learning.version
-        tasks = setting.arguments.episodes
-        if not evaluation_due(tasks.eval_every_n_versions, before=version - 1, after=version):
+        every = setting.arguments.episodes.eval_every_n_versions
+        if not evaluation_due(every, before=version - 1, after=version):
             return {}
-        start, held_out = seconds(), {"tasks": tasks.held_out, "draw": tasks.draw}
+        start, held_out = seconds(), held_out_tasks(setting.arguments)
         line_, figures = on_the_way(setting.parts, self.learning.whole(), **held_out, version=version)
         setting.notice(f"version {version}: {line_}")
         self.did("evaluate", start, version)

@@ -24,7 +24,7 @@ from ..runs.trusting import NOTHING, Trust
 from ..text import report
 from ..text import run as session
 from ..text.components import TextComponents
-from ..text.config import TextConfig, generators
+from ..text.config import TextConfig, generators, held_out_tasks
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
 from ..text.training_loop import policy_of
 from .text import HeldOut, Moves, Over, trust_of
@@ -127,7 +127,7 @@ def _evaluated(run: Path, trusted: Trust, trial: Any = ()) -> Iterator[str]:
     asked = usual if isinstance(trial, tuple) else usual.evaluated(trial)
     parts = found_at.components.opened if asked == usual else evolve(found_at.components.opened, task=asked.task())
     params = parts.whole(policy_of(found_at.state))
-    found = report.evaluation(parts, params, tasks=asked.episodes.held_out, draw=asked.episodes.draw)
+    found = report.evaluation(parts, params, **held_out_tasks(asked))
     before = report.read_before(run, parts.task) if asked == usual else ()
     yield report.write_after(run, found_at.loop.iteration, found, asked.examined(), before)
     yield f"evaluation: {found.line()}"
@@ -140,7 +140,7 @@ def _evaluated_phase(run: Path, options: HeldOut) -> Iterator[str]:
     torch.set_num_threads(usual.machine.threads)
     parts, params, named = sampling_model(run, options.phase, trust_of(options))
     parts = parts if asked == usual else evolve(parts, task=asked.task())
-    found = report.evaluation(parts, params, tasks=asked.episodes.held_out, draw=asked.episodes.draw)
+    found = report.evaluation(parts, params, **held_out_tasks(asked))
     before = report.read_before(run, parts.task) if asked == usual else ()
     yield report.table_of({**({} if isinstance(before, tuple) else {"before": before}), f"after {named}": found})
     yield f"evaluation: {found.line()}"

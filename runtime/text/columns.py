@@ -27,12 +27,14 @@ LENGTHS = ("turns", "tokens")  # of an attempt, means
 SPEEDS = ("tokens_per_second", "rollout_seconds", "update_seconds")
 STALENESS = ("staleness_max", "staleness_mean", "staleness_tail_max", "wasted_tokens")  # of runs with generators
 ON_THE_WAY = "evaluation_"  # begins the column of a figure of an evaluation on the way
+PASS = "pass@"  # begins the name of an estimate of pass@k
 LABEL = "label/"  # begins the column with the share of a label; no figure's name has a slash
 TAKEN = frozenset(  # names that no figure of a task may have: columns of metrics, and fields of an evaluation
     (
         *("iteration", "steps", "seconds", "finite", "warm_loss", "episode_return"),
         *(*LENGTHS, *FIGURES, *SPEEDS, *STALENESS, "proximal_seconds"),
-        *("attempts", "reward", "modes", "accuracy_low", "accuracy_high"),
+        *("attempts", "samples", "reward", "modes", "accuracy_low", "accuracy_high"),
+        *("reward_low", "reward_high", "tokens_median", "tokens_longest", "resampled_groups", "skipped_prompts"),
     )
 )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, choose, message
-from ..runs.arguments import SEEDS, changed, check_numbers, check_threads, check_whole, check_wholes, flatten
+from ..runs.arguments import SEEDS, changed, check_numbers, check_threads, check_whole, check_wholes, flag, flatten
 from .async_config import AsyncConfig, check_asynchronous
 
 if TYPE_CHECKING:
@@ -30,8 +30,14 @@ class Episodes:
     groups: int = 16  # tasks of a step
     samples: int = 8  # attempts at each of them
     held_out: int = 256  # tasks of the evaluation, before reinforcement and at the end
+    eval_samples: int = 1  # attempts at each of these; of several, pass@k is reported
     draw: int = 0  # decides which tasks are held out
     eval_every_n_versions: int = 0  # updates between two evaluations on the way; 0 means none
+    resample: int = (
+        0  # rounds of further tasks, at most, that replace a step's groups of equal rewards (DAPO); 0 keeps them
+    )
+    # passes in a row in which all attempts at a prompt are right, after which it is skipped in the next 3; 0 skips none
+    skip_solved: int = 0
 
 
 @frozen
@@ -99,6 +105,7 @@ class EvaluationOptions:
 
     tasks: int = 0  # how many; 0 means as many as the run was told
     draw: int = -1  # decides which; -1 means those of the run
+    eval_samples: int = 0  # attempts at each of them; 0 means as many as in the run
 
 
 @frozen
@@ -176,7 +183,7 @@ class TextConfig(Protocol):
         ...
 
     def examined(self) -> Mapping[str, int]:
-        """Return the number of an evaluation's tasks and its draw, by the names of its options."""
+        """Return the numbers that define an evaluation, by the names of its options."""
         ...
 
 
@@ -199,17 +206,20 @@ def evaluated_tasks(arguments: A, trial: EvaluationOptions) -> A:
     """
     check_whole("--tasks", trial.tasks, 0)
     check_whole("--draw", trial.draw, -1)
-    changes = {"held_out": trial.tasks} if trial.tasks else {}
+    check_whole("--eval-samples", trial.eval_samples, 0)
+    given = {"held_out": trial.tasks, "eval_samples": trial.eval_samples}
+    changes = {name: value for name, value in given.items() if value}
     return changed(arguments, {**changes, **({"draw": trial.draw} if trial.draw >= 0 else {})})
 
 
 def examined_tasks(arguments: "TextConfig") -> Mapping[str, int]:
-    """Return the number of tasks of an evaluation, and the draw that selects them.
+    """Return the number of tasks of an evaluation, the draw that selects them, and the attempts at each.
 
     >>> examined_tasks(TaskRun())
-    {'tasks': 256, 'draw': 0}
+    {'tasks': 256, 'draw': 0, 'eval_samples': 1}
     """
-    return {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+    episodes = arguments.episodes
+    return {"tasks": episodes.held_out, "draw": episodes.draw, "eval_samples": episodes.eval_samples}
 
 
 @frozen
@@ -265,6 +275,16 @@ def as_given(arguments: A, notice: Callable[[str], None]) -> A:
     return arguments
 
 
+def held_out_tasks(arguments: TextConfig) -> dict[str, int]:
+    """Return the arguments of `report.evaluation`: the number of held-out tasks, their draw, and the attempts at each.
+
+    >>> held_out_tasks(TaskRun())
+    {'tasks': 256, 'draw': 0, 'samples': 1}
+    """
+    episodes = arguments.episodes
+    return {"tasks": episodes.held_out, "draw": episodes.draw, "samples": episodes.eval_samples}
+
+
 def warm_steps(arguments: TextConfig) -> int:
     """Return the optimiser steps before reinforcement learning."""
     own = 0 if arguments.model.model else arguments.usual_warm_steps()
@@ -304,8 +324,8 @@ def check_text(arguments: TextConfig) -> None:
     warm, learning = arguments.warm, arguments.learning
     check_whole("--seed", episodes.seed, 0, SEEDS)
     check_threads(arguments.machine.threads)
-    check_wholes(episodes, 1, "steps", "groups", "samples", "max_turns", "held_out")
-    check_wholes(episodes, 0, "draw", "eval_every_n_versions")
+    check_wholes(episodes, 1, "steps", "groups", "samples", "max_turns", "held_out", "eval_samples")
+    check_wholes(episodes, 0, "draw", "eval_every_n_versions", "resample", "skip_solved")
     check_wholes(sampling, 1, "max_new_tokens", "capacity", "slots")
     check_wholes(model, 1, "width", "layers", "heads")
     check_wholes(model, 0, "lora")
@@ -337,6 +357,13 @@ def check_text(arguments: TextConfig) -> None:
     if episodes.samples < 2 and algorithm not in ALONE:
         wanted, remedy = f"at least 2 for {algorithm}", "it compares attempts at one task with each other"
         raise ChoiceError(message("--samples", got=episodes.samples, wanted=wanted, remedy=remedy))
+    if episodes.resample and algorithm in ALONE:
+        wanted, remedy = f"0 for {algorithm}", "it learns from groups of equal rewards too"
+        raise ChoiceError(message("--resample", got=episodes.resample, wanted=wanted, remedy=remedy))
+    for name in ("resample", "skip_solved"):
+        if getattr(episodes, name) and generators(arguments):
+            wanted, remedy = "0 for a run with generators", "sample in turns: --mode sync --generators 0"
+            raise ChoiceError(message(flag(name), got=getattr(episodes, name), wanted=wanted, remedy=remedy))
     if learning.truncated == "bootstrap" and algorithm != "ppo":
         got, remedy = f"'bootstrap' with {algorithm}", "only that has a critic"
         raise ChoiceError(message("--truncated", got=got, wanted="--algorithm ppo", remedy=remedy))

@@ -34,6 +34,7 @@ from ..effects.distributed.process_group import ProcessGroup, RankError, joined,
 from ..effects.distributed.shard import whole
 from ..effects.hugging_face.optional import library
 from ..effects.signals import end_at_once
+from ..runs.arguments import flag
 from ..runs.store import load as load_full
 from .build_learner import algorithm_of, objective_of, optimizer_of, trainer_of
 from .components import TextComponents
@@ -188,6 +189,10 @@ def check_ranks(arguments: TextConfig, size: int) -> None:
     >>> from .config import TaskRun
     >>> check_ranks(TaskRun(), 2)
     """
+    for name in ("resample", "skip_solved"):
+        if value := getattr(arguments.episodes, name):
+            remedy = "leave it out, or train in one process"
+            raise ChoiceError(message(flag(name), got=f"{value} on {size} ranks", wanted="0", remedy=remedy))
     rank = arguments.model.lora
     if rank:
         got, remedy = f"{rank} on {size} ranks", "train adapters in one process, or all weights on ranks"

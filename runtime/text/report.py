@@ -11,6 +11,7 @@ from attrs import asdict, evolve, frozen
 from ...core import keys
 from ...core.errors import ChoiceError, StructureError, message
 from ...core.language import evaluation as own
+from ...core.language.pass_at_k import shown_ks
 from ...core.language.task import TextTask
 from ..effects import folder
 from ..effects.hugging_face.folder import save_model
@@ -20,9 +21,20 @@ from ..effects.reporting.metrics import read
 from ..effects.reporting.plot import learning_curve
 from ..runs.arguments import check_whole
 from ..runs.kinds import recorded
-from .columns import LABEL, ON_THE_WAY, own_figures
+from .columns import LABEL, ON_THE_WAY, PASS, own_figures
 from .components import TextComponents, sampler
-from .evaluation import ACCURACY, EvaluationResult, evaluated, read_evaluation_result, table
+from .evaluation import (
+    ACCURACY,
+    HIGH,
+    LOW,
+    REWARD_HIGH,
+    REWARD_LOW,
+    ZERO_SPREAD,
+    EvaluationResult,
+    evaluated,
+    read_evaluation_result,
+    table,
+)
 from .prompting import asked, in_process
 
 BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
@@ -41,8 +53,8 @@ class TextEvaluation:
         return {"sampled": self.sampled.described(), "greedy": self.greedy.described()}
 
     def line(self) -> str:
-        """Return the sampled standing as one line of text."""
-        return self.sampled.line()
+        """Return both standings as one line of text."""
+        return f"{self.sampled.line()}; greedy {self.greedy.brief()}"
 
 
 @frozen
@@ -65,35 +77,38 @@ Result = TextEvaluation | OwnEvaluation
 
 
 def evaluation(
-    parts: TextComponents, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int = 0
+    parts: TextComponents,
+    params: Mapping[str, torch.Tensor],
+    *,
+    tasks: int,
+    draw: int,
+    samples: int = 1,
+    version: int = 0,
 ) -> Result:
     """Evaluate parameters, all those of the library's model, on held-out tasks: sampled and greedy, or as the task defines.
 
-    Raises: ChoiceError; errors of a task's own evaluation.
+    There are `samples` sampled attempts at each task, and one greedy. Raises: ChoiceError; errors of a task's own evaluation.
     """
     check_whole("--tasks", tasks, 1)
     check_whole("--draw", draw, 0)
+    check_samples(parts.task, samples)
     if not isinstance(parts.task.evaluation, tuple):
         return _own(parts, parts.task.evaluation, params, tasks, draw, version)
 
-    def standing(temperature: float, top_p: float) -> EvaluationResult:
-        return _standing(parts, params, tasks, draw, temperature=temperature, top_p=top_p)
+    def standing(temperature: float, top_p: float, attempts: int) -> EvaluationResult:
+        slots = min(tasks * attempts, 2 * parts.sampling.slots)
+        ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
+        return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw, attempts)
 
-    return TextEvaluation(standing(parts.sampling.temperature, parts.sampling.top_p), standing(0.0, 1.0))
+    return TextEvaluation(standing(parts.sampling.temperature, parts.sampling.top_p, samples), standing(0.0, 1.0, 1))
 
 
-def _standing(
-    parts: TextComponents,
-    params: Mapping[str, torch.Tensor],
-    tasks: int,
-    draw: int,
-    *,
-    temperature: float,
-    top_p: float,
-) -> EvaluationResult:
-    slots = min(tasks, 2 * parts.sampling.slots)
-    ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
-    return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw)
+def check_samples(task: TextTask, samples: int) -> None:
+    """Refuse several attempts at each held-out task where the task has an evaluation of its own. Raises: ChoiceError."""
+    check_whole("--eval-samples", samples, 1)
+    if samples > 1 and not isinstance(task.evaluation, tuple):
+        wanted, remedy = f"1 for {task.name}", "the task has an evaluation of its own"
+        raise ChoiceError(message("--eval-samples", got=samples, wanted=wanted, remedy=remedy))
 
 
 def _own(
@@ -108,25 +123,36 @@ def _own(
     return OwnEvaluation(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
 
 
-def evaluation_names(task: TextTask) -> tuple[str, ...]:
-    """Return the names of the metrics of an evaluation during training."""
+def evaluation_names(task: TextTask, samples: int = 1) -> tuple[str, ...]:
+    """Return the names of the metrics of an evaluation during training, with so many attempts at each task."""
     if not isinstance(task.evaluation, tuple):
         return task.evaluation.names
-    return tuple(f"{ON_THE_WAY}{name}" for name in ("reward", *task.figures))
+    right = (ACCURACY,) if ACCURACY in task.figures else ()
+    several = (*(f"{PASS}{k}" for k in shown_ks(samples) if right), ZERO_SPREAD) if samples > 1 else ()
+    bounds = (REWARD_LOW, REWARD_HIGH, *((LOW, HIGH) if right else ()))
+    greedy = (f"greedy_{name}" for name in ("reward", *right))
+    return tuple(f"{ON_THE_WAY}{name}" for name in ("reward", *task.figures, *bounds, "tokens", *several, *greedy))
 
 
 def on_the_way(
-    parts: TextComponents, params: Mapping[str, torch.Tensor], *, tasks: int, draw: int, version: int
+    parts: TextComponents,
+    params: Mapping[str, torch.Tensor],
+    *,
+    tasks: int,
+    draw: int,
+    samples: int = 1,
+    version: int,
 ) -> tuple[str, dict[str, float]]:
-    """Return an evaluation during training as a line and as metrics: with sampling, or by the task's own method."""
-    by = parts.task.evaluation
-    if not isinstance(by, tuple):
-        found = _own(parts, by, params, tasks, draw, version)
-        return found.line(), dict(by.figures(found.value))
-    how = {"temperature": parts.sampling.temperature, "top_p": parts.sampling.top_p}
-    stood = _standing(parts, params, tasks, draw, **how)
-    figures = {"reward": stood.reward, **{name: stood.figures[name] for name in parts.task.figures}}
-    return stood.line(), {f"{ON_THE_WAY}{name}": value for name, value in figures.items()}
+    """Return an evaluation during training as a line and as metrics, by the names in `evaluation_names`."""
+    found = evaluation(parts, params, tasks=tasks, draw=draw, samples=samples, version=version)
+    if isinstance(found, OwnEvaluation):
+        return found.line(), dict(found.by.figures(found.value))
+    sampled, greedy = found.sampled, found.greedy
+    figures = {"reward": sampled.reward, "tokens": sampled.tokens, **sampled.figures}
+    figures |= {"greedy_reward": greedy.reward, f"greedy_{ACCURACY}": greedy.accuracy}
+    known = evaluation_names(parts.task, samples)
+    named = {f"{ON_THE_WAY}{name}": value for name, value in figures.items()}
+    return found.line(), {name: named[name] for name in known if name in named}
 
 
 def table_of(results: Mapping[str, Result]) -> str:

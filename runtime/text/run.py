@@ -29,11 +29,12 @@ from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
 from .columns import LABEL
 from .components import TextComponents, attempts_at, check_room, text_components
-from .config import TextConfig, absolute
+from .config import TextConfig, absolute, held_out_tasks
+from .curriculum import check_curriculum
 from .evaluation import held_out
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import STREAM
-from .report import evaluation, on_the_way, write_before
+from .report import check_samples, evaluation, on_the_way, write_before
 from .sampling import SERVED, check_server, run_sampler
 from .training_loop import LearnerState, Publish, TextTrainingLoop, held_at, learning_components, phases, policy_of
 from .validate_task import validate_task
@@ -113,17 +114,17 @@ def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backe
     """Return the components of a run in a folder, from parts that are already built."""
     check_server(arguments)
     algorithm, trainer = learning_components(arguments, parts, backend)
-    held_out = {"tasks": arguments.episodes.held_out, "draw": arguments.episodes.draw}
+    tasks = held_out_tasks(arguments)
 
     @contextmanager
     def session(held: LearnerState, loop: Loop, notice: Notice) -> Iterator[TextTrainingLoop]:
         def before(state: LanguageState) -> None:
-            found = evaluation(parts, parts.whole(state.params.policy), **held_out, version=int(state.step))
+            found = evaluation(parts, parts.whole(state.params.policy), **tasks, version=int(state.step))
             write_before(run, found, notice)
 
         def evaluate(state: LanguageState) -> Mapping[str, float]:
             version, whole = int(state.step), parts.whole(state.params.policy)
-            line, figures = on_the_way(parts, whole, **held_out, version=version)
+            line, figures = on_the_way(parts, whole, **tasks, version=version)
             notice(f"version {version}: {line}")
             return figures
 
@@ -183,6 +184,8 @@ def components_for(run: Path, arguments: TextConfig) -> TextComponents:
     parts = text_components(arguments)
     check_room(parts)
     check_groups(arguments, parts)
+    check_samples(parts.task, arguments.episodes.eval_samples)
+    check_curriculum(arguments, parts.task)
     attempts_at(parts, held_out(1, arguments.episodes.draw, draw=parts.task.draw))
     learning_components(arguments, parts)
     return parts

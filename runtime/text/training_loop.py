@@ -12,6 +12,7 @@ from ...algorithms.supervised import Supervised, supervised
 from ...core import keys
 from ...core.errors import ChoiceError, NonFiniteError, message
 from ...core.keys import Key
+from ...core.language.curriculum import CurriculumState, RowOf
 from ...core.language.grading import graded
 from ...core.language.preparation import Prepared
 from ...core.language.requests import Draw, Request, drawn_keys, expand, requests, task_keys
@@ -28,6 +29,8 @@ from ..runs.training_machine import Loop, Train, Trained
 from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
+from .curriculum import RESAMPLED, SKIPPED, StepAttempts, curriculum_of, sample_step, to_tensors
+from .equal_rewards import EqualRewards, summary_of
 from .evaluation import EvaluationResult, evaluation_result
 from .failures import errors_of, failures_of
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
@@ -54,6 +57,7 @@ class LearnerState:
 
     warm: Any = ()  # TrainState
     learner: Any = ()  # LanguageState
+    curriculum: Any = ()  # of the prompts, as tensors, where there is one
 
 
 @frozen
@@ -98,6 +102,9 @@ class TextTrainingLoop:
     times: dict[str, float] = field(factory=lambda: dict.fromkeys(WORK, 0.0))  # seconds spent
     _demonstrations: Any = field(default=())
     _failures: Any = field(default=Factory(lambda self: failures_of(self.parts.task, self.notice), takes_self=True))
+    _equal: EqualRewards = field(
+        default=Factory(lambda self: EqualRewards(self.run, self.arguments, self.notice), takes_self=True)
+    )
     _rate: Any = field(default=())  # rate of published texts
 
     def train(self, command: Train) -> Trained:
@@ -108,7 +115,7 @@ class TextTrainingLoop:
         else:
             if isinstance(self.held.learner, tuple):
                 policy = self.held.warm.params
-                self.held = LearnerState(learner=self.algorithm.init(policy))
+                self.held = begun_learner(self.arguments, self.parts.task, self.algorithm.init(policy))
             if self.iteration == warm:
                 self.before(self.held.learner)
             row = self._step(self.iteration - warm)
@@ -161,23 +168,25 @@ class TextTrainingLoop:
     def _step(self, number: int) -> dict[str, float]:
         state: LanguageState = self.held.learner
         begin = seconds()
-        attempts, prepared = self._sampled(state, number)
+        step = self._sampled(state, number)
+        attempts, sampled, prepared = step.batch, step.sampled, step.figures
         between = seconds()
         spent = between - begin - prepared.get(PREPARED, 0.0)
-        self._failures.add(f"step {number + 1}", errors_of(attempts), len(attempts))
+        self._failures.add(f"step {number + 1}", errors_of(sampled), len(sampled))
         written = transcripts(
             attempts, capacity=max(len(one.ids) for one in attempts), calls=self.arguments.episodes.max_turns
         )
-        row = {**_row(self.parts.task, evaluation_result(self.parts.task, attempts), spent), **prepared}
+        self._equal.add(f"step {number + 1}", [summary_of(self.parts.task, one) for one in sampled])
+        row = {**_row(self.parts.task, evaluation_result(self.parts.task, sampled), spent), **prepared}
         try:
             learned = self.trainer(state, written, keys.fold_in(keys.fold_in(self.key, UPDATE), number))
         except NonFiniteError as fault:
             write_tensors(self.run / DIVERGED, written)
             self.notice(f"{fault}; the batch is in {self.run / DIVERGED}")
             return {**row, "finite": 0.0}
-        if learned.note:
+        if learned.note and not self._equal.reported:
             self.notice(f"step {number + 1}: {learned.note}")
-        self.held = LearnerState(learner=learned.state)
+        self.held = LearnerState(learner=learned.state, curriculum=step.state)
         self.times["preparation"] += prepared.get(PREPARED, 0.0)
         self.times["sampling"] += spent
         self.times["updates"] += seconds() - between
@@ -188,11 +197,23 @@ class TextTrainingLoop:
         due = evaluation_due(every, before=int(state.step), after=int(learned.state.step))
         return {**row, **(self.evaluate(learned.state) if due else {})}
 
-    def _sampled(self, state: LanguageState, number: int) -> tuple[Attempts, dict[str, float]]:
-        """Return the attempts of a step, and the figures of its preparation if it has one."""
-        preparation = self.parts.task.preparation
+    def _sampled(self, state: LanguageState, number: int) -> StepAttempts:
+        """Return the attempts of a step, and the figures of its preparation or its curriculum if it has one."""
+        preparation, draw = self.parts.task.preparation, self.parts.task.draw
+        rules = curriculum_of(self.arguments, self.parts.task)
+        if not isinstance(rules, tuple):
+            return sample_step(
+                self.arguments,
+                self.parts.task,
+                rules,
+                self.held.curriculum,
+                requests_of=lambda prompt: prompt_requests(self.arguments, self.key, prompt, draw),
+                row_of=row_of(self.key, draw),
+                sample=lambda requests: self.ask(state, requests),
+            )
         if isinstance(preparation, tuple):
-            return self.ask(state, asked(self.arguments, self.key, number, self.parts.task.draw)), {}
+            attempts = self.ask(state, asked(self.arguments, self.key, number, draw))
+            return StepAttempts(attempts, attempts, (), {})
         begin, complete = seconds(), self.complete(state)
         tasks, samples = self.arguments.episodes.groups // preparation.groups, self.arguments.episodes.samples
         prepared: Prepared = prompted(
@@ -209,7 +230,7 @@ class TextTrainingLoop:
         }
         spent = seconds() - begin
         attempts = graded(self.parts.task.grader, complete(self.parts.rules, begun, 0))
-        return attempts, {**figures, PREPARED: spent}
+        return StepAttempts(attempts, attempts, (), {**figures, PREPARED: spent})
 
 
 def evaluation_due(every: int, *, before: int, after: int) -> bool:
@@ -243,10 +264,12 @@ def demonstrated(arguments: TextConfig, parts: TextComponents, key: Key) -> tupl
 def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
     """Return the names of a run's metrics, besides those of its progress."""
     evaluates = arguments.episodes.eval_every_n_versions or not isinstance(task.evaluation, tuple)
-    on_the_way = evaluation_names(task) if evaluates else ()
+    on_the_way = evaluation_names(task, arguments.episodes.eval_samples) if evaluates else ()
     prepared = prepared_columns(task.preparation)
+    chosen = () if isinstance(curriculum_of(arguments, task), tuple) else (RESAMPLED, SKIPPED)
     labels = (LABEL + name for name in task.labels)
-    return ("warm_loss", "episode_return", *task.figures, *labels, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *on_the_way)
+    own = (*task.figures, *labels, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *chosen)
+    return ("warm_loss", "episode_return", *own, *on_the_way)
 
 
 def _row(task: TextTask, said: EvaluationResult, spent: float) -> dict[str, float]:
@@ -274,6 +297,34 @@ def asked(arguments: TextConfig, key: Key, number: int, draw: Draw | tuple[()] =
     )
     each = requests(words, samples, first=first)
     return tuple(one for request in each for one in expand(request, arguments.episodes.samples, samples))
+
+
+def prompt_requests(arguments: TextConfig, key: Key, prompt: int, draw: Draw | tuple[()] = ()) -> tuple[Request, ...]:
+    """Return the requests of a prompt, one for each member of its group: those of group p mod G in step p div G of training.
+
+    So runs with and without generators ask the same in the same order.
+
+    >>> from .config import TaskRun
+    >>> few = TaskRun()
+    >>> prompt_requests(few, keys.key(0), 17) == asked(few, keys.key(0), 1)[8:16]
+    True
+    """
+    step, group = divmod(prompt, arguments.episodes.groups)
+    run = keys.fold_in(key, TASKS)
+    tasks, samples = keys.split(keys.fold_in(run, step))
+    drawn = task_keys(tasks, TRAINING, 1, first=group) if isinstance(draw, tuple) else (draw(run, TRAINING, prompt),)
+    request = requests(drawn, samples, first=prompt)[0]
+    return expand(request, arguments.episodes.samples, samples)
+
+
+def row_of(key: Key, draw: Draw | tuple[()]) -> RowOf:
+    """Return the function that gives a training prompt, by its number, its row in the task's list; 0 without a list.
+
+    >>> [row_of(keys.key(0), lambda key, stream, number: (2 * (number % 3), 0))(number) for number in range(4)]
+    [0, 1, 2, 0]
+    """
+    run = keys.fold_in(key, TASKS)
+    return lambda number: 0 if isinstance(draw, tuple) else draw(run, TRAINING, number)[0] >> 1
 
 
 def warm_start_settings(arguments: TextConfig, parts: TextComponents) -> WarmStartSettings:
@@ -308,7 +359,14 @@ def held_at(arguments: TextConfig, parts: TextComponents, algorithm: LanguageAlg
     if iteration <= phases(arguments).warm and phases(arguments).warm:
         params = parts.begin()
         return LearnerState(warm=warm_learner_of(arguments, parts, params).init(params))
-    return LearnerState(learner=algorithm.init(parts.begin()))
+    return begun_learner(arguments, parts.task, algorithm.init(parts.begin()))
+
+
+def begun_learner(arguments: TextConfig, task: TextTask, learner: LanguageState) -> LearnerState:
+    """Return the state before the first step of reinforcement learning."""
+    rules = curriculum_of(arguments, task)
+    curriculum = () if isinstance(rules, tuple) else to_tensors(CurriculumState(), rules.prompts)
+    return LearnerState(learner=learner, curriculum=curriculum)
 
 
 def policy_of(held: LearnerState) -> Any:

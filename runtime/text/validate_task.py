@@ -18,7 +18,7 @@ from ...core.language.requests import Request, key_of, requests, rollouts, task_
 from ...core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
 from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.text_env import MAX_STEPS, Outcome, TextEnv, Truncated
-from .columns import ON_THE_WAY, TAKEN, called, figure_of, label_of, number, shown
+from .columns import ON_THE_WAY, PASS, TAKEN, called, figure_of, label_of, number, shown
 
 PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may accept or reject
 STEPS = 64  # largest number of completions of an attempt
@@ -105,7 +105,7 @@ def _check_figures(where: str, figures: Any) -> None:
         wanted, remedy = "a mapping of names to functions", "e.g. {'accuracy': right}"
         raise StructureError(message(where, got=type(figures).__name__, wanted=wanted, remedy=remedy))
     for name, figure in figures.items():
-        taken = isinstance(name, str) and (name in TAKEN or name.startswith(ON_THE_WAY))
+        taken = isinstance(name, str) and (name in TAKEN or name.startswith((ON_THE_WAY, PASS)))
         if not isinstance(name, str) or not name or not name.isprintable() or "/" in name or taken:
             got = f"{name!r}, which metrics have a column for" if taken else repr(name)
             wanted = "a name of its own, without a slash"

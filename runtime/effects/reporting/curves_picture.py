@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ....core.errors import ChoiceError, message
+from ....core.intervals import student
 from ....core.language.evaluation import Axis, Curve
 from .metrics import Row
 from .plot import COLOURS, FAINT, GRID, INK
@@ -67,16 +68,6 @@ def banded(several: Sequence[Curve]) -> Curve:
     half = student(len(several)) * values.std(axis=0, ddof=1) / math.sqrt(len(several))
     low, high = np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
     return Curve(mean=tuple(mean.tolist()), low=tuple(low.tolist()), high=tuple(high.tolist()))
-
-
-def student(number: int) -> float:
-    """Return the 97.5 % point of Student's distribution for the mean of so many values; the normal one's beyond a dozen.
-
-    >>> student(3), student(99)
-    (4.303, 1.96)
-    """
-    table = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201)
-    return table[number - 2] if 2 <= number < 2 + len(table) else 1.96
 
 
 def _draw_curves(axes: Axes, curves: Mapping[str, Sequence[Curve]], axis: Axis) -> None:

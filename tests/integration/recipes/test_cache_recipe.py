@@ -21,6 +21,7 @@ pytest.importorskip("transformers")
 
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, PurestepError, StructureError, TrustError
+from purestep.core.intervals import student
 from purestep.core.language.evaluation import Axis, Curve
 from purestep.core.language.events import Sampled, User
 from purestep.core.language.list_reduction.lists import Lists
@@ -42,7 +43,7 @@ from purestep.properties import preparation_laws
 from purestep.properties.framework.families import own_prepared
 from purestep.runtime.cli import main
 from purestep.runtime.effects.jsonl_stream import read as read_stream
-from purestep.runtime.effects.reporting.curves_picture import banded, curves_picture, student
+from purestep.runtime.effects.reporting.curves_picture import banded, curves_picture
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_with, lists_of, settings_of
 from purestep.runtime.runs import run as runs
@@ -488,9 +489,9 @@ def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) 
     trainer, made = world.trainer, TextTrainingLoop._sampled
 
     def noted(self: TextTrainingLoop, *given: Any) -> Any:
-        attempts, figures = made(self, *given)
-        seen.append((attempts, figures["states"]))
-        return attempts, figures
+        step = made(self, *given)
+        seen.append((step.batch, step.figures["states"]))
+        return step
 
     batches = []
     world.trainer = lambda state, batch, key: (batches.append(batch), trainer(state, batch, key))[1]  # type: ignore[func-returns-value]

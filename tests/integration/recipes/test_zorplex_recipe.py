@@ -748,9 +748,9 @@ def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytes
     redrawn = evolve(found, arguments=changed(own, {"draw": 5}))
     monkeypatch.setattr(text_run, "restored", lambda run, trust: redrawn)
 
-    def noted(number: int, seed: int, *, first: int = 0) -> Any:
+    def noted(number: int, seed: int, **given: Any) -> Any:
         shown_at.append(seed)
-        return held_out(number, seed, first=first)
+        return held_out(number, seed, **given)
 
     monkeypatch.setattr("purestep.runtime.text.evaluation.held_out", noted)
     for more in ([], ["--seed", "2"]):

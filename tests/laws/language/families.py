@@ -1,6 +1,7 @@
 """Families of laws of turns, requests, rollouts and tasks of text."""
 
-from purestep.core.language import protocol, requests, rollout, to_transcript
+from purestep.core.language import curriculum, protocol, requests, rollout, to_transcript
+from purestep.core.language.pass_at_k import pass_at_k
 from purestep.core.language.zorplex import demonstrations
 from purestep.core.language.zorplex.demonstrate import demonstrate
 from purestep.core.language.zorplex.env import zorplex
@@ -8,8 +9,10 @@ from purestep.properties.framework.families import Family, edits
 
 from .attempt import MUTANTS as ATTEMPT_MUTANTS
 from .attempt import Trying, attempt_laws
+from .curriculum import Curriculum, curriculum_laws
 from .demonstration import MUTANTS as DEMONSTRATION_MUTANTS
 from .demonstration import Showing, demonstration_laws
+from .pass_at_k import pass_at_k_laws
 from .protocol import MUTANTS as PROTOCOL_MUTANTS
 from .protocol import Turns, protocol_laws
 from .request import MUTANTS as REQUEST_MUTANTS
@@ -38,6 +41,17 @@ def own_showing() -> Showing:
     return Showing(demonstrations.script, demonstrate)
 
 
+def own_curriculum() -> Curriculum:
+    """Return the library's choice of prompts."""
+    return Curriculum(
+        curriculum.choose_prompts,
+        curriculum.add_results,
+        curriculum.missing,
+        curriculum.add_round,
+        curriculum.batch_of,
+    )
+
+
 def families() -> list[Family]:
     """Return one subject for each suite."""
     return [
@@ -46,4 +60,6 @@ def families() -> list[Family]:
         Family(attempt_laws(), own_trying(), edits(ATTEMPT_MUTANTS)),
         Family(zorplex_laws(), zorplex, edits(ZORPLEX_MUTANTS)),
         Family(demonstration_laws(), own_showing(), edits(DEMONSTRATION_MUTANTS)),
+        Family(pass_at_k_laws(), pass_at_k),
+        Family(curriculum_laws(), own_curriculum()),
     ]

@@ -20,7 +20,6 @@ from purestep.core.tree import leaves
 from purestep.runtime.async_rl import checkpoint, run_phase, training_phase
 from purestep.runtime.async_rl import run as phases
 from purestep.runtime.async_rl import trainer as learning
-from purestep.runtime.async_rl.requests import prompt_requests
 from purestep.runtime.async_rl.samples import Sample, samples_of, stacked
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin
@@ -34,7 +33,7 @@ from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import SessionResult
 from purestep.runtime.text import run as session
 from purestep.runtime.text.components import sampler, text_components
-from purestep.runtime.text.training_loop import asked, learning_components
+from purestep.runtime.text.training_loop import asked, learning_components, prompt_requests
 
 TINY: dict[str, Any] = {
     "width": 16,

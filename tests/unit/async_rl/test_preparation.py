@@ -25,7 +25,6 @@ from purestep.runtime.async_rl.preparation import (
     ready_of,
     starts_from,
 )
-from purestep.runtime.async_rl.requests import prompt_requests
 from purestep.runtime.async_rl.rollout_worker import NONE, Completed, RolloutRequest, prompts_of, refusing
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.cli import main
@@ -40,6 +39,7 @@ from purestep.runtime.text.config import TaskRun
 from purestep.runtime.text.preparation import attempts_of_step, usable
 from purestep.runtime.text.prompting import asked, in_process
 from purestep.runtime.text.run import check_groups
+from purestep.runtime.text.training_loop import prompt_requests
 
 from ...support.prepared_task import OPENINGS, Board
 from .test_orchestrator import Scripted, request_of, sample_of, taken

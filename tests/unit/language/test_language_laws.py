@@ -3,6 +3,7 @@
 from purestep.core import keys
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.parsers import answer
+from purestep.core.language.pass_at_k import pass_at_k
 from purestep.core.language.text_env import Outcome, TextEnv
 from purestep.core.language.zorplex.env import Reward, ZorplexState, zorplex, zorplex_parser
 from purestep.core.language.zorplex.tasks import ZorplexTask
@@ -11,7 +12,9 @@ from purestep.properties.framework.families import own_reading, own_world_laws
 from purestep.properties.strategies.language import ledger
 
 from ...laws.language.attempt import attempt_laws
-from ...laws.language.families import own_asking, own_trying, own_turns
+from ...laws.language.curriculum import curriculum_laws
+from ...laws.language.families import own_asking, own_curriculum, own_trying, own_turns
+from ...laws.language.pass_at_k import pass_at_k_laws
 from ...laws.language.protocol import protocol_laws
 from ...laws.language.request import request_laws
 from ...laws.language.zorplex import zorplex_laws
@@ -21,6 +24,8 @@ test_turns = check(protocol_laws(), own_turns())
 test_requests = check(request_laws(), own_asking())
 test_zorplex = check(zorplex_laws(), zorplex)
 test_attempts = check(attempt_laws(), own_trying())
+test_pass_at_k = check(pass_at_k_laws(), pass_at_k)
+test_curriculum = check(curriculum_laws(), own_curriculum())
 test_codecs = check(codec_laws(), byte_codec())
 test_ledger = check(own_world_laws(), ledger())
 MOVES = ("LOOKUP[quomun]", "LOOKUP[shiyor]", "[ANSWER] 5")
