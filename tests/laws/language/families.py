@@ -1,6 +1,7 @@
 """Families of laws of turns, requests, rollouts and tasks of text."""
 
 from purestep.core.language import protocol, requests, rollout, to_transcript
+from purestep.core.language.tool_calls import hermes_calls
 from purestep.core.language.zorplex import demonstrations
 from purestep.core.language.zorplex.demonstrate import demonstrate
 from purestep.core.language.zorplex.env import zorplex
@@ -14,6 +15,8 @@ from .protocol import MUTANTS as PROTOCOL_MUTANTS
 from .protocol import Turns, protocol_laws
 from .request import MUTANTS as REQUEST_MUTANTS
 from .request import Asking, request_laws
+from .tool_calls import MUTANTS as TOOL_CALL_MUTANTS
+from .tool_calls import CallFormat, hermes_text, tool_call_laws
 from .zorplex import MUTANTS as ZORPLEX_MUTANTS
 from .zorplex import zorplex_laws
 
@@ -38,6 +41,11 @@ def own_showing() -> Showing:
     return Showing(demonstrations.script, demonstrate)
 
 
+def own_calls() -> CallFormat:
+    """Return the library's parser of calls in tags."""
+    return CallFormat(hermes_calls, hermes_text)
+
+
 def families() -> list[Family]:
     """Return one subject for each suite."""
     return [
@@ -46,4 +54,5 @@ def families() -> list[Family]:
         Family(attempt_laws(), own_trying(), edits(ATTEMPT_MUTANTS)),
         Family(zorplex_laws(), zorplex, edits(ZORPLEX_MUTANTS)),
         Family(demonstration_laws(), own_showing(), edits(DEMONSTRATION_MUTANTS)),
+        Family(tool_call_laws(), own_calls(), edits(TOOL_CALL_MUTANTS)),
     ]

@@ -11,9 +11,10 @@ from purestep.properties.framework.families import own_reading, own_world_laws
 from purestep.properties.strategies.language import ledger
 
 from ...laws.language.attempt import attempt_laws
-from ...laws.language.families import own_asking, own_trying, own_turns
+from ...laws.language.families import own_asking, own_calls, own_trying, own_turns
 from ...laws.language.protocol import protocol_laws
 from ...laws.language.request import request_laws
+from ...laws.language.tool_calls import tool_call_laws
 from ...laws.language.zorplex import zorplex_laws
 
 test_parsers = check(parser_laws(), own_reading())
@@ -21,6 +22,7 @@ test_turns = check(protocol_laws(), own_turns())
 test_requests = check(request_laws(), own_asking())
 test_zorplex = check(zorplex_laws(), zorplex)
 test_attempts = check(attempt_laws(), own_trying())
+test_tool_calls = check(tool_call_laws(), own_calls())
 test_codecs = check(codec_laws(), byte_codec())
 test_ledger = check(own_world_laws(), ledger())
 MOVES = ("LOOKUP[quomun]", "LOOKUP[shiyor]", "[ANSWER] 5")
