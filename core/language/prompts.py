@@ -8,8 +8,6 @@ asked in an order drawn once. So requests name rows, and runs of any kind ask th
 With tools, a completion with calls is answered by their results, and the first one without a call ends the episode.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -174,8 +172,8 @@ def prompt_task(
 
     Figures are accuracy, 1 for a reward of at least `solved_at`, the parts of the reward, and the share of completions that
     were cut off at their length limit: these are graded too, and end truncated.
-    With `tools`, completions may call them for several turns, and a figure counts the calls. A tool is part of the task:
-    its schema enters the digest. Raises: ChoiceError for a list without a row.
+    With `tools`, completions may call them for several turns, and a figure counts the calls.
+    Raises: ChoiceError for a list without a row.
 
     >>> task = prompt_task("sums", [PromptRow("2 + 3?")], [PromptRow("1 + 1?")], rewards=lambda replies: [])
     >>> task.env("evaluation").reset((PromptRow("1 + 1?"),), keys.key(1))[1]
@@ -194,7 +192,7 @@ def prompt_task(
     }
     if not isinstance(tools, tuple):
         figures[TOOL_CALLS] = _tool_calls
-        digest = hashlib.sha256(json.dumps([digest, *tools.schemas], sort_keys=True).encode()).hexdigest()
+        digest = f"{digest} {tools.digest}"
     return TextTask(
         name=name,
         env=lambda stream: envs[stream],

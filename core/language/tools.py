@@ -29,10 +29,12 @@ class ToolSet:
     """Tools by their JSON schemas, {"type": "function", "function": {"name": ..., "parameters": ...}}.
 
     `call(name, arguments)` returns the text of a result, also that of an error, and does not raise for what a model wrote.
+    `digest` identifies the schemas, which are part of each prompt.
     """
 
     schemas: tuple[Mapping[str, Any], ...]
     call: Callable[[str, Mapping[str, Any]], str]
+    digest: str = ""
 
 
 def results_of(tools: ToolSet, calls: Sequence[ToolCall | BadCall], before: int = 0) -> tuple[ToolResult, ...]:

@@ -86,7 +86,7 @@ class ToolTemplate:
             reply = {"role": SAID, "content": WORD.format(REPLY)}
             return self._after_reply(self._rendered([*opening(self.opens_with), reply, *new], prompt=True))
         for calls in dict.fromkeys((results, 1)):  # some templates refuse several calls, but no results
-            reply = asking([(CALL.format(number), NAME.format(number)) for number in range(calls)])
+            reply = message_with_calls([(CALL.format(number), NAME.format(number)) for number in range(calls)])
             try:
                 text = self._rendered([*opening(self.opens_with), reply, *new], prompt=True)
             except ChoiceError as fault:
@@ -140,7 +140,7 @@ def tool_template(tokenizer: Any, schemas: Schemas, *, opens_with: str, tool_rol
         plain.of(roles, first)
     calls = [("callid000", "standin0name")]
     result = {"role": tool_role, "content": CONTENT, "name": "standin0name", "tool_call_id": "callid000"}
-    text = rendered(tokenizer, [*opening(opens_with), asking(calls), result], prompt=True, tools=schemas)
+    text = rendered(tokenizer, [*opening(opens_with), message_with_calls(calls), result], prompt=True, tools=schemas)
     for written in (str, str.strip, _in_json):
         if written(CONTENT) in text:
             return ToolTemplate(**how, written=written)
@@ -163,19 +163,19 @@ def call_parser(tokenizer: Any, codec: Codec, schemas: Schemas, *, opens_with: s
 
     If none of `CALL_PARSERS` does, the tokenizer's own response template is tried. Raises: ChoiceError.
     """
-    called = asking([("callid000", "standin0name")])
+    called = message_with_calls([("callid000", "standin0name")])
     end = special_tokens(tokenizer)[codec.stop[0]]
     first = opening(opens_with)
     reply = {"role": SAID, "content": WORD.format(REPLY)}
-    asked = rendered(tokenizer, first, prompt=True, tools=schemas)
-    texts = [asked, *(rendered(tokenizer, [*first, one], prompt=False, tools=schemas) for one in (reply, called))]
+    start = rendered(tokenizer, first, prompt=True, tools=schemas)
+    texts = [start, *(rendered(tokenizer, [*first, one], prompt=False, tools=schemas) for one in (reply, called))]
     prompt, answered, text = (one.rpartition(first[-1]["content"])[2] for one in texts)
-    own = _own_parser(tokenizer, asked, schemas)
+    own = _own_parser(tokenizer, start, schemas)
     for before in (prompt, answered.partition(WORD.format(REPLY))[0], ""):
         body = text.removeprefix(before)
         for parse in (*CALL_PARSERS.values(), *own):
-            for said in (body.partition(end)[0], body):
-                if _same_calls(parse(said), called):
+            for candidate in (body.partition(end)[0], body):
+                if _same_calls(parse(candidate), called):
                     return parse
     where, wanted = "chat_codec: a tool call", f"in a format of {', '.join(CALL_PARSERS)}, or with a response_template"
     remedy = "take a model whose chat template writes one"
@@ -202,17 +202,17 @@ def opening(opens_with: str) -> list[dict[str, Any]]:
     return [{"role": role, "content": WORD.format(BEFORE + place)} for place, role in enumerate(OPENINGS[opens_with])]
 
 
-def asking(calls: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def message_with_calls(calls: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Return a message of the model with calls (id, name)."""
-    asked = [
+    written = [
         {"id": one, "type": "function", "function": {"name": name, "arguments": {"value": ARGUMENT}}}
         for one, name in calls
     ]
-    return {"role": SAID, "content": "", "tool_calls": asked}
+    return {"role": SAID, "content": "", "tool_calls": written}
 
 
-def _same_calls(found: Calls, asked: dict[str, Any]) -> bool:
-    wanted = [(one["function"]["name"], one["function"]["arguments"]) for one in asked["tool_calls"]]
+def _same_calls(found: Calls, written: dict[str, Any]) -> bool:
+    wanted = [(one["function"]["name"], one["function"]["arguments"]) for one in written["tool_calls"]]
     return [(one.name, one.arguments) if isinstance(one, ToolCall) else () for one in found] == wanted
 
 

@@ -7,8 +7,8 @@ A function's name, type hints and docstring describe it to the model, as in tran
 argument, in a section "Args:". Its result is shown as it is if it is a text, else as JSON.
 """
 
+import hashlib
 import inspect
-import io
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +94,8 @@ def tool_set(
         made = way(BoundedCall(tool.function, tool.reference, longest), (dict(arguments),), timeout)
         return made.value if isinstance(made, Returned) else f"Error: {_failed(made, timeout)}."
 
-    return ToolSet(tuple(tool.schema for tool in tools), call)
+    schemas = tuple(tool.schema for tool in tools)
+    return ToolSet(schemas, call, hashlib.sha256(json.dumps(schemas).encode()).hexdigest())
 
 
 def _failed(failure: ToolFailure, timeout: float) -> str:
@@ -129,7 +130,7 @@ def received(reference: str, longest: int) -> BoundedCall:
     return BoundedCall(getattr(import_module(WHERE, place), name), reference, longest, elsewhere=True)
 
 
-class BoundedOutput(io.TextIOBase):
+class BoundedOutput:
     """A stream that passes on the first `left` characters, and a note if more are written."""
 
     def __init__(self, stream: TextIO, left: int) -> None:
@@ -143,11 +144,15 @@ class BoundedOutput(io.TextIOBase):
             self.left = -1 if note else self.left - len(text)
         return len(text)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the stream."""
+        return getattr(self.stream, name)
+
 
 def shown(value: Any, longest: int) -> str:
     """Return a result as a text of at most `longest` characters, and a note if it is cut.
 
-    >>> shown("a dog", 10), shown([1.5, None], 10), shown({1, 2}, 10), shown("a" * 12, 5)
+    >>> shown("a dog", 20), shown([1.5, None], 20), shown({1, 2}, 20), shown("a" * 12, 5)
     ('a dog', '[1.5, null]', '{1, 2}', 'aaaaa\\n(the first 5 of 12 characters)')
     """
     if isinstance(value, str):
@@ -208,10 +213,10 @@ def _tool(function: Callable[..., Any], reference: str) -> Tool:
     except ImportError:
         raise
     except Exception as cause:  # classes of their own, and all that unusual signatures and hints raise
-        said = described(cause, limit=160).partition(": ")[2] or type(cause).__name__
+        lack = described(cause, limit=160).partition(": ")[2] or type(cause).__name__
         wanted, remedy = "type hints, and a docstring with a line on each argument under Args:", "add what is missing"
         raise ChoiceError(
-            message(f"{WHERE} {name}", got=f"not to be described ({said})", wanted=wanted, remedy=remedy)
+            message(f"{WHERE} {name}", got=f"not to be described ({lack})", wanted=wanted, remedy=remedy)
         ) from cause
     several = [one.name for one in inspect.signature(function).parameters.values() if one.kind in SEVERAL]
     if several or inspect.iscoroutinefunction(function):

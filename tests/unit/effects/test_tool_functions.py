@@ -108,6 +108,8 @@ def test_functions_are_found_by_module_by_file_and_as_objects(calculator: str, m
     assert [tool.reference for tool in tools_of(["counting_tools"])][1] == "counting_tools:hang"
     assert tools_of([one.function])[0].reference == f"{calculator}:add"
     assert tools_of([]) == ()
+    sets = [tool_set(tools_of(names)) for names in ([calculator], [f"{calculator}:add"], [f"{calculator}:add"])]
+    assert sets[0].digest != sets[1].digest == sets[2].digest
     del sys.modules["counting_tools"]
 
 

@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 pytest.importorskip("transformers")
 
+from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.codec import CLOSED, NOTHING, OPEN, Codec
 from purestep.core.language.events import Feedback, System, ToolResult, User
@@ -21,18 +24,21 @@ from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.tool_calls import ToolCall, tool_call_parser
 from purestep.core.transcript.record import SAMPLED, TOOL
 from purestep.properties import check, codec_laws
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.chat_template import chat_codec
+from purestep.runtime.effects.hugging_face.folder import save_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.hugging_face.tool_template import call_parser
+from purestep.runtime.effects.task_reference import trust
 from purestep.runtime.effects.tools.calls import in_threads
 from purestep.runtime.effects.tools.functions import tool_set, tools_of
-from purestep.runtime.text.components import codec_of
+from purestep.runtime.text.components import attempts_at, codec_of, text_components
+from purestep.runtime.text.config import Model, Sampling, TaskRun
 
 from ...laws.language.tool_calls import CallFormat, tool_call_laws
 from ...support.tool_templates import HERMES, KINDS, MISTRAL, tool_tokenizer
 
 FACTS = {"pi": 'about 3.14, says "Ω"\\π.', "e": "2.718\n\n# no heading", "end": "<|im_end|></s><|eot_id|> is a word"}
-MARKS = {"llama": "llama", "hermes_special": "hermes"}  # formats whose names are not those of their kinds
 Chat = list[dict[str, Any]]
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -208,6 +214,43 @@ test_calls_in_hermes = check(tool_call_laws(), written("hermes"))
 test_calls_in_llama = check(tool_call_laws(), written("llama"))
 test_calls_in_mistral = check(tool_call_laws(), written("mistral"))
 test_calls_in_mistral_args = check(tool_call_laws(), written("mistral_args"))
+
+
+TASK = """
+from purestep.core.language.prompts import PromptRow, prompt_task
+from purestep.runtime.effects.tools.functions import tool_set, tools_of
+
+def add(a: int, b: int) -> int:
+    \"\"\"Add two numbers.
+
+    Args:
+        a: the first
+        b: the second
+    \"\"\"
+    return a + b
+
+ROWS = [PromptRow("2 + 3?"), PromptRow("1 + 1?")]
+SUMS = prompt_task("sums", ROWS, ROWS, rewards=lambda replies: [], tools=tool_set(tools_of([add])))
+"""
+
+
+@pytest.mark.slow  # imports the library's models
+def test_a_run_has_the_codec_and_the_parser_of_its_model_s_template(tmp_path: Path) -> None:
+    tokenizer = tool_tokenizer("mistral_args")
+    config = tiny_llama(len(tokenizer), width=16, layers=1, heads=2, kv_heads=1, inner=32, window=2048)
+    save_model(tmp_path / "model", from_config(config).init(keys.key(3)), config, tokenizer)
+    (tmp_path / "sums.py").write_text(TASK)
+    reference = f"{tmp_path / 'sums.py'}:SUMS"
+    trust(reference)
+    sampling = Sampling(capacity=1500, max_new_tokens=100)
+    run = TaskRun(reference=reference, model=Model(model=str(tmp_path / "model")), sampling=sampling)
+    parts = text_components(evolve(run, episodes=evolve(run.episodes, max_turns=3)))
+    (attempt,) = attempts_at(parts, [Request(id=0, group=0, task=(0, 0), sampling=(0, 0))])
+    assert '"name": "add"' in tokenizer.decode(attempt.ids)
+    said = sampled(tokenizer, parts.codec, '[TOOL_CALLS]add[ARGS]{"a": 2, "b": 3}')
+    attempt = add_output(parts.rules, parts.codec, attempt, said)
+    assert tokenizer.decode(attempt.pending) == "[TOOL_RESULTS]5[/TOOL_RESULTS]"
+    assert parts.task.parser is parts.rules.parser is parts.trial.parser
 
 
 # --- other templates ---

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from purestep.core import keys
 from purestep.core.language.codec import END, byte_codec
@@ -288,5 +289,6 @@ def test_rewards_see_the_whole_conversation_and_figures_count_calls() -> None:
     bounded = played(call(2, 3), max_steps=1)
     assert task.figures["cut_off"](bounded) == 0.0
     plain = prompt_task("sums", ROWS, ROWS, rewards=rewards)
-    other = prompt_task("sums", ROWS, ROWS, rewards=rewards, tools=ToolSet((schema("sum", PARAMETERS),), calculate))
-    assert len({plain.digest, task.digest, other.digest}) == 3
+    named = prompt_task("sums", ROWS, ROWS, rewards=rewards, digest="abc", tools=evolve(TOOLS, digest="def"))
+    assert (plain.digest, named.digest) == ("", "abc def")
+    assert plain.figures.keys() == {"accuracy", "cut_off"}
