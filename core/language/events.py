@@ -51,12 +51,16 @@ class Sampled:
 
 @frozen
 class ToolResult:
-    """The result of a tool. An auxiliary tool only adds context; a call of any other tool is an env step."""
+    """The result of a tool. An auxiliary tool only adds context; a call of any other tool is an env step.
+
+    `id` is that of the call, in chat templates that write it.
+    """
 
     name: str
     argument: str
     text: str
     auxiliary: bool
+    id: str = ""
 
 
 @frozen

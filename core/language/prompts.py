@@ -4,30 +4,33 @@
 
 In training each row is asked once before one is asked again, in an order drawn anew for each pass; in evaluation rows are
 asked in an order drawn once. So requests name rows, and runs of any kind ask the same rows in the same order.
+
+With tools, a completion with calls is answered by their results, and the first one without a call ends the episode.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from .. import keys
 from ..errors import ChoiceError, message
 from ..keys import Key
 from .episode import Grade, total_reward
-from .events import Assistant, Event, Sampled, System, User
+from .events import Assistant, Event, Sampled, System, ToolResult, User
 from .grading import Attempts
 from .parsers import Parsed
 from .requests import STREAMS, Draw, Words, words_of
 from .rollout import ModelTurn, Rollout
-from .task import EVALUATION, TRAINING, TextTask
-from .text_env import Outcome, TextEnv, Truncated
+from .task import EVALUATION, TRAINING, Figure, TextTask
+from .text_env import MAX_SEQ_LEN, Outcome, TextEnv, Truncated
+from .tools import ToolSet, results_of
 
 ROLES: Mapping[str, Callable[[str], Event]] = {"system": System, "user": User, "assistant": Assistant}
 NAMES = {System: "system", User: "user", Assistant: "assistant", Sampled: "assistant"}
 PASSES = 4  # orders of rows that are cached
-CUT_OFF = "cut_off"
+CUT_OFF, TOOL_CALLS = "cut_off", "tool_calls"
 
 
 @frozen
@@ -49,9 +52,10 @@ class PromptRow:
 
 @frozen
 class PromptState:
-    """State of an episode: the number of its row."""
+    """State of an episode: the number of its row, and of the tool calls so far."""
 
     row: int
+    calls: int = field(default=0, repr=False)
 
 
 @frozen
@@ -62,14 +66,18 @@ class Reply:
     text: str
     ids: tuple[int, ...] = ()
     messages: tuple[tuple[str, str], ...] = ()  # (role, text) of all that follows the prompt
-    cut_off: bool = False  # whether the last text was cut at its length limit
+    cut_off: bool = False  # whether the attempt ended at a length limit
 
 
 Rewards = Callable[[tuple[Reply, ...]], Sequence[Grade]]
 
 
-def prompt_env(rows: Sequence[PromptRow]) -> TextEnv[tuple[PromptRow, ...], PromptState]:
+def prompt_env(
+    rows: Sequence[PromptRow], tools: ToolSet | tuple[()] = ()
+) -> TextEnv[tuple[PromptRow, ...], PromptState]:
     """Return the environment of prompts: the first word of a key is the number of its row, doubled; one text ends an episode.
+
+    An action that is a tuple of calls does not end it: the tools make the calls in order, each with a result of its own.
 
     >>> env = prompt_env([PromptRow("2 + 3?"), PromptRow("1 + 1?")])
     >>> env.reset(env.params, keys.key(2))
@@ -77,7 +85,9 @@ def prompt_env(rows: Sequence[PromptRow]) -> TextEnv[tuple[PromptRow, ...], Prom
     """
     if not rows:
         raise ChoiceError(message("prompts", got="none", wanted="at least 1", remedy="give one a line"))
-    return TextEnv(tuple(rows), _reset, _step, opening=_opening)
+    return TextEnv(
+        tuple(rows), _reset, _step if isinstance(tools, tuple) else partial(_called, tools), opening=_opening
+    )
 
 
 def _reset(rows: tuple[PromptRow, ...], key: Key) -> tuple[PromptState, str]:
@@ -87,6 +97,16 @@ def _reset(rows: tuple[PromptRow, ...], key: Key) -> tuple[PromptState, str]:
 
 def _step(rows: tuple[PromptRow, ...], state: PromptState, action: Any, key: Key) -> tuple[PromptState, Outcome]:
     return state, Outcome(terminated=True)
+
+
+def _called(
+    tools: ToolSet, rows: tuple[PromptRow, ...], state: PromptState, action: Any, key: Key
+) -> tuple[PromptState, Outcome]:
+    if not isinstance(action, tuple):
+        return _step(rows, state, action, key)
+    results = results_of(tools, action, state.calls)
+    text = "\n".join(result.text for result in results)
+    return evolve(state, calls=state.calls + len(results)), Outcome(text, results=results)
 
 
 def _opening(rows: tuple[PromptRow, ...], state: PromptState, observation: str) -> tuple[Event, ...]:
@@ -139,7 +159,7 @@ def reply_of(rows: Sequence[PromptRow], attempt: Rollout[PromptState]) -> Reply:
         text=said[-1].text,
         ids=tuple(token for call in ids for token in call),
         messages=tuple((NAMES.get(type(event), "tool"), event.text) for event in events[first:]),
-        cut_off=isinstance(attempt.end, Truncated),
+        cut_off=attempt.end == Truncated(MAX_SEQ_LEN),
     )
 
 
@@ -153,34 +173,45 @@ def prompt_task(
     solved_at: float = 1.0,
     instructions: str = "",
     digest: str = "",
+    tools: ToolSet | tuple[()] = (),
 ) -> TextTask:
     """Return the task of prompts: one completion each, with the grades of `rewards`, whose parts have these names.
 
     Figures are accuracy, 1 for a reward of at least `solved_at`, the parts of the reward, and the share of completions that
-    were cut off at their length limit: these are graded too, and end truncated. Raises: ChoiceError for a list without a row.
+    were cut off at their length limit: these are graded too, and end truncated.
+    With `tools`, completions may call them for several turns, and a figure counts the calls.
+    Raises: ChoiceError for a list without a row.
 
     >>> task = prompt_task("sums", [PromptRow("2 + 3?")], [PromptRow("1 + 1?")], rewards=lambda replies: [])
     >>> task.env("evaluation").reset((PromptRow("1 + 1?"),), keys.key(1))[1]
     '1 + 1?'
     """
     rows = {TRAINING: tuple(training), EVALUATION: tuple(held_out)}
-    envs = {stream: prompt_env(some) for stream, some in rows.items()}
+    envs = {stream: prompt_env(some, tools) for stream, some in rows.items()}
 
     def grader(attempts: Attempts) -> Sequence[Grade]:
         return rewards(tuple(reply_of(rows[_stream(one)], one) for one in attempts))
 
-    figures = {"accuracy": partial(_solved, solved_at), **{f"reward_{part}": partial(_part, part) for part in parts}}
+    figures: dict[str, Figure] = {
+        "accuracy": partial(_solved, solved_at),
+        **{f"reward_{part}": partial(_part, part) for part in parts},
+        CUT_OFF: _cut_off,
+    }
+    if not isinstance(tools, tuple):
+        figures[TOOL_CALLS] = _tool_calls
+        digest = f"{digest} {tools.digest}"
     return TextTask(
         name=name,
         env=lambda stream: envs[stream],
         parser=Parsed,
         instructions=instructions,
-        figures={**figures, CUT_OFF: _cut_off},
+        figures=figures,
         incomplete="truncate",
         grader=grader,
         draw=row_keys(len(training), len(held_out)),
         prompts=len(training),
         digest=digest,
+        tools=tools,
     )
 
 
@@ -197,4 +228,8 @@ def _part(name: str, attempt: Rollout[Any]) -> float:
 
 
 def _cut_off(attempt: Rollout[Any]) -> float:
-    return float(isinstance(attempt.end, Truncated))
+    return float(attempt.end == Truncated(MAX_SEQ_LEN))
+
+
+def _tool_calls(attempt: Rollout[Any]) -> float:
+    return float(sum(isinstance(event, ToolResult) for event in attempt.episode.events))

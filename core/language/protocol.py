@@ -1,8 +1,9 @@
 """The turn protocol as a pure step: from an episode and a completion to the next episode and prompt.
 
 A completion is an action (one env step), a call of an auxiliary tool (context only), or neither: then the environment does not
-change, the model gets feedback, and a step without an action is recorded. The end of a model call (`finish_reason`), the end
-of an episode (`Terminated | Truncated(reason)`) and a parsing failure (`parse_error`) are recorded separately.
+change, the model gets feedback, and a step without an action is recorded. An action may be several calls, with a result for
+each. The end of a model call (`finish_reason`), the end of an episode (`Terminated | Truncated(reason)`) and a parsing
+failure (`parse_error`) are recorded separately.
 If the environment, a tool or the parser raises, the episode ends as `Raised`, without a step; purestep's own errors are
 propagated.
 """
@@ -238,8 +239,8 @@ def _acted(protocol: Protocol[P, S], episode: Episode[S], sampled: Sampled, pars
         finish_reason=sampled.finish_reason,
         call=sampled.call,
     )
-    shown: tuple[Event, ...] = ()
-    if outcome.observation and not cut:
+    shown: tuple[Event, ...] = () if cut else outcome.results
+    if outcome.observation and not cut and not outcome.results:
         text = outcome.observation
         shown = (
             ToolResult(action.name, action.argument, text, auxiliary=False) if isinstance(action, Call) else User(text),

@@ -18,6 +18,7 @@ from .preparation import Preparation
 from .requests import Draw
 from .rollout import Rollout
 from .text_env import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Truncated
+from .tools import ToolSet
 
 TERMINATED, RAISED, OPEN = "terminated", "raised", "open"
 ENDS = (TERMINATED, ENV, MAX_STEPS, MAX_SEQ_LEN, RAISED, OPEN)
@@ -76,6 +77,8 @@ class TextTask:
     `grader(attempts)` gives finished attempts their rewards, many at a time: see `grading`. `draw(key, stream, number)` is the
     task key of prompt `number` of a stream, where episodes come from a list and not from random keys; `prompts` is the length
     of the training list, where such a key begins with twice the row.
+    `tools` are shown to the model by its chat template, whose format of calls then replaces the parser: an action is a text, or
+    a tuple of calls.
     `preparation` lets training episodes start in states that the model generates; `evaluation` replaces attempts at held-out
     episodes. `rooms()` are the longest prompts and replies, which token limits have to allow; `digest` identifies the task's
     data, so that a resumed run uses the same data.
@@ -103,5 +106,6 @@ class TextTask:
     evaluation: TaskEvaluation[Any] | tuple[()] = ()
     rooms: Callable[[], Sequence[Room]] | tuple[()] = ()
     digest: str = ""
+    tools: ToolSet | tuple[()] = ()
     ask: Callable[[World, str], tuple[World, bool]] = asked
     solution: Callable[[Any], str] | tuple[()] = ()

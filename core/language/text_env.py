@@ -8,10 +8,10 @@ are added to the context within a turn.
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from attrs import Factory, frozen
+from attrs import Factory, field, frozen
 
 from ..keys import Key
-from .events import Event, User
+from .events import Event, ToolResult, User
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -21,12 +21,16 @@ ENV, MAX_STEPS, MAX_SEQ_LEN = "env", "max_steps", "max_seq_len"  # cause of a tr
 
 @frozen
 class Outcome:
-    """The result of an action; `observation` may be empty. If both flags are true, the episode terminated."""
+    """The result of an action; `observation` may be empty. If both flags are true, the episode terminated.
+
+    The `results` of an action of several calls are shown to the model in place of the observation, each as a message.
+    """
 
     observation: str = ""
     reward: float = 0.0
     terminated: bool = False
     truncated: bool = False
+    results: tuple[ToolResult, ...] = field(default=(), repr=False)
 
 
 def user_message(params: Any, state: Any, observation: str) -> tuple[Event, ...]:

@@ -19,17 +19,20 @@ from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request, rollouts
 from ...core.language.rollout import Rollout, begin_rollout
 from ...core.language.task import EVALUATION, TRAINING, TextTask
+from ...core.language.tool_calls import tool_call_parser
 from ..effects.generation.engine import complete, generator
 from ..effects.hugging_face.causal_lm import from_config, tiny_llama
 from ..effects.hugging_face.chat_template import chat_codec, speller
 from ..effects.hugging_face.folder import open_model
 from ..effects.hugging_face.lora import with_lora
 from ..effects.hugging_face.tokenizer import load_tokenizer, train_tokenizer
+from ..effects.hugging_face.tool_template import call_parser
 from .config import Sampling, TextConfig
 
 INITIAL, ADAPTERS = 0, 1  # streams of a run's key, besides those of `world`
 LEAST = 48  # occurrences of a pair in a tokenizer's texts for it to become a token
 EPISODES = 256  # episodes whose texts train a tokenizer where a task names no texts
+ROLES = (("system", "tool"), ("system", "user"), ("user", "tool"), ("user", "user"))  # of openings, of tool results
 ALPHA = 2.0  # of LoRA adapters, multiplied by their rank
 Attempts = tuple[Rollout[Any], ...]
 Progress = Callable[[int, int], None]
@@ -110,15 +113,27 @@ def first_texts(task: TextTask) -> tuple[str, ...]:
     return tuple(found)
 
 
-def codec_of(tokenizer: Any) -> tuple[Codec, bool]:
-    """Return the tokenizer's codec, and whether its conversations begin with a system message. Raises: ChoiceError."""
+def codec_of(tokenizer: Any, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[Codec, bool]:
+    """Return the tokenizer's codec, and whether its conversations begin with a system message. Raises: ChoiceError.
+
+    With `tools`, their results have a role of their own.
+    """
     faults = []
-    for opens_with, tool_role in (("system", "tool"), ("system", "user"), ("user", "tool"), ("user", "user")):
+    for opens_with, tool_role in ROLES[::2] if tools else ROLES:
         try:
-            return chat_codec(tokenizer, opens_with=opens_with, tool_role=tool_role), opens_with == "system"
+            found = chat_codec(tokenizer, opens_with=opens_with, tool_role=tool_role, tools=tools)
+            return found, opens_with == "system"
         except ChoiceError as fault:
             faults.append(fault)
     raise faults[0]
+
+
+def with_calls(task: TextTask, tokenizer: Any, codec: Codec, opens_with: str) -> TextTask:
+    """Return the task with the parser of calls in the tokenizer's format, if it has tools. Raises: ChoiceError."""
+    if isinstance(task.tools, tuple):
+        return task
+    calls = call_parser(tokenizer, codec, task.tools.schemas, opens_with=opens_with)
+    return evolve(task, parser=tool_call_parser(calls))
 
 
 def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextComponents:
@@ -128,7 +143,8 @@ def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextC
     """
     task = arguments.task()
     tokenizer = tokenizer_of(arguments, task, kept)
-    codec, has_system = codec_of(tokenizer)
+    codec, has_system = codec_of(tokenizer, () if isinstance(task.tools, tuple) else task.tools.schemas)
+    task = with_calls(task, tokenizer, codec, "system" if has_system else "user")
     known = bool(arguments.model.model)
     instructions = task.instructions if known else ""
     how: dict[str, Any] = {

@@ -18,6 +18,7 @@ from ...core.language.requests import Request, key_of, requests, rollouts, task_
 from ...core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
 from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.text_env import MAX_STEPS, Outcome, TextEnv, Truncated
+from ...core.language.tools import ToolSet
 from .columns import ON_THE_WAY, PASS, TAKEN, called, figure_of, label_of, number, shown
 
 PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may accept or reject
@@ -71,7 +72,7 @@ def _check_fields(where: str, task: TextTask) -> None:
     if not isinstance(task.instructions, str):
         got, remedy = type(task.instructions).__name__, "write it as one text"
         raise StructureError(message(f"{where}: instructions", got=got, wanted="a text", remedy=remedy))
-    kinds = {"preparation": Preparation, "evaluation": TaskEvaluation}
+    kinds = {"preparation": Preparation, "evaluation": TaskEvaluation, "tools": ToolSet}
     for name, kind in kinds.items():
         if getattr(task, name) != () and not isinstance(getattr(task, name), kind):
             got, wanted = type(getattr(task, name)).__name__, f"a value of {kind.__module__}.{kind.__name__}"

@@ -6,7 +6,6 @@ are encoded between those. So ids are only ever appended, special tokens come fr
 contains the name of a special token is encoded as ordinary text.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,12 +14,12 @@ from attrs import field, frozen
 from ....core.errors import ChoiceError, choose, message
 from ....core.language.codec import CLOSED, NOTHING, Codec, Ids, Standing
 from ....core.language.events import Event
+from .rendering import OPENINGS, SAID, Schemas, encode_template, rendered, roles_of, special_tokens
+from .rendering import encode_plain as encode_plain
+from .tool_template import check_tools, tool_template
 
 STAND_IN = "standin{}word"
-OPENINGS = {"system": ("system", "user"), "user": ("user",)}
 LIKELY = (("tool",), ("user",))  # messages that may follow one of the model
-SAID = "assistant"
-ENCODING = threading.Lock()  # a tokenizer's treatment of special tokens is mutable state, which every call may change
 
 
 @frozen
@@ -33,8 +32,7 @@ class Frames:
 
     def ids(self, text: str) -> Ids:
         """Return the ids of a piece of the template: special tokens are encoded as such."""
-        with ENCODING:
-            return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+        return encode_template(self.tokenizer, text)
 
     def of(self, roles: tuple[str, ...], opening: bool) -> tuple[Ids, ...]:
         """Return the ids before each message, and those after the last of them, up to where the model's output begins."""
@@ -55,12 +53,7 @@ class Frames:
         """Return the rendered conversation, split at the contents of its messages."""
         words = [STAND_IN.format(number) for number in range(len(roles))]
         messages = [{"role": role, "content": word} for role, word in zip(roles, words, strict=True)]
-        try:
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
-        except Exception as refused:  # of the template engine, whose classes only transformers imports
-            where, got = "chat_codec: the template's answer to " + ", ".join(roles), f"{refused!s:.200}"
-            remedy = "give chat_codec another opens_with or tool_role, or the tokenizer another template"
-            raise ChoiceError(message(where, got=repr(got), wanted="a conversation", remedy=remedy)) from refused
+        text = rendered(self.tokenizer, messages, prompt=prompt)
         parts = []
         for word, role in zip(words, roles, strict=True):
             part, found, text = text.partition(word)
@@ -71,45 +64,49 @@ class Frames:
         return [*parts, text]
 
 
-def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "tool") -> Codec:
+def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "tool", tools: Schemas = ()) -> Codec:
     """Return the codec of a transformers tokenizer, by its chat template. The model's output ends in the template's own token.
 
     `opens_with` states whether conversations begin with a "system" message or with the "user". `tool_role` is the role of
-    tool results; feedback is the user's.
+    tool results; feedback is the user's. `tools` are the JSON schemas of tools that the template shows to the model.
     No padding token is needed. Raises: ChoiceError for a tokenizer without a template, or one whose template ends no message
-    of the model with a special token, refuses a role or leaves messages out.
+    of the model with a special token, refuses a role, leaves messages out or ignores tools.
     """
     choose("chat_codec: opens_with", opens_with, OPENINGS)
     if not getattr(tokenizer, "chat_template", None):
         where, remedy = "chat_codec: the tokenizer's chat_template", "set it, or take an instruction-tuned model's"
         raise ChoiceError(message(where, got="absent", wanted="a template", remedy=remedy))
+    if tools:
+        check_tools(tokenizer, tools)
     frames = Frames(tokenizer, opens_with)
     end = _end(frames)
-    roles = {"System": "system", "User": "user", "Assistant": SAID, "ToolResult": tool_role, "Feedback": "user"}
-    for each in LIKELY:
-        _behind(frames.of(tuple(tool_role if role == "tool" else role for role in each), False)[0], end)
-    frames.of(OPENINGS[opens_with], True)
+    encode = _encoder(frames, end, tool_role, tools)
     eos = getattr(tokenizer, "eos_token_id", None)
     stop = tuple(dict.fromkeys((end, *(() if eos is None else (int(eos),)))))
+    return Codec(encode=encode, decode=_decoder(tokenizer, stop), stop=stop, vocabulary=len(tokenizer))
+
+
+def _encoder(
+    frames: Frames, end: int, tool_role: str, tools: Schemas
+) -> Callable[[Sequence[Event], Standing], tuple[Ids, ...]]:
+    if tools:
+        how: dict[str, Any] = {"opens_with": frames.opens_with, "tool_role": tool_role, "end": end}
+        return tool_template(frames.tokenizer, tools, **how).encode
+    for each in LIKELY:
+        _behind(frames.of(tuple(tool_role if role == "tool" else role for role in each), False)[0], end)
+    frames.of(OPENINGS[frames.opens_with], True)
 
     def encode(events: Sequence[Event], standing: Standing) -> tuple[Ids, ...]:
         if not events:
             return ()
-        said = tuple(choose("encode: event", type(event).__name__, roles) for event in events)
-        gaps = frames.of(said, standing == NOTHING)
+        gaps = frames.of(roles_of(events, tool_role), standing == NOTHING)
         first = _behind(gaps[0], end) if standing == CLOSED else gaps[0]
         before = (first, *gaps[1:-1])
-        spelled = tuple(encode_plain(tokenizer, event.text) for event in events)
+        spelled = tuple(encode_plain(frames.tokenizer, event.text) for event in events)
         ids = [(*gap, *text) for gap, text in zip(before, spelled, strict=True)]
         return (*ids[:-1], (*ids[-1], *gaps[-1]))
 
-    return Codec(encode=encode, decode=_decoder(tokenizer, stop), stop=stop, vocabulary=len(tokenizer))
-
-
-def encode_plain(tokenizer: Any, text: str) -> Ids:
-    """Return the ids of a text, in which nothing is a special token."""
-    with ENCODING:
-        return tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+    return encode
 
 
 def speller(tokenizer: Any, codec: Codec) -> Callable[[str], Ids]:
@@ -118,9 +115,7 @@ def speller(tokenizer: Any, codec: Codec) -> Callable[[str], Ids]:
 
 
 def _end(frames: Frames) -> int:
-    special = set(frames.tokenizer.all_special_ids) | {
-        number for number, token in frames.tokenizer.added_tokens_decoder.items() if token.special
-    }
+    special = special_tokens(frames.tokenizer)
     found = [token for token in frames.tail() if token in special]
     if not found:
         where, got = "chat_codec: what ends a message of the model", repr(frames.tokenizer.decode(frames.tail()))

@@ -5,8 +5,10 @@ in_threads()     any function. A call that hangs is abandoned and not ended: its
 in_processes()   functions and arguments that can be pickled. A call that hangs is killed with its worker and all processes
                  that the worker has started, and another worker takes its place. POSIX only. If this process is killed,
                  its workers end within seconds.
+lasting_processes()  the same without a block: its workers start at the first call and end with this process.
 """
 
+import atexit
 import contextlib
 import pickle
 import threading
@@ -146,6 +148,21 @@ def in_processes(limit: int = 4) -> Iterator[Perform]:
         yield perform
     finally:
         pool.close()
+
+
+def lasting_processes(limit: int = 4) -> Perform:
+    """Return a `Perform` as that of `in_processes`; its workers start at the first call and end with this process."""
+    stack, lock = contextlib.ExitStack(), threading.Lock()
+    begun = list[Perform]()
+
+    def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
+        with lock:
+            if not begun:
+                begun.append(stack.enter_context(in_processes(limit)))
+                atexit.register(stack.close)
+        return begun[0](function, arguments, seconds)
+
+    return perform
 
 
 class _ProcessPool:

@@ -7,7 +7,7 @@ make a call: `in_threads` for any function, `in_processes` for those that may ha
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ....core.errors import ChoiceError, message
 from ....core.keys import Key
@@ -72,7 +72,7 @@ def guarded(
         return after
 
     tools = {name: _guarded_tool(name, tool, perform, timeout, record) for name, tool in env.tools.items()}
-    return TextEnv(env.params, reset, step, tools)
+    return evolve(env, reset=reset, step=step, tools=tools)
 
 
 def _guarded_tool(

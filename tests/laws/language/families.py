@@ -2,6 +2,7 @@
 
 from purestep.core.language import curriculum, protocol, requests, rollout, to_transcript
 from purestep.core.language.pass_at_k import pass_at_k
+from purestep.core.language.tool_calls import hermes_calls
 from purestep.core.language.zorplex import demonstrations
 from purestep.core.language.zorplex.demonstrate import demonstrate
 from purestep.core.language.zorplex.env import zorplex
@@ -17,6 +18,8 @@ from .protocol import MUTANTS as PROTOCOL_MUTANTS
 from .protocol import Turns, protocol_laws
 from .request import MUTANTS as REQUEST_MUTANTS
 from .request import Asking, request_laws
+from .tool_calls import MUTANTS as TOOL_CALL_MUTANTS
+from .tool_calls import CallFormat, hermes_text, tool_call_laws
 from .zorplex import MUTANTS as ZORPLEX_MUTANTS
 from .zorplex import zorplex_laws
 
@@ -52,6 +55,11 @@ def own_curriculum() -> Curriculum:
     )
 
 
+def own_calls() -> CallFormat:
+    """Return the library's parser of calls in tags."""
+    return CallFormat(hermes_calls, hermes_text)
+
+
 def families() -> list[Family]:
     """Return one subject for each suite."""
     return [
@@ -62,4 +70,5 @@ def families() -> list[Family]:
         Family(demonstration_laws(), own_showing(), edits(DEMONSTRATION_MUTANTS)),
         Family(pass_at_k_laws(), pass_at_k),
         Family(curriculum_laws(), own_curriculum()),
+        Family(tool_call_laws(), own_calls(), edits(TOOL_CALL_MUTANTS)),
     ]

@@ -63,7 +63,7 @@ STRICT = (
     "{%- if m['role'] == 'user' -%}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
     "{%- else -%}{{ m['content'] + eos_token }}{%- endif -%}{%- endfor -%}"
 )
-KINDS: dict[str, tuple[str, str, tuple[str, ...], dict[str, str]]] = {
+KINDS: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
     "chatml": (CHATML, "<|im_end|>", ("<|im_start|>",), {}),
     "headers": (HEADERS, "<|eot|>", ("<|begin|>", "<|head|>", "<|/head|>"), {}),
     "strict": (STRICT, "</s>", ("<s>",), {"opens_with": "user", "tool_role": "user"}),
@@ -259,7 +259,7 @@ def test_no_padding_token_is_needed() -> None:
     ],
 )
 def test_a_tokenizer_that_will_not_do_is_refused_with_the_reason(
-    template: str | None, choices: dict[str, str], said: str
+    template: str | None, choices: dict[str, Any], said: str
 ) -> None:
     tokenizer = train_tokenizer(zorplex_texts(WORLD.params), least=LEAST)
     tokenizer.chat_template = template

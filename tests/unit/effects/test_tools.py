@@ -13,8 +13,9 @@ import pytest
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.episode import Completion, total_reward
-from purestep.core.language.events import Feedback, ToolResult
+from purestep.core.language.events import Feedback, System, ToolResult, User
 from purestep.core.language.parsers import Call, answer, either, tool_call
+from purestep.core.language.prompts import PromptRow, prompt_env
 from purestep.core.language.protocol import begin, protocol, step
 from purestep.core.language.text_env import Outcome, Terminated, TextEnv
 from purestep.core.language.zorplex.env import ZorplexEnv, ZorplexState, zorplex, zorplex_parser
@@ -206,6 +207,13 @@ def played(world: TextEnv[int, int], *texts: str) -> Any:
 def test_a_guarded_world_in_which_nothing_fails_is_the_world() -> None:
     texts = ("ADD[2]", "READ[state]", "hm", "ADD[3]", "[ANSWER] 10")
     assert played(guarded(WORLD, in_threads(), timeout=5.0), *texts) == played(WORLD, *texts)
+
+
+def test_a_guarded_world_begins_with_its_own_messages() -> None:
+    world = prompt_env([PromptRow((("system", "Add."), ("user", "2 + 3?")))])
+    guard = guarded(world, in_threads(), timeout=5.0)
+    rules = protocol(guard, answer(), system="Be brief.", max_steps=1)
+    assert begin(rules, KEY)[0].events == (System("Add."), User("2 + 3?"))
 
 
 def looked_up(world: TextEnv[ZorplexEnv, ZorplexState]) -> Any:

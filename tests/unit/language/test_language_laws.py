@@ -13,10 +13,11 @@ from purestep.properties.strategies.language import ledger
 
 from ...laws.language.attempt import attempt_laws
 from ...laws.language.curriculum import curriculum_laws
-from ...laws.language.families import own_asking, own_curriculum, own_trying, own_turns
+from ...laws.language.families import own_asking, own_calls, own_curriculum, own_trying, own_turns
 from ...laws.language.pass_at_k import pass_at_k_laws
 from ...laws.language.protocol import protocol_laws
 from ...laws.language.request import request_laws
+from ...laws.language.tool_calls import tool_call_laws
 from ...laws.language.zorplex import zorplex_laws
 
 test_parsers = check(parser_laws(), own_reading())
@@ -26,6 +27,7 @@ test_zorplex = check(zorplex_laws(), zorplex)
 test_attempts = check(attempt_laws(), own_trying())
 test_pass_at_k = check(pass_at_k_laws(), pass_at_k)
 test_curriculum = check(curriculum_laws(), own_curriculum())
+test_tool_calls = check(tool_call_laws(), own_calls())
 test_codecs = check(codec_laws(), byte_codec())
 test_ledger = check(own_world_laws(), ledger())
 MOVES = ("LOOKUP[quomun]", "LOOKUP[shiyor]", "[ANSWER] 5")

@@ -28,7 +28,7 @@ def words(text: str) -> set[str]:
 
 
 STDLIB_OF_PURE = words(
-    "abc collections contextlib dataclasses difflib enum fractions functools itertools math numbers operator re string "
+    "abc collections contextlib dataclasses difflib enum fractions functools itertools json math numbers operator re string "
     "types typing"
 )
 LIBRARIES = {
