@@ -21,6 +21,15 @@ def absolute(reference: str) -> str:
     return f"{Path(place).absolute()}{colon}{name}" if place.endswith(".py") else reference
 
 
+def absolute_place(reference: str) -> str:
+    """Return a reference PLACE:NAME, or a PLACE alone, with the path of its file made absolute.
+
+    >>> absolute_place("math"), absolute_place("calculator.py").endswith("/calculator.py")
+    ('math', True)
+    """
+    return absolute(f"{reference}:").removesuffix(":") if reference.endswith(".py") else absolute(reference)
+
+
 def imported(where: str, place: str) -> ModuleType:
     """Return the module of a name or of a FILE.py. Raises: ChoiceError, beginning with `where`, if it cannot be imported.
 

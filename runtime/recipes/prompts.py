@@ -26,9 +26,11 @@ from ..text.config import (
 
 if TYPE_CHECKING:
     from ...core.language.task import TextTask
+    from ...core.language.tools import ToolSet
     from ..effects.prompts.read import PromptSet
 
 NAME, ABOUT = "text", "a model of yours learns from a file of prompts and reward functions"
+TURNS = 6  # of an episode with tools
 NEW_TOKENS = 256  # of a completion, where the window has room
 LARGE, SMALL = 400e6, 20e6  # bytes of weights
 RATES = (1e-6, 1e-5, 3e-4)  # learning rate of a large model, of one between, of a small one
@@ -52,6 +54,9 @@ class Data:
     # numeric, regex=PATTERN, math, code
     reward: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()  # of the rewards, 1 each unless given
+    # Python functions that the model may call through its chat template: MODULE:FUNCTION, FILE.py:FUNCTION, MODULE or FILE.py
+    tools: tuple[str, ...] = ()
+    tool_seconds: float = 10.0  # time limit of a call of a tool
     solved_at: float = 1.0  # the least reward of an attempt that counts as solved, for accuracy
     reward_seconds: float = 30.0  # time limit of a reward function for one batch
     reward_workers: int = 2  # processes that call reward functions
@@ -98,7 +103,7 @@ class PromptRun:
             got, wanted_number = len(self.data.weights), f"one for each of {len(self.data.reward)} rewards"
             raise ChoiceError(message("--weights", got=f"{got} numbers", wanted=wanted_number, remedy="give as many"))
         check_numbers(self.data, 1e-9, 1 - 1e-9, "held_out_share")
-        check_numbers(self.data, 1e-3, math.inf, "reward_seconds")
+        check_numbers(self.data, 1e-3, math.inf, "reward_seconds", "tool_seconds")
         check_wholes(self.data, 1, "reward_workers")
         check_wholes(self.sampling, 0, "max_new_tokens", "capacity", "slots")
         least = {name: max(1, getattr(self.sampling, name)) for name in ("max_new_tokens", "capacity", "slots")}
@@ -106,13 +111,16 @@ class PromptRun:
 
     def resolved(self, notice: Callable[[str], None]) -> "PromptRun":
         """Return the settings with those that model and prompts determine. Imports torch. Raises: ChoiceError."""
-        from ..effects.hugging_face.prompt_lengths import model_facts
-        from ..effects.module_reference import absolute
+        from ..effects.module_reference import absolute, absolute_place
         from ..effects.rewards.given import given
         from ..effects.rewards.grader import check_rewards, foreign
+        from ..text.prompt_lengths import model_facts
 
         training, held_out = self.prompts()
-        facts = model_facts(Path(self.model.model), (*training.rows, *held_out.rows), system=self.data.system)
+        tools = self.tools()
+        schemas = () if isinstance(tools, tuple) else tools.schemas
+        rows = (*training.rows, *held_out.rows)
+        facts = model_facts(Path(self.model.model), rows, system=self.data.system, tools=schemas)
         room = facts.window - facts.longest
         if room < 1:
             where, got = f"--prompts {self.data.prompts}: the longest prompt", f"{facts.longest} tokens"
@@ -121,14 +129,17 @@ class PromptRun:
                 message(where, got=got, wanted=f"less than the model's window {facts.window}", remedy=remedy)
             )
         new = self.sampling.max_new_tokens or min(NEW_TOKENS, room)
-        capacity = self.sampling.capacity or min(facts.window, facts.longest + new)
+        turns = TURNS if schemas and self.episodes.max_turns == 1 else self.episodes.max_turns
+        capacity = self.sampling.capacity or min(facts.window, facts.longest + turns * new)
         every = self.episodes.groups * self.episodes.samples
         slots = self.sampling.slots or max(1, min(every, int(CACHE / (facts.cache_bytes * capacity))))
         named = foreign(self.data.reward)
         reward = tuple(absolute(name) if name in named else name for name in self.data.reward)
         columns = sorted({name for some in (training, held_out) for row in some.rows for name in row.columns})
         check_rewards([given(name) for name in reward], self.data.weights, columns=columns)
-        changes: dict[str, Any] = {"reward": reward, "max_new_tokens": new, "capacity": capacity, "slots": slots}
+        own = tuple(absolute_place(name) for name in self.data.tools)
+        changes: dict[str, Any] = {"reward": reward, "tools": own, "max_turns": turns}
+        changes |= {"max_new_tokens": new, "capacity": capacity, "slots": slots}
         changes["held_out"] = min(self.episodes.held_out, len(held_out.rows))
         changes["budget"] = max(self.learning.budget, capacity)
         changes["learning_rate"] = self.learning.learning_rate or usual_rate(facts.bytes, self.model.lora)
@@ -149,6 +160,12 @@ class PromptRun:
         held_out = read_prompts(Path(data.held_out_prompts), column=data.prompt_column)
         return without(every, held_out), held_out
 
+    def tools(self) -> "ToolSet | tuple[()]":
+        """Return the tools of the task, or (). Imports the user's modules. Raises: ChoiceError."""
+        from ..effects.tools.functions import tool_set, tools_of
+
+        return tool_set(tools_of(self.data.tools), timeout=self.data.tool_seconds) if self.data.tools else ()
+
     def task(self) -> "TextTask":
         """Return the task. Imports torch. Raises: ChoiceError."""
         from ...core.language.prompts import prompt_task
@@ -166,6 +183,7 @@ class PromptRun:
             rewards=rewards,
             parts=parts,
             solved_at=data.solved_at,
+            tools=self.tools(),
             instructions=data.system,
             digest=f"{training.digest} {held_out.digest}",
         )
@@ -175,12 +193,13 @@ class PromptRun:
         return 0
 
     def functions(self) -> Mapping[str, str]:
-        """Return the reward functions that are not built in, by the name of their setting."""
+        """Return the reward functions that are not built in, and the tools, by the names of their settings."""
         from ..effects.rewards.given import HERE
         from ..effects.rewards.grader import foreign
 
         named = [name for name in foreign(self.data.reward) if not name.startswith(HERE)]
-        return {"reward": " ".join(named)} if named else {}
+        groups = {"reward": named, "tools": self.data.tools}
+        return {setting: " ".join(names) for setting, names in groups.items() if names}
 
     evaluated = evaluated_tasks
     examined = examined_tasks

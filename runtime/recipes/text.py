@@ -39,10 +39,11 @@ class Policies:
 
 
 @frozen
-class Rewards:
-    """Reward functions that a run's folder names: they are called only if named here, or with --trust."""
+class Functions:
+    """Reward functions and tools that a run's folder names: they are called only if named here, or with --trust."""
 
-    reward: tuple[str, ...] = ()  # the functions of these names
+    reward: tuple[str, ...] = ()  # the reward functions of these names
+    tools: tuple[str, ...] = ()  # the tools of these names
 
 
 @frozen
@@ -181,5 +182,5 @@ def task_recipe(reference: str) -> Recipe:
 
 ZORPLEX = text_recipe(ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}", zorplex_defaults)
 CACHE = text_recipe(cache.ABOUT, cache.Cache, "{kind}-cache-{algorithm}-{seed}", cache.cache_defaults, Policies)
-TEXT = text_recipe(prompts.ABOUT, prompts.PromptRun, "text-{algorithm}-{seed}", prompts.prompt_defaults, Rewards)
+TEXT = text_recipe(prompts.ABOUT, prompts.PromptRun, "text-{algorithm}-{seed}", prompts.prompt_defaults, Functions)
 OWN_TASK = text_recipe(TASK, TaskRun, "task-{algorithm}-{seed}", partial(text_defaults, TaskRun()))

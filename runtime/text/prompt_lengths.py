@@ -1,19 +1,19 @@
 """Facts of a model folder that decide the limits of a run on prompts: its window, its size and the longest prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
-from ....core.errors import StructureError, message
-from ....core.language.codec import NOTHING
-from ....core.language.events import Event, System
-from ....core.language.prompts import ROLES, PromptRow
-from .chat_template import chat_codec
-from .checks import window_of
-from .optional import library
-from .tokenizer import load_tokenizer
+from ...core.errors import StructureError, message
+from ...core.language.codec import NOTHING
+from ...core.language.events import Event, System
+from ...core.language.prompts import ROLES, PromptRow
+from ..effects.hugging_face.checks import window_of
+from ..effects.hugging_face.optional import library
+from ..effects.hugging_face.tokenizer import load_tokenizer
+from .components import codec_of
 
 BYTES = 4  # of a number in the cache
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
@@ -30,7 +30,9 @@ class ModelFacts:
     longest_text: str
 
 
-def model_facts(folder: Path, rows: Sequence[PromptRow], *, system: str = "") -> ModelFacts:
+def model_facts(
+    folder: Path, rows: Sequence[PromptRow], *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()
+) -> ModelFacts:
     """Return the facts of a model folder and of prompts as its chat template writes them. Reads no weights.
 
     Raises: StructureError for a folder without a configuration or a tokenizer; ChoiceError for a tokenizer without a template.
@@ -41,7 +43,7 @@ def model_facts(folder: Path, rows: Sequence[PromptRow], *, system: str = "") ->
         remedy = "name a folder with config.json, tokenizer and weights"
         got = f"no model ({next(iter(str(cause).strip().splitlines()), type(cause).__name__)[:160]})"
         raise StructureError(message(f"--model {folder}", got=got, wanted="a model", remedy=remedy)) from cause
-    codec = chat_codec(load_tokenizer(folder), opens_with="user")
+    codec, _ = codec_of(load_tokenizer(folder), tools)
     longest, text = 0, ""
     for row in rows:
         events: list[Event] = [ROLES[role](content) for role, content in row.messages]
