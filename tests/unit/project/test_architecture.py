@@ -28,7 +28,7 @@ def words(text: str) -> set[str]:
 
 
 STDLIB_OF_PURE = words(
-    "abc collections contextlib dataclasses difflib enum fractions functools itertools json math numbers operator re string "
+    "abc collections contextlib dataclasses difflib enum fractions functools itertools math numbers operator re string "
     "types typing"
 )
 LIBRARIES = {
@@ -43,6 +43,8 @@ WORLD = words(  # files, clocks, sockets, processes, the generators and settings
     "urllib uuid warnings webbrowser concurrent queue"
 )
 LEAVE = {  # what stands outside effects and yet has to do with the world, and why
+    "core/language/tool_calls.py": {"json"},  # models write calls of tools as JSON texts
+    "core/language/tools.py": {"json"},
     "runtime/machine/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
     "runtime/machine/batched_effects.py": {"time", "concurrent"},  # and one that performs several in one call
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
