@@ -3,12 +3,19 @@
 from typing import Any
 
 from ...core.language.episode import total_reward
-from ...core.language.events import Event, Feedback, Sampled, System, ToolResult, User
+from ...core.language.events import Assistant, Event, Feedback, Sampled, System, ToolResult, User
 from ...core.language.rollout import Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised, Truncated
 
-WHO: dict[type[Event], str] = {System: "system", User: "user", Sampled: "model", ToolResult: "tool", Feedback: "told"}
+WHO: dict[type[Event], str] = {
+    System: "system",
+    User: "user",
+    Assistant: "model",
+    Sampled: "model",
+    ToolResult: "tool",
+    Feedback: "told",
+}
 
 
 def lines(task: TextTask, attempt: Rollout[Any], *, known: bool = True) -> tuple[str, ...]:

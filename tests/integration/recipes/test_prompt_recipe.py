@@ -19,6 +19,8 @@ from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.recipes.prompts import prompt_defaults
 from purestep.runtime.runs.arguments import changed
 
+from ...support.tool_templates import tool_tokenizer
+
 pytest.importorskip("transformers")
 
 REWARD = """
@@ -28,6 +30,16 @@ def length(completions, **columns):
 def broken(completions, answer):
     raise ValueError("no such answer")
 """
+TOOLS = '''
+def add(a: int, b: int) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first
+        b: the second
+    """
+    return a + b
+'''
 SMALL = "--groups 2 --samples 2 --held-out 3 --max-new-tokens 4 --reward-workers 1"
 Said = pytest.CaptureFixture[str]
 
@@ -115,6 +127,22 @@ def test_what_cannot_work_is_refused_in_one_line(
     last = capsys.readouterr().err.strip().splitlines()
     assert re.search(wanted, last[-1]), last
     assert not (tmp_path / "run" / "arguments.json").exists()
+
+
+def test_tools_are_offered_by_the_models_template(given: Path, tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    more = ["--reward", "numeric", "--steps", "1", "--tools", f"{tmp_path / 'tools.py'}:add"]
+    assert main.main(words(given, tmp_path / "refused", *more)) == 1
+    assert "tools" in capsys.readouterr().err.strip().splitlines()[-1]
+    tokenizer = tool_tokenizer("hermes")
+    config = tiny_llama(len(tokenizer), width=16, layers=1, heads=2, kv_heads=1, inner=32, window=1024)
+    save_model(tmp_path / "model", from_config(config).init(purestep.keys.key(0)), config, tokenizer)
+    run = tmp_path / "run"
+    assert main.main(words(given, run, *more, "--model", f"{tmp_path / 'model'}")) == 0
+    held = json.loads((run / "arguments.json").read_text())
+    assert (held["max_turns"], held["tools"]) == (6, [f"{tmp_path / 'tools.py'}:add"])
+    assert main.main(["evaluate", f"{run}"]) == 1
+    assert main.main(["evaluate", f"{run}", "--tools", held["tools"][0]]) == 0
 
 
 def test_a_prompt_beyond_the_window_is_refused(given: Path, tmp_path: Path) -> None:
