@@ -25,7 +25,7 @@ from attrs import frozen
 from ...core.errors import CheckpointError, message
 from .checkpoint.atomic_files import ABSENT, FOLDER, PARTIAL, kind
 from .checkpoint.atomic_files import FILE as PLAIN
-from .reporting.html import written_here
+from .reporting.page_file import written_here
 from .reporting.png import drawn_here
 
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
