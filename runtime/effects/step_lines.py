@@ -43,9 +43,9 @@ def step_lines(
     said = set[str]()
     stopped = False
 
-    def once(text: str) -> None:
-        if text not in said:
-            said.add(text)
+    def once(about: str, text: str) -> None:
+        if about not in said:
+            said.add(about)
             notice(f"{path.name}: {text}")
 
     def write(step: int, rows: Sequence[Row]) -> None:
@@ -54,16 +54,16 @@ def step_lines(
             return
         data = "".join(line({STEP: step, **row}) + "\n" for row in rows).encode("ascii")
         if len(data) > most:
-            once(f"a step of more bytes than {setting} allows is left out, the first of them step {step}")
+            once("long", f"a step of more bytes than {setting} allows is left out, the first of them step {step}")
             return
         try:
             if size + len(data) > most:
-                once(f"{setting} is reached, so that the oldest steps are removed from now on")
+                once("room", f"{setting} is reached, so that the oldest steps are removed from now on")
                 size = _shortened(path, min(most // 2, most - len(data)), files)
             files.append(path, data)
         except (OSError, CheckpointError) as fault:
             stopped = True
-            once(f"no more steps are written ({described(fault)}); training goes on without them")
+            once("end", f"no more steps are written ({described(fault)}); training goes on without them")
             with suppress(OSError, CheckpointError):
                 _cut(path, size)
         else:

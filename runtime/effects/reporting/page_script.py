@@ -65,7 +65,7 @@ function field(text, control) { return element("label", {}, text, control); }
 function texts(row) { return row.messages.map((message) => message.text).join("\n"); }
 
 function browser(home) {
-  const state = { open: "", shown: SHOWN, now: -1 };
+  const state = { open: "", shown: SHOWN, token: -1 };
   const controls = {
     phase: select(counted("phase"), "all"),
     step: select(counted("step"), "all"),
@@ -111,6 +111,7 @@ function browser(home) {
     }
     parts.set("colour", colour.value);
     if (state.open) parts.set("open", state.open);
+    if (state.token >= 0) parts.set("token", state.token);
     history.replaceState(null, "", "#" + parts);
   }
 
@@ -122,6 +123,7 @@ function browser(home) {
     }
     if (COLOURS.includes(parts.get("colour"))) colour.value = parts.get("colour");
     state.open = parts.get("open") ?? "";
+    state.token = Number.parseInt(parts.get("token") ?? "-1", 10);
   }
 
   function item(row) {
@@ -131,14 +133,17 @@ function browser(home) {
       element("span", { class: "first" }, element("span", {}, where),
         element("span", {}, `${row.label}, ${number(row.reward)}`)),
       element("span", { class: "last", title: said.slice(0, 300) }, said.replace(/\s+/g, " ").slice(0, 90)));
-    button.addEventListener("click", () => { open(row); remember(); });
+    button.addEventListener("click", () => choose(row));
     return element("li", {}, button);
   }
 
   function show() {
     const found = matching();
     count.textContent = `${found.length} of ${DATA.length} conversations`;
-    if (!found.some((row) => name(row) === state.open)) state.open = found.length ? name(found[0]) : "";
+    if (!found.some((row) => name(row) === state.open)) {
+      state.open = found.length ? name(found[0]) : "";
+      state.token = -1;
+    }
     const entries = element("ol", {}, ...found.slice(0, state.shown).map(item));
     list.replaceChildren(entries);
     if (found.length > state.shown) {
@@ -152,9 +157,14 @@ function browser(home) {
 
   function fact(title, value) { return element("span", {}, `${title} `, element("b", {}, value)); }
 
+  function choose(row) {
+    state.token = -1;
+    open(row);
+    remember();
+  }
+
   function open(row) {
     state.open = name(row);
-    state.now = -1;
     for (const button of list.querySelectorAll("[data-name]")) {
       button.setAttribute("aria-current", button.dataset.name === state.open);
     }
@@ -184,7 +194,7 @@ function browser(home) {
     const made = element("div", { class: "siblings" }, group.length > 1 ? `Attempts of group ${row.group}, by reward:` : "");
     for (const one of group.length > 1 ? group : []) {
       const button = element("button", { type: "button", "aria-current": one === row, title: one.label }, number(one.reward));
-      button.addEventListener("click", () => { open(one); remember(); });
+      button.addEventListener("click", () => choose(one));
       made.append(button);
     }
     return made;
@@ -237,23 +247,31 @@ function browser(home) {
 
   function watch(row, numbers) {
     const all = tokens();
-    const hint = "Point at a token for its numbers; or select a message, and use the arrow keys.";
+    const hint = "Point at a token for its numbers, or go through them with the arrow keys.";
     function mark(token) {
       for (const one of all) one.classList.toggle("now", one === token);
-      state.now = all.indexOf(token);
       if (!token) { numbers.textContent = all.length ? hint : ""; return; }
       const it = token.about, share = Number.isFinite(it.log_prob) ? ` (probability ${number(Math.exp(it.log_prob))})` : "";
       numbers.textContent = `${JSON.stringify(it.piece)} id ${it.id}, log-prob ${number(it.log_prob)}${share}, `
         + `advantage ${signed(it.advantage)}, version ${it.version}`;
     }
-    for (const token of all) token.addEventListener("pointerenter", () => mark(token));
+    function select_token(place) {
+      state.token = place;
+      mark(all[place]);
+      remember();
+    }
+    for (const [place, token] of all.entries()) {
+      token.addEventListener("pointerenter", () => mark(token));
+      token.addEventListener("click", () => select_token(place));
+    }
+    detail.onpointerleave = () => mark(all[state.token]);
     detail.onkeydown = (event) => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!by || !event.target.classList.contains("text")) return;
       event.preventDefault();
-      mark(all[Math.min(all.length - 1, Math.max(0, state.now + by))]);
+      select_token(Math.min(all.length - 1, Math.max(0, state.token + by)));
     };
-    mark(undefined);
+    mark(all[state.token]);
   }
 
   list.addEventListener("keydown", (event) => {

@@ -125,7 +125,8 @@ def homes(run: Path) -> dict[str, Path]:
 def kept(run: Path, steps: tuple[int, float], most: int) -> Kept:
     """Return the conversations of a run in these steps, at most `most` bytes of them."""
     files = {name: home / CONVERSATIONS for name, home in homes(run).items() if kind(home / CONVERSATIONS) == FILE}
-    sizes = {name: _sizes(path, steps) for name, path in files.items()}
+    there = {name: _sizes(path) for name, path in files.items()}
+    sizes = {name: {step: held[step] for step in held if steps[0] <= step <= steps[1]} for name, held in there.items()}
     every = 1
     chosen = {name: _spread(held, every) for name, held in sizes.items()}
     longest = max((len(held) for held in sizes.values()), default=0)
@@ -143,21 +144,22 @@ def kept(run: Path, steps: tuple[int, float], most: int) -> Kept:
                 texts.append(line({"phase": name, **row} if name else row))
             else:
                 left += 1
+    known = {step for held in there.values() for step in held}
+    if known and not any(sizes.values()):
+        note = f"There are no conversations of these steps; those of steps {min(known)} to {max(known)} are there."
+        return Kept((), note)
+    more = "--steps 40-60 shows those of a range, and --megabytes makes room for more."
     notes = (
-        f"The page has the conversations of every {every}. step; --steps 40-60 shows those of a range, and --megabytes "
-        "makes room for more."
-        if every > 1
-        else "",
-        f"{left} conversations were left out: too long for the page, or not readable." if left else "",
+        f"The page has the conversations of one step in {every}; {more}" if every > 1 else "",
+        f"Left out, as too long for the page or not readable: {left} of them." if left else "",
     )
     return Kept(tuple(texts), " ".join(filter(None, notes)))
 
 
-def _sizes(path: Path, steps: tuple[int, float]) -> dict[int, int]:
+def _sizes(path: Path) -> dict[int, int]:
     found = dict[int, int]()
     for step, text in _lines(path):
-        if steps[0] <= step <= steps[1]:
-            found[step] = found.get(step, 0) + len(text)
+        found[step] = found.get(step, 0) + len(text)
     return found
 
 
@@ -367,7 +369,8 @@ def _own(picture: Mapping[str, Any]) -> str:
 
 def _conversations(found: Kept, absent: str) -> str:
     if not found.texts:
-        return f"<p>{escape(absent)}</p>" if absent else ""
+        text = found.note or absent
+        return f"<p>{escape(text)}</p>" if text else ""
     note = f"<p>{escape(found.note)}</p>" if found.note else ""
     return (
         f'{note}<noscript><p>Conversations are shown by a script in this page.</p></noscript><div id="browser"></div>'
