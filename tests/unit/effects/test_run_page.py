@@ -22,7 +22,7 @@ Said = pytest.CaptureFixture[str]
 
 
 def conversation(step: int, number: int = 0, text: str = "[ANSWER] 5") -> dict[str, Any]:
-    said = {"role": "assistant", "ids": [7], "text": text, "pieces": [text]}
+    said: dict[str, Any] = {"role": "assistant", "ids": [7], "text": text, "pieces": [text]}
     said |= {"log_probs": [-0.5], "versions": [step], "advantages": [1.0], "finish_reason": "stop", "reward": 1.0}
     asked = {"role": "user", "ids": [1, 2], "text": "2 + 3?"}
     facts = {"reward": 1.0, "parts": {"right": 1.0}, "end": "terminated", "label": "terminated", "error": ""}

@@ -31,7 +31,7 @@ def test_any_tokens_have_as_many_pieces_which_are_the_text(ids: tuple[int, ...])
 
 def words() -> Any:
     """A tokenizer of words whose first one loses the blank before it, as those of sentencepiece do."""
-    tokenizers = pytest.importorskip("tokenizers")
+    tokenizers: Any = pytest.importorskip("tokenizers")
     vocabulary = {word: place for place, word in enumerate(("<unk>", "▁the", "▁cat", "s", "▁sat"))}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, "<unk>"))
     made.decoder = tokenizers.decoders.Metaspace()
@@ -40,7 +40,10 @@ def words() -> Any:
 
 def test_blanks_that_depend_on_the_tokens_before() -> None:
     tokenizer = words()
-    decode = lambda ids: str(tokenizer.decode(list(ids)))  # noqa: E731
+
+    def decode(ids: tuple[int, ...]) -> str:
+        return str(tokenizer.decode(list(ids)))
+
     assert decode((1, 2, 3, 4)) == "the cats sat"
     assert token_pieces(decode, (1, 2, 3, 4)) == ("the", " cat", "s", " sat")
 
