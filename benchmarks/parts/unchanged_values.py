@@ -27,7 +27,10 @@ TAGS: Mapping[
     str, str
 ] = {}  # classes as they were recorded -> their tags now, where that is not their name in small letters
 FIELDS: Mapping[str, str] = {}  # fields of tagged values, "Tag.field": as they were recorded -> the field as it is now
-SETTINGS: Mapping[str, Any] = {"eval_every_n_versions": 0, "zero_spread": "keep"}  # that there were not yet
+SETTINGS: Mapping[str, Any] = {  # that there were not yet
+    **{"eval_every_n_versions": 0, "zero_spread": "keep"},
+    **{"keep_conversations": 0, "conversations_megabytes": 256},
+}
 WRITTEN: Mapping[
     str, Mapping[str, Any]
 ] = {  # top-level fields of a recorded file, by its name, as they are written now

@@ -1,23 +1,17 @@
 """`purestep view RUN`: a page with the settings, curves, evaluations and conversations of a run."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import tyro
 
-from ...core.errors import CheckpointError, ChoiceError
 from ..effects.layout import PAGE
 from ..effects.reporting.page_file import check_page, save_page
-from ..effects.reporting.run_page import About, run_page, steps_of
-from ..machine.json_codec import decode
-from ..runs.arguments import check_whole, flag, flatten, from_record
-from ..runs.kinds import recorded
-from ..runs.registry import recipe_of
+from ..effects.reporting.run_page import run_page, steps_of
+from ..runs.arguments import check_whole
+from ..runs.view import about
 from .common import loading
 
 NOWHERE = Path()
-KEPT = "keep_conversations"
 
 
 def view_command(words: list[str]) -> int:
@@ -42,38 +36,3 @@ def view_command(words: list[str]) -> int:
         return 0
 
     return tyro.cli(view, args=words, prog="purestep view")
-
-
-def about(run: Path) -> About:
-    """Return the title and the settings of a run; all settings count as the defaults of a recipe that is not installed.
-
-    Raises: CheckpointError.
-    """
-    held = decode(recorded(run))
-    settings = {name: value for name, value in held.items() if name != "recipe"}
-    name = str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
-    try:
-        recipe = recipe_of(held)
-        usual = recipe.defaults(
-            [flag(recipe.chosen_by), str(held.get(recipe.chosen_by, ""))] if recipe.chosen_by else []
-        )
-        title = recipe.title(from_record(recipe.name, usual, held))
-    except (CheckpointError, ChoiceError):
-        return About(title=name, settings=settings, changed=frozenset(), absent=absent(held))
-    changed = frozenset(one for one, value in flatten(usual).items() if settings[one] != value and one != "reference")
-    title = title.replace(recipe.name, name, 1)
-    return About(title=title, settings=settings, changed=changed, absent=absent(held))
-
-
-def absent(held: Mapping[str, Any]) -> str:
-    """Return the text in place of conversations of a run without any; "" of a run that has none by its nature.
-
-    >>> absent({"recipe": "ppo"})
-    ''
-    """
-    if not held.keys() >= {"mode", "generators"}:
-        return ""
-    how = "train with --keep-conversations 16 to keep those of the first 16 groups of each step"
-    return (
-        f"There are no conversations: {'none was kept; ' if not held.get(KEPT) else 'no step is finished yet; '}{how}."
-    )

@@ -273,6 +273,12 @@ def test_the_command_refuses_in_one_line(tmp_path: Path, words: list[str], capsy
     assert capsys.readouterr().err.splitlines()[-1].startswith(("purestep: --", "purestep: page / is a folder"))
 
 
+def test_a_run_of_an_absent_recipe_has_a_page(tmp_path: Path) -> None:
+    run = begun(tmp_path / "run", {"recipe": "hill", "steps": 3})
+    assert main.main(["view", str(run)]) == 0
+    assert "<h1>hill</h1>" in (run / "view.html").read_text()
+
+
 def test_a_new_run_removes_a_page_of_ours_alone(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", {"recipe": "ppo"})
     assert main.main(["view", str(run)]) == 0
