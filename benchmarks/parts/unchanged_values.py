@@ -28,8 +28,10 @@ TAGS: Mapping[
 ] = {}  # classes as they were recorded -> their tags now, where that is not their name in small letters
 FIELDS: Mapping[str, str] = {}  # fields of tagged values, "Tag.field": as they were recorded -> the field as it is now
 SETTINGS: Mapping[str, Any] = {
+    "conversations_megabytes": 256,
     "eval_every_n_versions": 0,
     "eval_samples": 1,
+    "keep_conversations": 0,
     "resample": 0,
     "skip_solved": 0,
     "zero_spread": "keep",

@@ -5,6 +5,7 @@ PHASE/events.jsonl     the scheduler's events; each session begins with a row of
 PHASE/ledger.jsonl     the samples that each update trained on
 PHASE/timeline.jsonl   the work of the trainer and of each generator, with times
 PHASE/metrics.jsonl    a row for each update
+PHASE/conversations.jsonl  the attempts of each update, as they were trained on
 PHASE/rollouts.jsonl   where episodes are prepared: the records that preparations publish
 PHASE/totals.json      the final counters; evaluation.json: the evaluation of the final weights
 """
@@ -25,6 +26,7 @@ from ..effects.checkpoint.manifest import MANIFEST, DamagedError, damaged
 from ..effects.checkpoint.single import check_finite, machine_of, newest_usable
 from ..machine.persistent_map import entries, sound
 from ..text.config import TextConfig
+from ..text.conversations import Parts
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import KeptStart
 from .samples import Sample, stacked
@@ -34,7 +36,7 @@ from .trainer import SampleWithProximal
 
 T = TypeVar("T")
 EVENTS, LEDGER, TIMELINE, TOTALS = "events.jsonl", "ledger.jsonl", "timeline.jsonl", "totals.json"
-SUMMARY = ("figures", "mode", "head", "tail", "tokens", "raised")  # of a sample, besides its tensors
+SUMMARY = ("figures", "mode", "head", "tail", "tokens", "raised", "parts")  # of a sample, besides its tensors
 COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed", "filtered", "queued", "cached")
 
 
@@ -51,6 +53,7 @@ class PendingSample:
     tokens: int
     done: tuple[int, ...]  # versions of its tokens whose proximal log-probs are set
     raised: str = ""  # the error that its environment raised, if any
+    parts: Parts = ()  # of its reward, by name
 
 
 @frozen(kw_only=True)

@@ -18,6 +18,7 @@ from ..machine.drive import Effects, drive
 from ..machine.json_codec import line
 from ..machine.replay import observed, to_lines
 from ..text.config import TextConfig, generators
+from ..text.conversations import keep_conversations
 from ..text.run import publishing
 from . import checkpoint
 from .checkpoint import EVENTS, LEDGER, TIMELINE, TOTALS, PhaseCheckpoint, PhaseState
@@ -139,6 +140,7 @@ def _at_work(
             samples=dict(standing.samples),
             publish_record=stack.enter_context(publishing(home, setting.parts)),
             starts=_starts(setting, kept),
+            keep=keep_conversations(home, arguments, setting.parts.codec, last=version, notice=setting.notice),
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher.address))

@@ -19,7 +19,9 @@ from ...core.language.to_transcript import transcripts
 from ...core.record import take
 from ...core.transcript.record import FAILED, LENGTH, Transcript
 from ...core.tree import tree_map
+from ..machine.json_codec import fits
 from ..text.columns import figure_of, label_of
+from ..text.conversations import Parts, parts_of
 from ..text.evaluation import ACCURACY
 
 OWN = ("reward", "turns", "tokens")  # figures of any task's samples
@@ -37,11 +39,12 @@ class Sample:
     tail: int  # the newest
     tokens: int  # number of tokens sampled by the model
     raised: str = ""  # the error that its environment raised, if any
+    parts: Parts = ()  # of its reward, by name
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the tensors as bytes: tensors sent one by one take ten times as long, or more."""
         columns = {name: _packed(value) for name, value in vars(self.row).items()}
-        return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens, self.raised)
+        return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens, self.raised, self.parts)
 
 
 def _packed(value: Tensor) -> Packed:
@@ -96,6 +99,7 @@ def _sample(task: TextTask, attempt: Rollout[Any], row: Transcript) -> Sample:
         tail=max(versions),
         tokens=len(versions),
         raised=attempt.end.error if isinstance(attempt.end, Raised) else "",
+        parts=parts_of(attempt),
     )
 
 
@@ -174,6 +178,8 @@ def _fault_of_summary(task: TextTask, sample: Sample) -> str:
     named = isinstance(figures, dict) and set(figures) == set(names_of(task))
     if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
         return "rewards or figures that are not numbers"
+    if not fits(sample.parts, Parts):
+        return "parts of a reward that are not names and numbers"
     if not isinstance(sample.raised, str) or bool(sample.raised) != (int(sample.row.reason[0]) == FAILED):
         return "an error that its end does not have"
     return "" if sample.mode in task.labels else "an end that no attempt has"

@@ -19,6 +19,7 @@ from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..text.components import TextComponents
 from ..text.config import TextConfig, held_out_tasks
+from ..text.conversations import Keep, TrainedAttempt
 from ..text.equal_rewards import EqualRewards
 from ..text.failures import Failures, failures_of
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
@@ -64,6 +65,7 @@ class Phase:
     samples: dict[say.Name, SampleWithProximal]
     publish_record: Publish
     starts: Starts  # of groups, where the task's episodes are prepared
+    keep: Keep  # called with the attempts of each update
     states: dict[int, tuple[LanguageState, dict[int, Any]]] = field(factory=dict)
     lock: threading.Lock = field(factory=threading.Lock)
     begun: float = field(factory=seconds)
@@ -153,6 +155,11 @@ class Phase:
             [*name, int(one.row.id[0]), one.head, one.tail, one.tokens] for name, one in zip(names, batch, strict=True)
         ]
         self.ledger.write(line({"version": command.version, "samples": written}) + "\n")
+        self.keep(
+            command.version + 1,
+            [int(one.row.group[0]) for one in batch],
+            lambda place: trained_sample(batch[place], learned.advantage[place]),
+        )
         self.meter.trained(command.version, batch, {**learned.figures, **self._evaluated()}, spent, self.now())
         return say.Consumed(command.version)
 
@@ -193,3 +200,8 @@ class Phase:
         about = {"facts": self.setting.facts, "metadata": self.setting.metadata}
         checkpoint.save(self.setting.folder, standing, **about, backend=self.setting.backend)
         self.did("save", start, schedule.version)
+
+
+def trained_sample(sample: Sample, advantage: Any) -> TrainedAttempt:
+    """Return a sample that was trained on, with the advantages [L] of its tokens."""
+    return TrainedAttempt(sample.row, advantage, sample.mode, sample.parts, sample.raised)

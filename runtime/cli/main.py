@@ -1,4 +1,4 @@
-"""The command line: `purestep train|evaluate|explain|chat|resume|plot|host|replay`, and the commands that other packages add.
+"""The command line: `purestep train|evaluate|explain|chat|resume|plot|view|host|replay`, and commands of other packages.
 
 Exit codes: 0; 1 for an error, reported in one line on stderr; 2 for a malformed command line; 130 after Ctrl-C or SIGTERM.
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Command] = {
     "chat": _own("try tasks with a trained language model and see the turns", "chat", "chat_command"),
     "resume": _own("go on with a run that was stopped", "run", "resume_command"),
     "plot": _own("draw the learning curve of one run, or of several seeds", "run", "plot_command"),
+    "view": _own("write a page with the curves and conversations of a run", "view", "view_command"),
     "host": _own("serve this machine as a host for remote rollout workers", "host", "host_command"),
     "replay": _own(
         "go again through what generators and trainer of a run did, and check it",

@@ -10,6 +10,8 @@ RUN/evaluation.json       results of the last evaluation
 RUN/proof.png             of runs that prove: the last proof drawn
 RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  served/       of language models' runs
 RUN/warm/  sync/  async/  comparison.json  comparison.txt  timeline.png  staleness.png   of runs with generators
+RUN/conversations.jsonl   of language models' runs: the attempts of each step; with generators, of each phase
+RUN/view.html             the page of the run
 RUN/rollouts.jsonl        of tasks whose episodes are prepared: data that preparations publish; with generators, of each phase
 """
 
@@ -23,15 +25,20 @@ from attrs import frozen
 from ...core.errors import CheckpointError, message
 from .checkpoint.atomic_files import ABSENT, FOLDER, PARTIAL, kind
 from .checkpoint.atomic_files import FILE as PLAIN
+from .reporting.page_file import written_here
 from .reporting.png import drawn_here
 
 ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
 PROOF = "proof.png"
-LANGUAGE = ("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl")
+PAGE, CONVERSATIONS = "view.html", "conversations.jsonl"
+LANGUAGE = (
+    *("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl"),
+    CONVERSATIONS,
+)
 PHASES = ("warm", "sync", "async")
 GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "staleness.png")
-COMMON = (ARGUMENTS, METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS)
+COMMON = (ARGUMENTS, METRICS, TENSORBOARD, PICTURE, EVALUATION, CHECKPOINTS, PAGE)
 OWN: Mapping[str, tuple[str, ...]] = {
     "prove": (PROOF,),
     **dict.fromkeys(("zorplex", "text", "task", "cache"), (*LANGUAGE, *GENERATORS)),
@@ -40,6 +47,7 @@ ALL = frozenset((*COMMON, *(name for names in OWN.values() for name in names)))
 
 FILE: Literal["file"] = "file"
 PNG: Literal["picture"] = "picture"  # one that purestep drew
+HTML: Literal["page"] = "page"  # one that purestep wrote
 LINK: Literal["link"] = "link"
 WHOLE: Literal["whole"] = "whole"  # a folder with all its content
 
@@ -51,7 +59,7 @@ class Within:
     names: "Mapping[str, Kind]"
 
 
-Kind = Literal["file", "picture", "link", "whole"] | Within
+Kind = Literal["file", "picture", "page", "link", "whole"] | Within
 
 VERSION = r"[0-9]{6,}(-[0-9]+)?"
 STEPS = Within({rf"step_{VERSION}": WHOLE, rf"\{PARTIAL}step_.*": WHOLE, rf"(\{PARTIAL})?latest": FILE})
@@ -69,7 +77,7 @@ PHASE = Within(
     {
         CHECKPOINTS: STEPS,
         TENSORBOARD: EVENTS,
-        rf"(\{PARTIAL})?(metrics|events|ledger|timeline|rollouts)\.jsonl": FILE,
+        rf"(\{PARTIAL})?(metrics|events|ledger|timeline|rollouts|conversations)\.jsonl": FILE,
         rf"(\{PARTIAL})?((totals|evaluation|before)\.json|diverged\.safetensors)": FILE,
     }
 )
@@ -81,6 +89,7 @@ KINDS: Mapping[str, Kind] = {
     "served": Within({r"(\.partial_)?served": LINK, "weights": LAID_OUT}),
     **dict.fromkeys(PHASES, PHASE),
     **dict.fromkeys((PICTURE, PROOF, "timeline.png", "staleness.png"), PNG),
+    PAGE: HTML,
 }
 
 
@@ -126,6 +135,8 @@ def _removals(path: Path, what: Kind) -> Iterator[tuple[Path, bool]]:
         _check(path, found, {WHOLE: FOLDER, LINK: "a link"}.get(what, PLAIN))
         if what == PNG and not drawn_here(path):
             _check(path, "a picture that purestep did not draw", "one that it drew")
+        if what == HTML and not written_here(path):
+            _check(path, "a page that purestep did not write", "one that it wrote")
         yield path, False
 
 

@@ -18,7 +18,17 @@ from ...core.language.list_reduction.lists import Lists, check_lists
 from ...core.language.reasoning_cache.settings import CacheSettings, CallSampling, Streams, check_settings
 from ..runs.arguments import SEEDS, changed, check_numbers, check_whole, check_wholes, flatten
 from ..text.async_config import AsyncConfig
-from ..text.config import Episodes, Hardware, Learning, Model, WarmStart, as_given, check_text, text_defaults
+from ..text.config import (
+    Conversations,
+    Episodes,
+    Hardware,
+    Learning,
+    Model,
+    WarmStart,
+    as_given,
+    check_text,
+    text_defaults,
+)
 from ..text.config import Sampling as Calls
 
 if TYPE_CHECKING:
@@ -141,6 +151,7 @@ class Cache:
     shown: Shown = field(factory=Shown)
     learning: Learning = field(factory=Learning)
     asynchronous: AsyncConfig = field(factory=AsyncConfig)
+    conversations: Conversations = field(factory=Conversations)
     machine: Hardware = field(factory=Hardware)
 
     @property

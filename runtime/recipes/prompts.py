@@ -11,6 +11,7 @@ from ...core.errors import ChoiceError, message
 from ..runs.arguments import changed, check_numbers, check_wholes
 from ..text.async_config import AsyncConfig
 from ..text.config import (
+    Conversations,
     Episodes,
     EvaluationOptions,
     Hardware,
@@ -81,6 +82,7 @@ class PromptRun:
     learning: Learning = LEARNING
     asynchronous: AsyncConfig = field(factory=AsyncConfig)
     machine: Hardware = field(factory=Hardware)
+    conversations: Conversations = field(factory=Conversations)
 
     @property
     def warm(self) -> WarmStart:

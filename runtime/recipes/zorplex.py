@@ -9,6 +9,7 @@ from ...core.errors import ChoiceError, message
 from ..text.async_config import AsyncConfig
 from ..text.config import (
     WARM_STEPS,
+    Conversations,
     Episodes,
     EvaluationOptions,
     Hardware,
@@ -60,6 +61,7 @@ class Zorplex:
     warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
     asynchronous: AsyncConfig = field(factory=AsyncConfig)
+    conversations: Conversations = field(factory=Conversations)
     machine: Hardware = field(factory=Hardware)
 
     def check(self) -> None:

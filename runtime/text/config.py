@@ -116,6 +116,14 @@ class Hardware:
     save_every: int = 1  # steps between two checkpoints; three are kept
 
 
+@frozen
+class Conversations:
+    """Conversations of training that are kept, for `purestep view`."""
+
+    keep_conversations: int = 16  # groups of each step whose attempts are kept in conversations.jsonl; 0 means none
+    conversations_megabytes: int = 256  # of that file, at most; beyond them the oldest steps are removed
+
+
 class TextConfig(Protocol):
     """The settings of a run; each recipe's class has these groups, and groups of its own for its task."""
 
@@ -151,6 +159,11 @@ class TextConfig(Protocol):
     @property
     def asynchronous(self) -> AsyncConfig:
         """Return the settings of generators."""
+        ...
+
+    @property
+    def conversations(self) -> Conversations:
+        """Return the settings of the conversations that are kept."""
         ...
 
     @property
@@ -236,6 +249,7 @@ class TaskRun:
     warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
     asynchronous: AsyncConfig = field(factory=AsyncConfig)
+    conversations: Conversations = field(factory=Conversations)
     machine: Hardware = field(factory=Hardware)
 
     def check(self) -> None:
@@ -333,6 +347,8 @@ def check_text(arguments: TextConfig) -> None:
     check_wholes(warm, 1, "demonstrations", "warm_batch")
     check_wholes(learning, 1, "epochs", "minibatches", "budget")
     check_wholes(arguments.machine, 1, "save_every")
+    check_wholes(arguments.conversations, 0, "keep_conversations")
+    check_wholes(arguments.conversations, 1, "conversations_megabytes")
     check_numbers(sampling, 1e-3, math.inf, "temperature")
     check_numbers(sampling, 1e-3, 1.0, "top_p")
     check_numbers(warm, 0.0, 1.0, "skill", "muon_rate", "adamw_rate")

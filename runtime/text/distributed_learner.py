@@ -92,10 +92,12 @@ class RankWorker:
         """Return a learner's initial state from full parameters."""
         return self.opened[0].algorithm.init(params)
 
-    def learn(self, state: LanguageState, transcripts: Any, key: Any) -> tuple[LanguageState, dict[str, float], str]:
+    def learn(
+        self, state: LanguageState, transcripts: Any, key: Any
+    ) -> tuple[LanguageState, dict[str, float], str, Any]:
         """Run the updates of a batch. Raises: NonFiniteError."""
         learned = self.opened[0].trainer(state, transcripts, key)
-        return learned.state, learned.figures, learned.note
+        return learned.state, learned.figures, learned.note, learned.advantage
 
     def read(self, state: LanguageState, transcripts: Any) -> Reading:
         """Return the reading (log-probs) of samples by the policy of a state."""

@@ -5,6 +5,7 @@ RUN/before.json       the evaluation before reinforcement learning
 RUN/model/            the final model and its tokenizer, a Hugging Face folder
 RUN/diverged.safetensors   the batch of a step whose loss was not finite
 RUN/rollouts.jsonl    where episodes are prepared: the records that preparations publish, readable while it is written
+RUN/conversations.jsonl    the attempts of each step, as they were trained on
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,7 @@ from ..runs.trusting import NOTHING, Trust, check_trust
 from .columns import LABEL
 from .components import TextComponents, attempts_at, check_room, text_components
 from .config import TextConfig, absolute, held_out_tasks
+from .conversations import keep_conversations
 from .curriculum import check_curriculum
 from .evaluation import held_out
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
@@ -128,6 +130,7 @@ def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backe
             notice(f"version {version}: {line}")
             return figures
 
+        last = max(0, loop.iteration - phases(arguments).warm)
         samples = run_sampler(run, arguments, parts, notice)
         with publishing(run, parts) as publish:
             yield TextTrainingLoop(
@@ -143,6 +146,7 @@ def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backe
                 evaluate=evaluate,
                 notice=notice,
                 held=held,
+                keep=keep_conversations(run, arguments, parts.codec, last=last, notice=notice),
                 iteration=loop.iteration,
             )
 

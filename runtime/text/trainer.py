@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from attrs import frozen
+from torch import Tensor
 
 from ...algorithms.language.batch import Reading, teaches
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
@@ -39,6 +40,7 @@ class TrainStepResult:
     state: LanguageState
     figures: dict[str, float]  # means over the updates made; the learner's names, updates, micro_batches and padding
     note: str = ""  # a notice for the user
+    advantage: Tensor | tuple[()] = ()  # [N, L] of each token, 0 for those that are not in the loss
 
 
 @frozen
@@ -111,7 +113,7 @@ def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key:
     batch, state, figures = plan.algorithm.prepare(state, transcripts, reading)
     before = {name: float(value) for name, value in figures.items()}
     if not bool(teaches(batch)):
-        return TrainStepResult(state, {**before, "updates": 0.0}, NOTHING)
+        return TrainStepResult(state, {**before, "updates": 0.0}, NOTHING, batch.advantage)
     made: list[dict[str, float]] = []
     unseen: list[float] = []
     for rows in _minibatches(plan, len(batch.length), key):
@@ -124,7 +126,7 @@ def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key:
     means = {name: sum(one[name] for one in made) / len(made) for name in made[0]}
     distances = torch.tensor([made[0]["log_prob_difference"], *unseen], dtype=torch.float64)
     means["log_prob_difference"] = float(distances.amax())  # NaN where one is
-    return TrainStepResult(state, {**before, **means, "updates": float(len(made))})
+    return TrainStepResult(state, {**before, **means, "updates": float(len(made))}, advantage=batch.advantage)
 
 
 def _read(plan: _BatchPlan, state: LanguageState, transcripts: Transcript) -> Reading:

@@ -19,7 +19,7 @@ from ...core.language.requests import Draw, Request, drawn_keys, expand, request
 from ...core.language.rollout import Rollout
 from ...core.language.task import TRAINING, TextTask
 from ...core.language.to_transcript import transcripts
-from ...core.record import record
+from ...core.record import record, take
 from ...core.transcript.record import Transcript
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
@@ -29,6 +29,7 @@ from ..runs.training_machine import Loop, Train, Trained
 from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
+from .conversations import Keep, keep_none, trained_attempt
 from .curriculum import RESAMPLED, SKIPPED, StepAttempts, curriculum_of, sample_step, to_tensors
 from .equal_rewards import EqualRewards, summary_of
 from .evaluation import EvaluationResult, evaluation_result
@@ -98,6 +99,7 @@ class TextTrainingLoop:
     evaluate: Evaluating
     notice: Notice
     held: LearnerState
+    keep: Keep = keep_none  # called with the attempts of each step
     iteration: int = 0
     times: dict[str, float] = field(factory=lambda: dict.fromkeys(WORK, 0.0))  # seconds spent
     _demonstrations: Any = field(default=())
@@ -193,6 +195,13 @@ class TextTrainingLoop:
         unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
         row |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
+        self.keep(
+            number + 1,
+            written.group.tolist(),
+            lambda place: trained_attempt(
+                self.parts.task, attempts[place], take(written, [place]), learned.advantage[place]
+            ),
+        )
         every = self.arguments.episodes.eval_every_n_versions
         due = evaluation_due(every, before=int(state.step), after=int(learned.state.step))
         return {**row, **(self.evaluate(learned.state) if due else {})}

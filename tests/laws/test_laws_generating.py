@@ -7,6 +7,7 @@ from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.async_rl.trainer import VersionedLearner
 
 from .async_rl.active_rollouts import desk_laws
+from .async_rl.conversation_rows import conversation_laws, own_lines
 from .async_rl.conversations import own_writing
 from .async_rl.families import own_starts
 from .async_rl.rollout_schedules import own_desking
@@ -16,6 +17,7 @@ from .async_rl.starts import starts_laws
 
 test_desk = check(desk_laws(), own_desking())
 test_samples = check(sample_laws(), own_writing())
+test_conversations = check(conversation_laws(), own_lines)
 test_segments = check(segment_laws(), VersionedLearner.with_proximal)
 test_starts = check(starts_laws(), own_starts)
 

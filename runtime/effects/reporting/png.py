@@ -5,6 +5,7 @@ FIFO, a device, a folder, a text or a picture of another program is never replac
 """
 
 import os
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -48,19 +49,24 @@ def check_picture(out: Path) -> Path:
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: picture / is a folder, wanted a new file or a picture that purestep drew; name another one
     """
-    check_depth("picture", out)
+    return check_output(out, "picture", drawn_here)
+
+
+def check_output(out: Path, what: str, ours: Callable[[Path], bool]) -> Path:
+    """Return the path if a picture or page may be written there: a new file, or one of `ours`. Raises: as `check_picture`."""
+    check_depth(what, out)
     found = kind(out) if out.name else "a folder"
-    if found == FILE and not drawn_here(out):
+    if found == FILE and not ours(out):
         found = "a file that purestep did not draw"
     elif found == ABSENT and kind(beside(out)) not in (ABSENT, FILE):
         out, found = beside(out), kind(beside(out))
     if found not in (ABSENT, FILE):
-        wanted, remedy = "a new file or a picture that purestep drew", "name another one"
-        raise ChoiceError(message(f"picture {out}", got=found, wanted=wanted, remedy=remedy))
+        wanted, remedy = f"a new file or a {what} that purestep drew", "name another one"
+        raise ChoiceError(message(f"{what} {out}", got=found, wanted=wanted, remedy=remedy))
     above = next(place for place in out.parents if os.path.lexists(place))
     if not above.is_dir() or not os.access(above, os.W_OK):
         got = "a folder that cannot be written to" if above.is_dir() else "no folder"
-        raise ChoiceError(message(f"picture: {above}", got=got, wanted="a folder", remedy="name another one"))
+        raise ChoiceError(message(f"{what}: {above}", got=got, wanted="a folder", remedy="name another one"))
     return out
 
 

@@ -11,6 +11,8 @@ from .active_rollouts import desk_laws
 from .auditing import MUTANTS as AUDITING_MUTANTS
 from .auditing import auditing_laws
 from .comparing import comparing_laws, own_comparing
+from .conversation_rows import MUTANTS as CONVERSATION_MUTANTS
+from .conversation_rows import conversation_laws, own_lines
 from .conversations import own_writing
 from .replaying import replaying_laws
 from .rollout_schedules import own_desking
@@ -32,6 +34,7 @@ def families() -> list[Family]:
     return [
         Family(desk_laws(), own_desking(), edits(ACTIVE_ROLLOUTS_MUTANTS)),
         Family(sample_laws(), own_writing(), edits(SAMPLE_MUTANTS)),
+        Family(conversation_laws(), own_lines, edits(CONVERSATION_MUTANTS)),
         Family(segment_laws(), VersionedLearner.with_proximal, edits(SEGMENT_MUTANTS)),
         Family(starts_laws(), own_starts),
         Family(timeline_laws(), own_timing()),

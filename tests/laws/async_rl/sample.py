@@ -252,7 +252,7 @@ def _sent() -> Law:
 
 
 def _said(sample: Sample) -> list[object]:
-    return [*sorted(sample.figures.items()), sample.mode, sample.head, sample.tail, sample.tokens]
+    return [*sorted(sample.figures.items()), sample.mode, sample.head, sample.tail, sample.tokens, *sample.parts]
 
 
 def _faults() -> Law:

@@ -12,6 +12,7 @@ from purestep.runtime.async_rl.samples import Sample
 
 Spoil = Callable[[Sample], Any]
 NOTHING: Any = ()
+PARTS: Any = (0.5,)
 
 
 def _row(**change: Callable[[Tensor], Tensor]) -> Spoil:
@@ -83,5 +84,6 @@ SPOILED: dict[str, Spoil] = {
     "a figure that is a text": _figure("high"),
     "a figure of another name": lambda sample: evolve(sample, figures={**sample.figures, "luck": 1.0}),
     "no figures": lambda sample: evolve(sample, figures=NOTHING),
+    "parts of a reward without names": lambda sample: evolve(sample, parts=PARTS),
     "an end of no known kind": lambda sample: evolve(sample, mode="luck"),
 }

@@ -95,6 +95,8 @@ REFUSED: dict[str, str] = {
     "chat nowhere": "nowhere is no run of a language model",
     "chat . --task -2": "--task is -2",
     "replay nowhere": "nowhere is no folder",
+    "view nowhere": "nowhere is no folder",
+    "view played --steps x": "--steps is 'x', wanted a step, or a range",
     "plot": "purestep plot: RUN is absent",
 }
 

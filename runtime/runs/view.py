@@ -1,0 +1,46 @@
+"""Title and settings of a run for its page, from its record: read without torch."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import CheckpointError, ChoiceError
+from ..effects.reporting.run_page import About
+from ..machine.json_codec import decode
+from .arguments import flag, flatten, from_record
+from .kinds import recorded
+from .registry import recipe_of
+
+KEPT = "keep_conversations"
+
+
+def about(run: Path) -> About:
+    """Return the title and the settings of a run; of a recipe that is not installed, none counts as changed.
+
+    Raises: CheckpointError.
+    """
+    held = decode(recorded(run))
+    settings = {name: value for name, value in held.items() if name != "recipe"}
+    name = str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
+    try:
+        recipe = recipe_of(held)
+        by = recipe.chosen_by
+        usual = recipe.defaults([flag(by), str(held.get(by, ""))] if by else [])
+        title = recipe.title(from_record(recipe.name, usual, held))
+    except (CheckpointError, ChoiceError):
+        return About(title=name, settings=settings, changed=frozenset(), absent=absent(held))
+    changed = frozenset(one for one, value in flatten(usual).items() if settings[one] != value and one != "reference")
+    return About(title=title.replace(recipe.name, name, 1), settings=settings, changed=changed, absent=absent(held))
+
+
+def absent(held: Mapping[str, Any]) -> str:
+    """Return the text in place of conversations, for a run without any; "" for one that is not of a language model.
+
+    >>> absent({"recipe": "ppo"})
+    ''
+    """
+    if not held.keys() >= {"mode", "generators"}:
+        return ""
+    why = "no step is finished yet" if held.get(KEPT) else "none was kept"
+    how = "train with --keep-conversations 16 to keep those of the first 16 groups of each step"
+    return f"There are no conversations: {why}; {how}."
