@@ -10,7 +10,7 @@ import pytest
 import purestep
 from purestep.core.errors import ChoiceError, PurestepError
 from purestep.core.language.codec import NOTHING
-from purestep.core.language.events import Assistant, System, User
+from purestep.core.language.prompts import ROLES
 from purestep.runtime.cli import main
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.chat_template import chat_codec
@@ -163,8 +163,7 @@ def test_a_folder_without_a_model_is_refused(given: Path, tmp_path: Path) -> Non
 def test_messages_of_a_prompt_have_the_ids_of_the_template(given: Path) -> None:
     tokenizer = train_tokenizer(["hello"], vocabulary=270)
     chat = [("system", "Be brief."), ("user", "2?"), ("assistant", "Two."), ("user", "3?")]
-    kinds = {"system": System, "user": User, "assistant": Assistant}
-    encoded = chat_codec(tokenizer).encode([kinds[role](text) for role, text in chat], NOTHING)
+    encoded = chat_codec(tokenizer).encode([ROLES[role](text) for role, text in chat], NOTHING)
     whole = tokenizer.apply_chat_template(
         [{"role": role, "content": text} for role, text in chat], tokenize=False, add_generation_prompt=True
     )
