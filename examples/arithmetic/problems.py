@@ -15,6 +15,9 @@ from purestep.core import keys
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.task import TextTask
 from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
+from purestep.runtime.effects.hugging_face.folder import save_model
+from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.runs.registry import find
 from purestep.runtime.runs.run import train
 
@@ -78,9 +81,14 @@ def main() -> None:
         rows[text], seed = answer, seed + 1
     lines = [json.dumps({"prompt": text, "answer": str(answer)}) for text, answer in rows.items()]
     (asked.folder / "problems.jsonl").write_text("\n".join(lines) + "\n")
-    run = asked.folder / "warm"
-    settings = {"steps": 1, "learning_rate": 0.0, "held_out": 1, "groups": 1, "samples": 2, "max_turns": 1}
-    settings |= {"capacity": 160, "budget": 4096, "max_new_tokens": 48, "skill": SKILL, "seed": asked.seed}
+    new, run = asked.folder / "new", asked.folder / "warm"
+    tokenizer = train_tokenizer([text for seed in range(WARM, WARM + 400) for text in worked(seed, 1.0)], least=48)
+    sizes = {"width": 128, "layers": 3, "heads": 4, "kv_heads": 2, "inner": 384, "window": 160}
+    config = tiny_llama(len(tokenizer), **sizes, tied=False)  # vLLM reloads no tied head
+    save_model(new, from_config(config).init(keys.key(asked.seed)), config, tokenizer)
+    settings = {"model": str(new), "warm_steps": 400, "skill": SKILL, "seed": asked.seed, "max_new_tokens": 48}
+    settings |= {"capacity": 160, "budget": 4096, "steps": 1, "learning_rate": 0.0, "held_out": 1, "groups": 1}
+    settings |= {"samples": 2, "max_turns": 1}
     recipe = find(f"{Path(__file__).absolute()}:TASK")
     train(recipe, run, overwrite=True, **settings)
     for line in recipe.report(run, (), print):
