@@ -144,6 +144,7 @@ function browser(home) {
       state.open = found.length ? name(found[0]) : "";
       state.token = -1;
     }
+    state.shown = Math.max(state.shown, 1 + found.findIndex((row) => name(row) === state.open));
     const entries = element("ol", {}, ...found.slice(0, state.shown).map(item));
     list.replaceChildren(entries);
     if (found.length > state.shown) {
@@ -153,6 +154,8 @@ function browser(home) {
     }
     const chosen = found.find((row) => name(row) === state.open);
     if (chosen) open(chosen); else detail.replaceChildren();
+    const current = list.querySelector("[aria-current=true]");
+    list.scrollTop = current ? current.offsetTop - list.offsetTop - 80 : 0;
   }
 
   function fact(title, value) { return element("span", {}, `${title} `, element("b", {}, value)); }

@@ -20,7 +20,7 @@ from purestep.runtime.cli import run as commands
 from purestep.runtime.cli.chat import typed_lines
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint.atomic_files import lock
-from purestep.runtime.effects.layout import COMMON
+from purestep.runtime.effects.layout import COMMON, PAGE
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import flag, flatten, option
 from purestep.runtime.runs.registry import HIDDEN, OWN, find
@@ -111,7 +111,7 @@ def test_train_evaluates_draws_and_says_what_it_took(tmp_path: Path, capsys: Sai
         assert word in out
     assert (run / "learning_curve.png").read_bytes().startswith(PNG)
     assert json.loads((run / "evaluation.json").read_text())["episodes"] == 4
-    assert {path.name for path in run.iterdir()} >= {folder.MARKER, *COMMON}
+    assert {path.name for path in run.iterdir()} >= {folder.MARKER, *COMMON} - {PAGE}
 
 
 @pytest.mark.parametrize(("recipe", "env"), [("a2c", "gridworld"), ("reinforce", "probe_both")])
