@@ -33,9 +33,8 @@ class Episodes:
     eval_samples: int = 1  # attempts at each of these; of several, pass@k is reported
     draw: int = 0  # decides which tasks are held out
     eval_every_n_versions: int = 0  # updates between two evaluations on the way; 0 means none
-    resample: int = (
-        0  # rounds of further tasks, at most, that replace a step's groups of equal rewards (DAPO); 0 keeps them
-    )
+    # rounds of further tasks, at most, that replace a step's groups of equal rewards (DAPO); 0 keeps them
+    resample: int = 0
     # passes in a row in which all attempts at a prompt are right, after which it is skipped in the next 3; 0 skips none
     skip_solved: int = 0
 
