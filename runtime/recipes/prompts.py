@@ -49,7 +49,7 @@ class Data:
     prompts: str = ""  # .jsonl, .csv or .parquet, or a folder of the library datasets
     prompt_column: str = "prompt"  # a text, or a list of chat messages; the other columns go to the rewards
     held_out_prompts: str = ""  # a second file, for evaluation; without it a share of the first is held out
-    held_out_share: float = 0.1
+    held_out_share: float = 0.1  # of the prompts, chosen by a hash of their content
     system: str = ""  # system message of prompts that have none
     # MODULE:FUNCTION or FILE.py:FUNCTION as in TRL: (prompts, completions, **columns) -> numbers; or built in: exact,
     # numeric, regex=PATTERN, math, code
