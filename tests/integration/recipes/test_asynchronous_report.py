@@ -431,6 +431,7 @@ def test_training_compares_draws_and_leaves_a_model(trained: Path, capsys: Said)
     assert math.isfinite(json.loads((trained / "comparison.json").read_text())["ratios"]["seconds an update"])
 
 
+@pytest.mark.slow
 def test_what_happened_can_be_gone_through_again(trained: Path, capsys: Said) -> None:
     for name in ("sync", "async"):
         assert replayed(trained, name).wrong == ()
@@ -461,6 +462,7 @@ def test_a_log_that_was_tampered_with_gives_another_scheduler(
         path.write_text(held)
 
 
+@pytest.mark.slow
 def test_such_a_run_is_evaluated_talked_to_and_drawn(trained: Path, tmp_path: Path, capsys: Said) -> None:
     assert main.main(["evaluate", str(trained), "--tasks", "2", "--phase", "sync"]) == 0
     assert "evaluation: accuracy" in capsys.readouterr().out

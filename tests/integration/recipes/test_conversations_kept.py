@@ -134,6 +134,7 @@ def test_what_is_kept_is_what_was_trained_on(run: tuple[Path, Trained]) -> None:
         assert sum(rewards) / len(rewards) == pytest.approx(mean, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_no_bit_of_training_depends_on_it(run: tuple[Path, Trained], tmp_path: Path) -> None:
     home, _ = run
     zorplex(tmp_path / "none", "--keep-conversations", "0")
@@ -155,6 +156,7 @@ def test_no_bit_of_training_depends_on_it(run: tuple[Path, Trained], tmp_path: P
 
 
 @pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.slow
 def test_a_run_that_was_killed_has_each_conversation_once(run: tuple[Path, Trained], tmp_path: Path, at: int) -> None:
     """Killed when a step's conversations are written, and its checkpoint is not."""
     home, _ = run

@@ -127,6 +127,7 @@ def test_a_file_has_few_lines(reference: str) -> None:
 
 
 @both
+@pytest.mark.slow
 def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
     reference: str, tmp_path: Path, capsys: Said
 ) -> None:

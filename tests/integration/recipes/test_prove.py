@@ -176,6 +176,7 @@ def test_plot_draws_the_run(trained: Path, tmp_path: Path, capsys: Said) -> None
     assert (tmp_path / "curve.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
     trained: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +226,7 @@ def test_explain_draws_into_the_run_unless_told_and_exits_with_0_without_a_proof
     assert (trained / "proof.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_explain_speaks_of_states_that_training_passed_over(tmp_path: Path, made: Proofs, capsys: Said) -> None:
     run = tmp_path / "run"
     assert train(run, "--skip-unary", "2") == 0
@@ -329,6 +331,7 @@ def test_a_file_that_is_wrong_is_named_with_its_line(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_split_without_facts_is_refused_before_training_and_in_an_evaluation(
     countries: Path, tmp_path: Path, capsys: Said
 ) -> None:

@@ -279,6 +279,7 @@ def test_phases_keep_shards_and_read_segments(tmp_path: Path) -> None:
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(parts.whole(found)))
 
 
+@pytest.mark.slow
 def test_a_server_samples_with_the_weights_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     room = {name: TINY[name] for name in ("capacity", "max_new_tokens")}

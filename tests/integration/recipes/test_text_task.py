@@ -25,6 +25,7 @@ def nothing_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_reference, "_trusted", set[str]())
 
 
+@pytest.mark.slow
 def test_a_task_in_a_file_is_trained_and_its_run_is_trusted_only_where_a_command_says_so(
     tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -288,6 +288,7 @@ def test_the_saved_folder_opens_and_gives_the_same_logits(trained: Path) -> None
             torch.testing.assert_close(module.eval()(tokens).logits, ours, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_path: Path) -> None:
     begin(tmp_path / "again", tiny())
     one, other = tensors(trained), tensors(tmp_path / "again")
@@ -347,6 +348,7 @@ def test_ctrl_c_saves_the_step_in_flight_and_resume_goes_on(trained: Path, tmp_p
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_finished_run_has_nothing_left_and_is_not_begun_anew(trained: Path, capsys: Said) -> None:
     assert main.main(["train", "zorplex", "--run", str(trained), *WORDS]) == 1
     assert "wanted a new folder; go on with it: purestep resume" in capsys.readouterr().err

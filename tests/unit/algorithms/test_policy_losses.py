@@ -119,6 +119,7 @@ def test_steps_neutralised_before_the_loss_are_nothing(garbage: float) -> None:
     assert torch.equal(torch.func.grad(total)(*dirty), torch.func.grad(total)(*clean))
 
 
+@pytest.mark.slow
 def test_a_batch_is_its_singles_and_one_graph(compiled: Any) -> None:
     log_prob, behaviour, advantage = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(2))
 

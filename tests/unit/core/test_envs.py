@@ -143,6 +143,7 @@ def test_own_params_give_each_world_its_own_physics(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "backend"), quick + thorough)
+@pytest.mark.slow
 def test_one_graph_holds_resets_and_a_scan_of_steps(name: str, backend: str, compiled: Any) -> None:
     env = WORLD_TABLE[name]()
     drawn, reset = halves(env), torch.vmap(env.reset, in_dims=(None, 0))

@@ -207,6 +207,7 @@ def test_a_gradient_is_a_record() -> None:
     assert_same(gradient, Inner(x=torch.tensor([[6.0], [20.0]]), n=torch.tensor([1.0, 4.0])))
 
 
+@pytest.mark.slow
 def test_records_in_a_full_graph(compiled: Any) -> None:
     def program(value: Outer, amount: Tensor) -> tuple[Outer, Any]:
         gradient = torch.func.grad(lambda inner: (inner.x**2).sum())(replace(value.inner, n=value.inner.x[:, 0]))

@@ -99,6 +99,7 @@ def generated() -> tuple[Transcript, Tensor, Tensor, Tensor]:
     return begun(3), tokens, -torch.arange(12.0).reshape(3, 4) / 4, logits
 
 
+@pytest.mark.slow
 def test_compiled_is_eager_and_token_by_token_is_at_once(compiled: Compiled) -> None:
     given = generated()
     found, scores = compiled(generate)(*given)

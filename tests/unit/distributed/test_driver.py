@@ -71,6 +71,7 @@ def test_shards_that_the_first_forgets_are_forgotten_by_all(three: tuple[tuple[i
     assert all("left 1" in one["words"] for one in three[1]), "shards that nobody needs are kept"
 
 
+@pytest.mark.slow
 def test_no_word_of_an_earlier_talk_is_heard(three: tuple[tuple[int, ...], Found]) -> None:
     """All that wait for one would be in the midst of a word, which they give up after a while, as long as none comes."""
     assert [one["thrice"] for one in three[1]] == [6, 6, 6]

@@ -261,6 +261,7 @@ sys.exit(str(found) if found != [(0, 0), (1, 0)] else 0)
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no list of threads")
+@pytest.mark.slow
 def test_gloos_threads_end_with_the_world_whatever_is_kept_of_it() -> None:
     """A process that takes itself apart while one of them lets go of a tensor is aborted."""
     own = {name: value for name, value in os.environ.items() if name not in launched.SET}

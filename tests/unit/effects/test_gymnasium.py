@@ -242,6 +242,7 @@ def balance(seen: Any) -> Any:
 
 
 @every_mode
+@pytest.mark.slow
 def test_cartpole_is_gymnasiums_cartpole_from_the_same_states(mode: AutoresetMode) -> None:
     """Gymnasium's worlds are put into our states before each step: resets are random, and it computes in float64."""
     kwargs = {"autoreset_mode": mode}

@@ -189,6 +189,7 @@ def test_a_worker_that_is_killed_is_reported_within_a_second(bodies: Any) -> Non
 
 
 @both
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_found_by_its_silence(bodies: Any, engine: Engine) -> None:
     with working(bodies.echo, size=1, patience=0.6, engine=engine, grace=0.1) as workers:
         until(workers, WorkerJoined)

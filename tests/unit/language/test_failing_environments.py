@@ -247,6 +247,7 @@ def test_a_run_with_generators_goes_on_and_reports(
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["turns", "async"])
+@pytest.mark.slow
 def test_a_batch_of_which_all_fail_ends_the_run_in_one_line(
     beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,6 +205,7 @@ def test_generators_on_their_nodes(place: Path, read: Any, monkeypatch: pytest.M
         assert (read(host), read(trainer["words"])) == ("host", "train at once"), number
 
 
+@pytest.mark.slow
 def test_generators_on_nodes_of_ray(place: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port, run = free_port(), place / "a run"
     monkeypatch.setenv("PORT", port)

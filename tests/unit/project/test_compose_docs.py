@@ -79,6 +79,7 @@ def test_environment_depends_on_its_key_and_its_parameters(names: Names) -> None
     assert int(test(names["state"].learner.params, (), keys.key(0)).lengths.max()) <= 20
 
 
+@pytest.mark.slow
 def test_network_learns(names: Names) -> None:
     returns = names["metrics"]["return_sum"] / names["metrics"]["episodes"]
     assert returns[-1] > returns[0] + 2

@@ -96,6 +96,7 @@ def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None
     assert trajectory.terminated.any()  # so that resets are among what was compared
 
 
+@pytest.mark.slow
 def test_parts_that_differ_from_the_step_are_refused(benchmark: Callable[[str], Any]) -> None:
     timing, parts = benchmark("parts.prove_timing"), benchmark("parts.prove_parts")
     made, model = timing.made_of("family:30")

@@ -459,6 +459,7 @@ def test_the_command_calls_nothing_but_what_it_is_told_to_call(
     assert not (module / "written").exists()
 
 
+@pytest.mark.slow
 def test_the_command_calls_what_it_is_told_to_call(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify_command(["my_worlds:save_checkpoint", "--call", "--skip", "compiled_is_eager=slow here"]) == 1
     assert "spaces_hold: observation after" in capsys.readouterr().err

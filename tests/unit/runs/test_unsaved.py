@@ -101,6 +101,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return request.param, run
 
 
+@pytest.mark.slow
 def test_it_ends_with_the_bits_of_one_that_never_stopped(whole: tuple[str, Path], tmp_path: Path, capsys: Said) -> None:
     recipe, wanted = whole
     run = tmp_path / "run"
@@ -128,6 +129,7 @@ def test_it_ends_with_the_bits_of_one_that_never_stopped(whole: tuple[str, Path]
     assert not half.exists()
 
 
+@pytest.mark.slow
 def test_it_may_have_ended_as_soon_as_its_arguments_were_there(whole: tuple[str, Path], tmp_path: Path) -> None:
     recipe, wanted = whole
     run = begun(tmp_path / "run", json.loads((wanted / "arguments.json").read_text()))
@@ -210,6 +212,7 @@ def test_what_was_saved_is_never_begun_again(whole: tuple[str, Path], tmp_path: 
 # --- a server that was not there ---
 
 
+@pytest.mark.slow
 def test_a_server_that_was_not_there_may_be_somewhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:

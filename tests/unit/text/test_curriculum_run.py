@@ -133,6 +133,7 @@ def cut_short(begin: Callable[[], Any], at: int) -> None:
             begin()
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_asks_what_an_uninterrupted_one_asks(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     given = arguments("HALF", groups=3, steps=6, resample=2, skip_solved=1)
