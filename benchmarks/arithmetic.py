@@ -28,18 +28,28 @@ from . import evidence
 EXAMPLE = evidence.ROOT / "examples" / "arithmetic"
 STEPS, TOKENS, LONGEST = 40, 48, 600.0
 MOST, RISE = 0.4, 0.3  # greedy accuracy before, and its rise
-COLUMN = re.compile(r"^accuracy +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)$", re.MULTILINE)
-INTERVAL = re.compile(r"^  95 % interval +(\S+) +(\S+) +(\S+) +(\S+)$", re.MULTILINE)
-NAMES = ("sampled before", "greedy before", "sampled after", "greedy after")
+ROWS = re.compile(r"^(  +\S.*)\n(?:.*\n)*?accuracy +(.*)\n  95 % interval +(.*)$", re.MULTILINE)
 
 
 def learned(text: str) -> dict[str, Any]:
-    """Accuracies and their intervals in the table that a run prints at its end."""
-    found, bounds = COLUMN.findall(text), INTERVAL.findall(text)
-    if not found or not bounds:
+    """Accuracies and their intervals in the table that a run prints at its end: greedy and sampled, before and after."""
+    found = ROWS.findall(text)
+    if not found:
         return {"printed": text.strip().splitlines()[-1:]}
-    numbers = {name: float(value) for name, value in zip(NAMES, found[-1], strict=True)}
-    return {**numbers, "intervals": dict(zip(NAMES, bounds[-1], strict=True))}
+    columns, accuracies, intervals = (re.split(r"\s{2,}", row.strip()) for row in found[-1])
+    names = [name_of(column) for column in columns]
+    numbers = {name: float(value) for name, value in zip(names, accuracies, strict=True)}
+    return {**numbers, "intervals": dict(zip(names, intervals, strict=True))}
+
+
+def name_of(column: str) -> str:
+    """A column of that table in the words of the result file.
+
+    >>> name_of("after async, greedy"), name_of("before")
+    ('greedy after', 'sampled before')
+    """
+    when = "before" if column.startswith("before") else "after"
+    return f"{'greedy' if column.endswith('greedy') else 'sampled'} {when}"
 
 
 def run(words: Sequence[str], home: Path, name: str) -> dict[str, Any]:
@@ -96,7 +106,7 @@ def main() -> int:
 
 def served(python: Path, words: Sequence[str], home: Path) -> dict[str, Any]:
     """The figures of a run that samples from a vLLM server, which is started with the files that the run writes."""
-    port = free_port()
+    port = int(free_port())
     where = f"http://127.0.0.1:{port}/v1"
     usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     start = time.perf_counter()

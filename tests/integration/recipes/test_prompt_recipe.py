@@ -176,5 +176,5 @@ def test_generators_learn_from_the_same_prompts_and_it_is_replayed(given: Path, 
     more = ["--mode", "async", "--no-compare", "--generators", "1", "--steps", "2"]
     assert main.main(words(given, Path(run), "--reward", f"{given / 'rewards.py'}:length", *more)) == 0
     capsys.readouterr()
-    assert main.main(["replay", run, "--trust"]) == 0
+    assert main.main(["replay", run]) == 0
     assert "each once" in capsys.readouterr().out
