@@ -178,7 +178,7 @@ class TextConfig(Protocol):
         """Return the task. Imports torch. Raises: ChoiceError."""
         ...
 
-    def resolved(self: A, notice: Callable[[str], None]) -> A:
+    def resolved(self, notice: Callable[[str], None]) -> "TextConfig":
         """Return the settings of a new run, with those that its task determines. May import torch. Raises: ChoiceError."""
         ...
 

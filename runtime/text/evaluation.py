@@ -157,7 +157,7 @@ def of_tasks(rewards: Sequence[Sequence[float]], right: Sequence[int] = ()) -> d
     (0.25, 0.5, 0.5)
     """
     bounds = mean_interval([sum(each) / len(each) for each in rewards])
-    found = dict(zip((REWARD_LOW, REWARD_HIGH), bounds, strict=False))
+    found: dict[str, float] = dict(zip((REWARD_LOW, REWARD_HIGH), bounds, strict=False))
     sizes = {len(each) for each in rewards}
     if len(sizes) != 1:
         return found

@@ -144,6 +144,10 @@ class BoundedOutput:
             self.left = -1 if note else self.left - len(text)
         return len(text)
 
+    def flush(self) -> None:
+        """Flush the stream."""
+        self.stream.flush()
+
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the stream."""
         return getattr(self.stream, name)

@@ -281,6 +281,7 @@ def test_a_file_is_called_in_a_process_of_its_own_and_a_closure_in_this_one(calc
 def test_workers_start_once_and_limits_are_checked() -> None:
     perform = lasting_processes(1)
     assert perform(divmod, (7, 2), 20.0) == perform(divmod, (7, 2), 20.0)
-    for how in ({"timeout": 0.0}, {"longest": 0}):
+    wrong: tuple[dict[str, Any], ...] = ({"timeout": 0.0}, {"longest": 0})
+    for how in wrong:
         with pytest.raises(ChoiceError, match=r"tools: timeout, longest is .*, wanted more than 0"):
             tool_set((), perform=in_threads(), **how)
