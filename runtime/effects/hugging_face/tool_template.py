@@ -85,15 +85,16 @@ class ToolTemplate:
         if not results:
             reply = {"role": SAID, "content": WORD.format(REPLY)}
             return self._after_reply(self._rendered([*opening(self.opens_with), reply, *new], prompt=True))
+        faults = list[ChoiceError]()
         for calls in dict.fromkeys((results, 1)):  # some templates refuse several calls, but no results
             reply = message_with_calls([(CALL.format(number), NAME.format(number)) for number in range(calls)])
             try:
                 text = self._rendered([*opening(self.opens_with), reply, *new], prompt=True)
             except ChoiceError as fault:
-                refused = fault
+                faults.append(fault)
             else:
                 return self._after_reply(text)
-        raise refused
+        raise faults[-1]
 
     def _after_reply(self, text: str) -> str:
         mark = ARGUMENT if ARGUMENT in text else WORD.format(REPLY)
