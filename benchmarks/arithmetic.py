@@ -28,7 +28,7 @@ from . import evidence
 EXAMPLE = evidence.ROOT / "examples" / "arithmetic"
 STEPS, TOKENS, LONGEST = 40, 48, 600.0
 MOST, RISE = 0.4, 0.3  # greedy accuracy before, and its rise
-ROWS = re.compile(r"^( +before.*)\n(?:.*\n)*?accuracy +(.*)\n  95 % interval +(.*)$", re.MULTILINE)
+ROWS = re.compile(r"^( +before.*)\ntasks.*\naccuracy +(.*)\n  95 % interval +(.*)$", re.MULTILINE)
 
 
 def learned(text: str) -> dict[str, Any]:
