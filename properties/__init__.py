@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .suites.checkpoint import checkpoint_laws as checkpoint_laws
     from .suites.codec import codec_laws as codec_laws
     from .suites.credit import credit_laws as credit_laws
+    from .suites.distribution import distribution_laws as distribution_laws
     from .suites.env import env_laws as env_laws
     from .suites.env import env_suite as env_suite
     from .suites.estimator import estimator_laws as estimator_laws
@@ -117,6 +118,7 @@ else:
         "suites.checkpoint": ("TreeStore", "checkpoint_laws"),
         "suites.codec": ("codec_laws",),
         "suites.credit": ("credit_laws",),
+        "suites.distribution": ("distribution_laws",),
         "suites.env": ("env_laws", "env_suite"),
         "suites.estimator": ("estimator_laws",),
         "suites.gradient": ("gradient_laws",),
