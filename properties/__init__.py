@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .suites.masked_loss import masked_loss_laws as masked_loss_laws
     from .suites.memory import memory_laws as memory_laws
     from .suites.module import module_laws as module_laws
+    from .suites.optimizer import optimizer_laws as optimizer_laws
     from .suites.order import order_laws as order_laws
     from .suites.parser import ParserFunctions as ParserFunctions
     from .suites.parser import parser_laws as parser_laws
@@ -131,6 +132,7 @@ else:
         "suites.masked_loss": ("masked_loss_laws",),
         "suites.memory": ("memory_laws",),
         "suites.module": ("module_laws",),
+        "suites.optimizer": ("optimizer_laws",),
         "suites.order": ("order_laws",),
         "suites.parser": ("ParserFunctions", "parser_laws"),
         "suites.policy": ("policy_laws",),

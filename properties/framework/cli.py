@@ -24,6 +24,7 @@ SUITES: Mapping[str, tuple[str, str]] = {  # a module, and the name of a suite i
     "kl": ("..suites.kl", "kl_laws"),
     "categorical": ("..suites.categorical", "categorical_laws"),
     "distribution": ("..suites.distribution", "distribution_laws"),
+    "optimizer": ("..suites.optimizer", "optimizer_laws"),
     "update": ("..suites.update", "update_laws"),
     "probe": ("..suites.probe", "probe_laws"),
     "order": ("..suites.order", "order_laws"),

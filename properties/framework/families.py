@@ -73,6 +73,7 @@ from ..suites.masked_loss import MASKED, masked_loss_laws, masked_reference
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
 from ..suites.module import module_laws
+from ..suites.optimizer import optimizer_laws
 from ..suites.order import ORDERS, order_laws
 from ..suites.parser import ParserFunctions, parser_laws
 from ..suites.policy import policy_laws
@@ -184,6 +185,19 @@ def _distributions() -> list[Family]:
     ]
 
 
+def own_clipped(rate: float) -> optimizers.Optimizer:
+    """Return this library's gradient descent, clipped to a global norm of 1."""
+    return optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.sgd(rate))
+
+
+def _optimizers() -> list[Family]:
+    return [
+        Family(optimizer_laws("adam"), torch.optim.Adam),
+        Family(optimizer_laws("adamw"), optimizers.adamw),
+        Family(optimizer_laws("sgd", clip_norm=1.0), own_clipped),
+    ]
+
+
 def _steps_and_folds() -> list[Family]:
     pairs = st.tuples(smooth((2,)), smooth((2,)))
     return [
@@ -292,5 +306,5 @@ def _effects() -> list[Family]:
 
 def families() -> tuple[Family, ...]:
     """Return every suite of this package with a subject and its mutants."""
-    agents = _steps_and_folds() + _worlds() + _distributions() + _objectives() + _tokens() + _learners()
+    agents = _steps_and_folds() + _worlds() + _distributions() + _optimizers() + _objectives() + _tokens() + _learners()
     return tuple(agents + _texts() + _effects())
