@@ -12,11 +12,14 @@ Skip = Mapping[str, str] | None
 Examples = Mapping[str, Sequence[Any]] | None
 
 
-def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None) -> Callable[..., None]:
+def check(
+    suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None, exact: bool = False
+) -> Callable[..., None]:
     """Return a pytest test with one case for each law: `test_mine = check(env_laws, my_env)`.
 
-    `skip` maps a law's name to the reason for skipping it, `examples` a law's name to inputs to try first. The profile is
-    read when the test runs. Raises: ChoiceError for a name that the suite does not have, or an empty reason.
+    `skip` maps a law's name to the reason for skipping it, `examples` a law's name to inputs to try first. `exact`: the
+    subject promises equal bits also where a law is about numbers and would let it round. The profile is read when the test
+    runs. Raises: ChoiceError for a name that the suite does not have, or an empty reason.
     """
     import pytest
 
@@ -27,7 +30,7 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
         __tracebackhide__ = True
         if law.name in skipped:
             pytest.skip(skipped[law.name])
-        result = run(law, subject, examples=kept.get(law.name, ()))
+        result = run(law, subject, examples=kept.get(law.name, ()), exact=exact)
         if result.outcome == SKIPPED:
             pytest.skip(result.detail)
         if not result.holds:
@@ -40,7 +43,13 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
 
 
 def verify(
-    suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None, profile: Profile | None = None
+    suite: Suite,
+    subject: Any,
+    *,
+    skip: Skip = None,
+    examples: Examples = None,
+    exact: bool = False,
+    profile: Profile | None = None,
 ) -> Report:
     """Return the report of a suite on a subject, without pytest; a broken law is reported, not raised.
 
@@ -55,7 +64,7 @@ def verify(
     def result(law: Any) -> Result:
         if law.name in skipped:
             return Result(law, name_of(subject), SKIPPED, skipped[law.name])
-        return run(law, subject, profile=profile, examples=kept.get(law.name, ()))
+        return run(law, subject, profile=profile, examples=kept.get(law.name, ()), exact=exact)
 
     return Report(suite.name, name_of(subject), tuple(result(law) for law in suite))
 

@@ -1,5 +1,8 @@
 """Equality that reports where it fails, and values printed as Python source that can be pasted back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import attrs
@@ -10,7 +13,7 @@ from torch import Tensor
 
 from ...core.record import is_record
 from ...core.tree import leaf_names, leaves
-from .law import Broken
+from .law import Broken, Unlike
 
 
 @frozen
@@ -24,9 +27,31 @@ class Tolerance:
 
 PLAIN = (int, str, bool)
 EXACT = Tolerance("exact")
+ULPS = 64  # of rounding errors that an equation may collect where equal bits are not promised
 ROUNDING = Tolerance("rounding", 1e-5, 1e-6)  # float32, another order of sums or another kernel's exp, sin, tanh
 DOUBLE = Tolerance("double", 1e-9, 1e-10)  # float64 expectations and linear solves
 CURVATURE = Tolerance("curvature", 1e-3, 1e-5)  # finite differences in float64
+
+
+_rounded: ContextVar[bool] = ContextVar("purestep_rounded", default=False)
+
+
+@contextmanager
+def rounding() -> Iterator[None]:
+    """Let floats of numeric laws differ by rounding inside a `with` block: EXACT then allows ULPS units of the last place.
+
+    The unit is that of the largest finite number on either side, since a sum rounds as its largest term does.
+    """
+    token = _rounded.set(True)
+    try:
+        yield
+    finally:
+        _rounded.reset(token)
+
+
+def _arithmetic(got: Tensor, wanted: Tensor) -> Tolerance:
+    largest = max([float(x[x.isfinite()].abs().max()) for x in (got, wanted) if bool(x.isfinite().any())] + [1.0])
+    return Tolerance("arithmetic", absolute=ULPS * torch.finfo(wanted.dtype).eps * largest)
 
 
 def bits(tensor: Tensor) -> Tensor:
@@ -48,6 +73,8 @@ def unequal(got: Tensor, wanted: Tensor, tolerance: Tolerance = EXACT) -> Tensor
     """Return where two tensors of one shape and dtype differ: bool [*]. 0.0 equals -0.0, and NaN equals NaN."""
     if not got.is_floating_point():
         return got != wanted
+    if tolerance is EXACT and _rounded.get():
+        tolerance = _arithmetic(got, wanted)
     same = (got == wanted) | (got.isnan() & wanted.isnan())
     if tolerance.relative or tolerance.absolute:
         same = same | ((got - wanted).abs() <= tolerance.absolute + tolerance.relative * wanted.abs())
@@ -64,7 +91,7 @@ def same(claim: str, got: Any, wanted: Any, tolerance: Tolerance = EXACT) -> Non
     if _plainly_same(got, wanted):
         return
     if pytree.tree_structure(got) != pytree.tree_structure(wanted):
-        raise Broken(f"{claim}: got the structure {leaf_names(got)}, wanted {leaf_names(wanted)}")
+        raise Unlike(f"{claim}: got the structure {leaf_names(got)}, wanted {leaf_names(wanted)}")
     for name, a, b in zip(leaf_names(got), leaves(got), leaves(wanted), strict=True):
         _same_leaf(f"{claim}{name and f' at {name}'}", a, b, tolerance)
 
@@ -83,10 +110,11 @@ def _plainly_same(got: Any, wanted: Any) -> bool:
 def _same_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
     if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)):
         if type(got) is not type(wanted) or got != wanted:
-            raise Broken(f"{where}: got {got!r}, wanted {wanted!r}")
+            kind = f"{type(got).__name__} " if isinstance(wanted, Tensor) else ""
+            raise Unlike(f"{where}: got {kind}{got!r}, wanted {wanted!r}")
         return
     if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
-        raise Broken(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
+        raise Unlike(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
     got, wanted = got.detach(), wanted.detach()
     different = unequal(got, wanted, tolerance)
     if not bool(different.any()):

@@ -13,8 +13,9 @@ PASSED, BROKEN, VACUOUS, SKIPPED = "passed", "broken", "vacuous", "skipped"
 class Result:
     """Result of one law on one subject.
 
-    `inputs` is the shrunk counterexample as source, `detail` the difference (or the reason of a skip), `seen` the counts of
-    events and `examples` the number of inputs tried.
+    `inputs` is the shrunk counterexample as source and `imports` the lines that it needs, `detail` the difference (or the
+    reason of a skip), `seen` the numbers of inputs with each event, `examples` the number of inputs tried, `way` another
+    way in which the subject had to be called (see `calling.py`), and `script` the counterexample without purestep.
     """
 
     law: Law
@@ -26,6 +27,9 @@ class Result:
     examples: int = 0
     seconds: float = 0.0
     error: BaseException | None = None
+    imports: tuple[str, ...] = ()
+    way: str = ""
+    script: str = ""
 
     @property
     def holds(self) -> bool:
@@ -40,6 +44,7 @@ class Result:
             VACUOUS: self.detail,
             SKIPPED: self.detail,
         }[self.outcome]
+        tail = "; ".join(part for part in (tail, self.way and f"called with {self.way}") if part)
         return f"{self.outcome:8}{self.law.name}" + (f": {tail}" if tail else "")
 
     def text(self) -> str:
@@ -51,17 +56,21 @@ class Result:
         rows = [
             ("claim", self.law.claim),
             ("found", self.detail),
+            ("called", f"with {self.way}" if self.way else ""),
             ("input", self.inputs),
+            ("needs", "; ".join(self.imports)),
             ("seen", self._events()),
             ("source", self.law.source),
             ("keep", f'examples={{"{self.law.name}": [{self.inputs}]}}' if self.inputs else ""),
         ]
         head = heads.get(self.outcome, f"{self.subject}: {self.law.name} {self.outcome}")
-        return "\n".join([head, *(f"  {name:7} {value}" for name, value in rows if value)])
+        lines = [head, *(f"  {name:7} {value}" for name, value in rows if value)]
+        return "\n".join([*lines, *(["  as a script:", self.script] if self.script else [])])
 
     def _events(self) -> str:
         tried = f"{self.examples} inputs" if self.examples != 1 else "1 input"
-        return ", ".join([tried, *(f"{name} {count}" for name, count in self.seen.items())]) if self.examples else ""
+        shares = (f"{name} in {count / max(1, self.examples):.0%}" for name, count in self.seen.items())
+        return ", ".join([tried, *shares]) if self.examples else ""
 
 
 @frozen

@@ -3,16 +3,22 @@
 import copy
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from attrs import field, mutable
+import attrs
+import torch
+import torch.utils._pytree as pytree
+from attrs import evolve, field, mutable
 from hypothesis import example, given, seed, target
 from hypothesis.errors import Flaky, FlakyReplay, StopTest, UnsatisfiedAssumption
 
-from .compare import render
-from .law import Broken, Law, NotHere, Seen, Vacuous
+from torch import Tensor
+
+from .calling import COPIES, OTHERS, called_with, is_callable
+from .compare import bits, render, rounding
+from .law import Broken, Law, NotHere, Seen, Unlike, Vacuous
 from .profiles import Profile, current, hypothesis_settings, includes, using
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
 from .settled import settled
@@ -28,6 +34,7 @@ class _Trial:
     examples: int = 0
     failure: Exception | None = None
     inputs: Any = None
+    written: bool = False  # whether the check's copy of the inputs was changed
 
 
 def absent(law: Law, subject: Any, profile: Profile) -> str:
@@ -43,25 +50,54 @@ def absent(law: Law, subject: Any, profile: Profile) -> str:
 
 
 def run(
-    law: Law, subject: Any, *, profile: Profile | None = None, examples: Sequence[Any] = (), shrink: bool = True
+    law: Law,
+    subject: Any,
+    *,
+    profile: Profile | None = None,
+    examples: Sequence[Any] = (),
+    shrink: bool = True,
+    exact: bool = False,
 ) -> Result:
     """Return the result of one law: passed, broken, vacuous, or skipped if the profile or this machine cannot run it.
 
-    `examples` are inputs to try first, such as those that a failure printed.
+    `examples` are inputs to try first, such as those that a failure printed. `exact`: the subject promises equal bits also
+    where a law is about numbers. A subject that refuses tensors, or writes into them, is called in another way, which the
+    result names.
     """
     profile, name = profile or current(), name_of(subject)
     if not includes(profile, law.least):
         return Result(law, name, SKIPPED, f"runs in the profile {law.least}")
+    options = {"profile": profile, "examples": examples, "exact": exact, "name": name}
+    found, trial = _tried(law, subject, shrink=shrink, **options)
+    if found.outcome != BROKEN or not law.numeric or not is_callable(subject):
+        return found
+    ways = [COPIES] if trial.written else []
+    if not isinstance(trial.failure, Broken) or isinstance(trial.failure, Unlike):
+        ways += OTHERS
+    for way in ways:
+        other, second = _tried(law, called_with(way, subject), shrink=shrink, **options)
+        if other.outcome != BROKEN or (way != COPIES and _of_numbers(second.failure)):
+            return evolve(other, way=way)
+    return found
+
+
+def _of_numbers(failure: Exception | None) -> bool:
+    return isinstance(failure, Broken) and not isinstance(failure, Unlike)
+
+
+def _tried(
+    law: Law, subject: Any, *, profile: Profile, examples: Sequence[Any], exact: bool, name: str, shrink: bool
+) -> tuple[Result, _Trial]:
     start, trial = time.perf_counter(), _Trial()
-    with using(profile):
+    with using(profile), rounding() if law.numeric and not exact else nullcontext():
         try:
             prepared = law.prepare(subject)
             _search(law, subject, prepared, trial, profile, examples, shrink)
         except NotHere as missing:
-            return Result(law, name, SKIPPED, str(missing))
+            return Result(law, name, SKIPPED, str(missing)), trial
         except Exception as error:
             trial.failure = trial.failure or error
-    return _result(law, name, trial, time.perf_counter() - start)
+    return _result(law, name, trial, time.perf_counter() - start), trial
 
 
 def _search(
@@ -69,13 +105,13 @@ def _search(
 ) -> None:
     def body(inputs: Any) -> None:
         trial.examples += trial.failure is None
-        seen = Seen()
+        seen, given = Seen(), copy.deepcopy(inputs)  # a copy, so that the inputs are printed unchanged
         try:
-            law.check(prepared, copy.deepcopy(inputs), seen)  # a copy, so that the inputs are printed unchanged
+            law.check(prepared, given, seen)
         except ENGINE:
             raise
         except Exception as error:
-            trial.failure, trial.inputs = error, inputs
+            trial.failure, trial.inputs, trial.written = error, inputs, _changed(given, inputs)
             raise
         finally:
             if trial.failure is None:  # events of inputs tried in shrinking do not count
@@ -103,6 +139,21 @@ def _search(
         trial.failure.__cause__ = error
 
 
+def _changed(given: Any, inputs: Any) -> bool:
+    """Return whether a tensor of the copy differs from the input that it was copied from."""
+    pairs = zip(_tensors(given), _tensors(inputs), strict=False)
+    return any(a.shape != b.shape or not torch.equal(bits(a), bits(b)) for a, b in pairs)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif attrs.has(type(leaf)) and not isinstance(leaf, type):
+            for part in attrs.fields(type(leaf)):
+                yield from _tensors(getattr(leaf, part.name))
+
+
 def _own_key(test: Any, key: str) -> None:
     """Set a database key for each law and subject; by default, all would share the key of this module's function."""
     test._hypothesis_internal_database_key = key.encode()
@@ -119,10 +170,19 @@ def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
         outcome, detail = BROKEN, _says(trial.failure)
         inputs = render(trial.inputs) if trial.inputs is not None else ""
     else:
-        missing = [need for need in law.needs if not trial.seen.events.get(need)]
-        if missing:
-            outcome, detail = VACUOUS, f"in {trial.examples} inputs there never was {' or '.join(missing)}"
+        detail = _missing(law, trial)
+        outcome = VACUOUS if detail else PASSED
     return Result(law, subject, outcome, detail, inputs, trial.seen.events, trial.examples, seconds, trial.failure)
+
+
+def _missing(law: Law, trial: _Trial) -> str:
+    """Return which events occurred in too small a share of the draws; "" if none."""
+    never = [need for need in law.needs if not trial.seen.events.get(need)]
+    if never:
+        return f"in {trial.examples} inputs there never was {' or '.join(never)}"
+    counts = {need: trial.seen.events[need] for need in law.needs}
+    few = [f"{need} in {n}" for need, n in counts.items() if n < law.share * trial.examples]
+    return f"of {trial.examples} inputs only {', '.join(few)}, wanted {law.share:.0%}" if few else ""
 
 
 def _says(error: BaseException) -> str:
