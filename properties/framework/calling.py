@@ -84,6 +84,8 @@ def called_with(way: str, subject: Any) -> Any:
     >>> called_with("numpy arrays", np.cumsum)(torch.tensor([1.0, 2.0]))
     tensor([1., 3.])
     """
+    if hasattr(subject, "with_function"):
+        return subject.with_function(called_with(way, subject.function))
     if attrs.has(type(subject)) and not callable(subject):
         parts = {f.name: getattr(subject, f.name) for f in attrs.fields(type(subject)) if f.init}
         return attrs.evolve(subject, **{k: _renamed(WAYS[way](v), v) for k, v in parts.items() if callable(v)})

@@ -1,8 +1,11 @@
-"""Two entry points: `check` makes a pytest test of a suite and a subject, `verify` returns a report without pytest."""
+"""Entry points: `check` and `check_as` make a pytest test of a suite and a subject, `verify` returns a report without pytest."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...core.errors import choose
+from .binding import subject_for
+from .catalogue import rows, suite_of
 from .law import Broken, Suite, reasons
 from .profiles import Profile, current
 from .report import SKIPPED, Report, Result, name_of
@@ -40,6 +43,27 @@ def check(
     test.__doc__ = f"{suite.name}, {name_of(subject)}"
     marked: Callable[..., None] = test
     return marked
+
+
+def check_as(
+    suite: str,
+    value: Any,
+    *,
+    declared: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
+    skip: Skip = None,
+    examples: Examples = None,
+    exact: bool = False,
+) -> Callable[..., None]:
+    """Return a pytest test of an object against the suite of that name in the catalogue, as `purestep write` writes it.
+
+    The object's parameters may have other names than the suite's subject; `declared` are keywords of the suite, `given`
+    values or strategies of further parameters. Raises: ChoiceError for an unknown suite; StructureError for a parameter that
+    nobody can draw.
+    """
+    row = choose("check_as: suite", suite, rows())
+    subject, forms = subject_for(row, value, given)
+    return check(suite_of(row, {**forms, **(declared or {})}), subject, skip=skip, examples=examples, exact=exact)
 
 
 def verify(

@@ -1,17 +1,15 @@
-"""Equality that reports where it fails, and values printed as Python source that can be pasted back."""
+"""Equality that reports where it fails."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import attrs
 import torch
 import torch.utils._pytree as pytree
 from attrs import frozen
 from torch import Tensor
 
-from ...core.record import is_record
 from ...core.tree import leaf_names, leaves
 from .law import Broken, Unlike
 
@@ -125,7 +123,9 @@ def _same_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
         text += f" at {list(index)}"
         if got.numel() <= 8:
             text += f" (got {_numbers(got)}, wanted {_numbers(wanted)})"
-    raise Broken(text)
+    broken = Broken(text)
+    broken.got, broken.wanted = got, wanted
+    raise broken
 
 
 def require(condition: Any, claim: str) -> None:
@@ -140,27 +140,3 @@ def _number(value: Tensor) -> str:
 
 def _numbers(value: Tensor) -> str:
     return repr(value.tolist())
-
-
-def render(value: Any) -> str:
-    """Return Python source of a value, tensors and records included.
-
-    >>> render({"a": torch.tensor([0.5])})
-    "{'a': torch.tensor([0.5])}"
-    """
-    if isinstance(value, Tensor):
-        plain = value.dtype in (torch.float32, torch.bool, torch.int64) and value.numel() > 0
-        text = _numbers(value).replace("nan", "float('nan')").replace("inf", "float('inf')")
-        return f"torch.tensor({text}{'' if plain else f', dtype={value.dtype}'})"
-    if is_record(value) or attrs.has(type(value)):
-        fields = attrs.fields(type(value))
-        inside = ", ".join(f"{f.name}={render(getattr(value, f.name))}" for f in fields)
-        return f"{type(value).__name__}({inside})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {render(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        inside = ", ".join(render(item) for item in value)
-        if isinstance(value, list):
-            return f"[{inside}]"
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
-    return getattr(value, "__qualname__", None) or repr(value)

@@ -17,7 +17,10 @@ SHARE = 0.1  # of a law's draws in which an event that it needs must occur
 
 
 class Broken(PurestepError, AssertionError):
-    """A law does not hold for the inputs at hand."""
+    """A law does not hold for the inputs at hand; `got` and `wanted` are the tensors that differ, if two were compared."""
+
+    got: Any = None
+    wanted: Any = None
 
 
 class Unlike(Broken):

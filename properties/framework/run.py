@@ -1,9 +1,10 @@
 """Run one law on one subject through hypothesis and return the result."""
 
 import copy
+import re
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -12,17 +13,22 @@ import torch
 import torch.utils._pytree as pytree
 from attrs import evolve, field, mutable
 from hypothesis import example, given, seed, target
+from hypothesis import strategies as st
 from hypothesis.errors import Flaky, FlakyReplay, StopTest, UnsatisfiedAssumption
 
+from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from .calling import COPIES, OTHERS, called_with, is_callable
-from .compare import bits, render, rounding
+from .compare import bits, rounding
 from .law import Broken, Law, NotHere, Seen, Unlike, Vacuous
 from .profiles import Profile, current, hypothesis_settings, includes, using
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
+from .script import script_of
 from .settled import settled
+from .source import source
 
+NO_GPU = r"not compiled with CUDA|no NVIDIA driver|Found no NVIDIA|No CUDA GPUs|CUDA is not available"  # torch's words
 ENGINE = (UnsatisfiedAssumption, StopTest)  # raised by hypothesis itself to leave a test
 
 
@@ -77,8 +83,16 @@ def run(
     for way in ways:
         other, second = _tried(law, called_with(way, subject), shrink=shrink, **options)
         if other.outcome != BROKEN or (way != COPIES and _of_numbers(second.failure)):
-            return evolve(other, way=way)
-    return found
+            return evolve(_scripted(other, law, subject, way, second, shrink), way=way)
+    return _scripted(found, law, subject, "", trial, shrink)
+
+
+def _scripted(result: Result, law: Law, subject: Any, way: str, trial: _Trial, shrink: bool) -> Result:
+    if result.outcome != BROKEN or trial.inputs is None or not shrink:
+        return result
+    with suppress(Exception):  # a script is an extra: the result stands without it
+        return evolve(result, script=script_of(law, subject, way, trial.inputs, result.detail))
+    return result
 
 
 def _of_numbers(failure: Exception | None) -> bool:
@@ -97,13 +111,20 @@ def _tried(
             return Result(law, name, SKIPPED, str(missing)), trial
         except Exception as error:
             trial.failure = trial.failure or error
+    if trial.failure is not None and not torch.cuda.is_available() and re.search(NO_GPU, str(trial.failure)):
+        return Result(law, name, SKIPPED, "it needs a GPU, which this machine does not have"), trial
     return _result(law, name, trial, time.perf_counter() - start), trial
 
 
 def _search(
     law: Law, subject: Any, prepared: Any, trial: _Trial, profile: Profile, examples: Sequence[Any], shrink: bool
 ) -> None:
+    extras = getattr(subject, "extras", {})
+
     def body(inputs: Any) -> None:
+        inputs, more = inputs if extras else (inputs, {})
+        if extras:
+            subject.drawn.update(more)
         trial.examples += trial.failure is None
         seen, given = Seen(), copy.deepcopy(inputs)  # a copy, so that the inputs are printed unchanged
         try:
@@ -121,7 +142,7 @@ def _search(
                 target(value, label=name)
 
     body.__name__ = law.name
-    test: Callable[[], None] = given(inputs=law.inputs(subject))(body)
+    test: Callable[[], None] = given(inputs=_drawn(law.inputs(subject), extras))(body)
     for inputs in reversed(examples):
         test = example(inputs=inputs)(test)
     _own_key(test, f"{law.name} {name_of(subject)} {getattr(subject, '__module__', '')}")
@@ -165,14 +186,20 @@ def _unprinted(test: Any) -> None:
 
 
 def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
-    detail, inputs, outcome = "", "", PASSED
+    detail, inputs, outcome, imports = "", "", PASSED, ()
     if trial.failure is not None:
         outcome, detail = BROKEN, _says(trial.failure)
-        inputs = render(trial.inputs) if trial.inputs is not None else ""
+        inputs, imports = source(trial.inputs) if trial.inputs is not None else ("", ())
     else:
         detail = _missing(law, trial)
         outcome = VACUOUS if detail else PASSED
-    return Result(law, subject, outcome, detail, inputs, trial.seen.events, trial.examples, seconds, trial.failure)
+    return Result(
+        law, subject, outcome, detail, inputs, trial.seen.events, trial.examples, seconds, trial.failure, imports
+    )
+
+
+def _drawn(inputs: SearchStrategy[Any], extras: Mapping[str, SearchStrategy[Any]]) -> SearchStrategy[Any]:
+    return st.tuples(inputs, st.fixed_dictionaries(dict(extras))) if extras else inputs
 
 
 def _missing(law: Law, trial: _Trial) -> str:
