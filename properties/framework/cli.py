@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SUITES: Mapping[str, tuple[str, str]] = {  # a module, and the name of a suite in it or of a function that returns one
     "env": ("..suites.env", "env_laws"),
     "gym": ("..suites.gym", "gym_laws"),
+    "vector_env": ("..suites.gym_vector", "vector_env_laws"),
+    "wrapper": ("..suites.gym_wrapper", "wrapper_laws"),
     "estimator": ("..suites.estimator", "estimator_laws"),
     "lambda_return": ("..suites.returns", "lambda_return_laws"),
     "vtrace": ("..suites.returns", "vtrace_laws"),
