@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -34,12 +34,14 @@ from ...core.language.pass_at_k import pass_at_k
 from ...core.language.reasoning_cache import conversations, machine, rollouts, task
 from ...core.language.reasoning_cache import settings as reasoning_settings
 from ...core.language.task import TextTask
+from ...core.language.tool_calls import hermes_calls
 from ...core.networks import functional
 from ...core.optim import optimizers, schedules
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.scan import scan
 from ...core.spaces import Box, Discrete
 from ...core.transcript.log_probs import token_log_probs
+from ...runtime.effects.rewards.built_in import numeric
 from ...runtime.rollout import rollout
 from ..strategies.language import MOVES, LanguageLedger, ledger, ledger_parser
 from ..strategies.table_causal import table_causal
@@ -49,6 +51,7 @@ from ..suites.aggregate import WEIGHTS, Reduction, aggregate_laws
 from ..suites.categorical import categorical_laws
 from ..suites.causal import MUTANTS as CAUSAL_MUTANTS
 from ..suites.causal import causal_laws
+from ..suites.chat_template import chat_template_laws
 from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
 from ..suites.checkpoint import checkpoint_laws, own_store
 from ..suites.codec import codec_laws
@@ -61,6 +64,9 @@ from ..suites.estimator import estimator_laws
 from ..suites.gradient import gradient_laws
 from ..suites.group import MUTANTS as GROUP_MUTANTS
 from ..suites.group import group_laws
+from ..suites.gym import gym_laws, registered
+from ..suites.gym_vector import vector_env_laws, vectored
+from ..suites.gym_wrapper import wrapper_laws
 from ..suites.importance import MUTANTS as IMPORTANCE_MUTANTS
 from ..suites.importance import importance_laws
 from ..suites.kl import MUTANTS as KL_MUTANTS
@@ -69,9 +75,9 @@ from ..suites.kl import kl_laws
 from ..suites.learner import MUTANTS as LEARNER_MUTANTS
 from ..suites.learner import learner_laws, learning
 from ..suites.loss import MUTANTS as LOSS_MUTANTS
-from ..suites.loss import loss_laws
+from ..suites.loss import dual_clip_loss, loss_laws, mean_loss
 from ..suites.machine import fetcher, machine_laws
-from ..suites.masked_loss import MASKED, masked_loss_laws, masked_reference
+from ..suites.masked_loss import MASKED, divides_by_count, masked_loss_laws, masked_reference
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
 from ..suites.metric import explained_variance, finished_returns, metric_laws
@@ -88,6 +94,7 @@ from ..suites.preparation import preparation_laws
 from ..suites.probe import probe_laws
 from ..suites.replay import NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
+from ..suites.reward_function import reward_function_laws
 from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
 from ..suites.schedule import schedule_laws, straight
@@ -103,6 +110,8 @@ from ..suites.token_log_prob import MUTANTS as TOKEN_LOG_PROB_MUTANTS
 from ..suites.token_log_prob import token_log_prob_laws
 from ..suites.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
 from ..suites.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
+from ..suites.token_mask import Convention, collated, ends_what_was_cut, token_mask_laws
+from ..suites.tool_parser import tool_parser_laws
 from ..suites.update import update_laws
 from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
 from ..suites.value_loss import value_loss_laws
@@ -234,6 +243,21 @@ def own_min(
     return own_td(rewards, torch.minimum(first, second), terminated, truncated, gamma=gamma)
 
 
+def recorded() -> Any:
+    """Return Gymnasium's CartPole, with the length of an episode in the info of its end."""
+    env = registered("CartPole-v1")()
+    from gymnasium.wrappers import RecordEpisodeStatistics
+
+    return RecordEpisodeStatistics(env)
+
+
+def stacked(env: Any) -> Any:
+    """Return Gymnasium's stack of the last three observations."""
+    from gymnasium.wrappers import FrameStackObservation
+
+    return FrameStackObservation(env, 3)
+
+
 def _steps_and_folds() -> list[Family]:
     pairs = st.tuples(smooth((2,)), smooth((2,)))
     return [
@@ -250,6 +274,10 @@ def _worlds() -> list[Family]:
         Family(auto_reset_laws(limited), auto_reset(limited), edits(AUTO_RESET)),
         Family(time_limit_laws(cartpole(), LIMIT), limited, edits(TIME_LIMIT)),
         Family(memory_laws(), rollout, edits(MEMORY_MUTANTS)),
+        Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
+        Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
+        *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
+        Family(wrapper_laws(registered("CartPole-v1", 6), stack=3, steps=12), stacked),
     ]
 
 
@@ -258,8 +286,11 @@ def _objectives() -> list[Family]:
         Family(estimator_laws(), gae, constant(ESTIMATOR_MUTANTS)),
         Family(lambda_return_laws(), lambda_returns, constant(LAMBDA_RETURNS)),
         Family(vtrace_laws(), vtrace, constant(VTRACE)),
-        Family(loss_laws(clipped=True), ppo_clip, constant(LOSS_MUTANTS)),
-        Family(masked_loss_laws(), masked_reference, constant(MASKED)),
+        Family(loss_laws(detached=True, nan_padding=True), ppo_clip, constant(LOSS_MUTANTS)),
+        Family(loss_laws(mean=True), mean_loss),
+        Family(loss_laws(dual_clip=3.0), dual_clip_loss),
+        Family(masked_loss_laws(nan_padding=True), masked_reference, constant(MASKED)),
+        Family(masked_loss_laws(empty=False), divides_by_count),
         Family(kl_laws(), k3, constant(KL_MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
         Family(kl_laws(unbiased=False, gradient="divergence"), k2),
@@ -307,14 +338,24 @@ def _tokens() -> list[Family]:
         (token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
         (token_loss_laws(partial(ppo_clip, clip=0.25), level="sequence"), as_token_loss(gspo, clip=0.25)),
     ]
+    claims = {"nan_padding": True, "detached": True, "unknown": True}
     weights = [
-        (importance_laws(low=0.5, high=2.0), truncated),
+        (importance_laws(low=0.5, high=2.0, **claims), truncated),
+        (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero", **claims), geometric),
         (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero"), geometric),
     ]
     return [
-        Family(group_laws(), grpo_advantages, edits(GROUP_MUTANTS)),
-        Family(group_laws(centre="leave_one_out", scaled=False), rloo_advantages, edits(GROUP_MUTANTS)),
-        *[Family(aggregate_laws(WEIGHTS[name]), one, edits(AGGREGATE_MUTANTS)) for name, one in reductions.items()],
+        Family(group_laws(nan_rewards=True, ungrouped=True), grpo_advantages, edits(GROUP_MUTANTS)),
+        Family(group_laws(singleton="any"), grpo_advantages),
+        Family(
+            group_laws(centre="leave_one_out", scaled=False, nan_rewards=True, ungrouped=True),
+            rloo_advantages,
+            edits(GROUP_MUTANTS),
+        ),
+        *[
+            Family(aggregate_laws(WEIGHTS[name], nan_padding=True, live=True), one, edits(AGGREGATE_MUTANTS))
+            for name, one in reductions.items()
+        ],
         *[Family(suite, loss, edits(TOKEN_LOSS_MUTANTS)) for suite, loss in losses],
         *[Family(suite, weighting, edits(IMPORTANCE_MUTANTS)) for suite, weighting in weights],
         Family(token_log_prob_laws(), token_log_probs, edits(TOKEN_LOG_PROB_MUTANTS)),
@@ -353,8 +394,28 @@ def _learners() -> list[Family]:
     ]
 
 
+def _rendered(messages: list[dict[str, str]], prompt: bool) -> str:
+    """Return a conversation in the format of ChatML."""
+    text = "".join(f"<|im_start|>{one['role']}\n{one['content']}<|im_end|>\n" for one in messages)
+    return f"{text}<|im_start|>assistant\n" if prompt else text
+
+
+SCORED = (
+    {"completion": "It is 5.", "answer": "5"},
+    {"completion": "so \\boxed{-6}", "answer": "5"},
+    {"completion": "", "answer": "-6"},
+)
+
+
 def _texts() -> list[Family]:
+    adding = Convention(end=2, padding=2, left=True, adds_end=True, predicts=True)
+    adds_end = token_mask_laws(side="left", adds_end=True, predicts=True)
     return [
+        Family(reward_function_laws(SCORED, low=0.0, high=1.0), numeric),
+        Family(tool_parser_laws(), hermes_calls),
+        Family(chat_template_laws(end="<|im_end|>", trims=False), _rendered),
+        Family(token_mask_laws(), collated(evolve(adding, left=False, adds_end=False, predicts=False))),
+        Family(adds_end, collated(adding), edits({"ends what a limit cut": ends_what_was_cut})),
         Family(parser_laws(), own_reading()),
         Family(codec_laws(), byte_codec()),
         Family(own_world_laws(), ledger(), edits(TEXT_ENV_MUTANTS)),

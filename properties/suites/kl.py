@@ -124,7 +124,7 @@ def kl_laws(
     return Suite("kl_laws", tuple(laws))
 
 
-_law = law_constructor(st.nothing, SOURCE)
+_law = law_constructor(st.nothing, SOURCE, numeric=True)
 
 
 def _log_probs() -> SearchStrategy[Pair]:
