@@ -138,19 +138,18 @@ def main(arguments: list[str] | None = None) -> int:
     """Run all, and write the page and the figures; return 1 if an example does not show its fault."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.wild", description=__doc__)
     parser.add_argument("--peers", type=Path, default=evidence.ROOT / ".peers", help="folder of the environments")
-    parser.add_argument("--only", choices=TRIALS, action="append", help="these packages alone; then no page is written")
+    parser.add_argument("--only", choices=TRIALS, action="append", help="these packages alone, beside all examples")
     options = parser.parse_args(arguments)
     peers, start = options.peers.absolute(), time.perf_counter()
     skipped = {name: reason for name in PEERS if (reason := installed(peers, name))}
     trials = {}
-    for package in options.only or TRIALS:
-        if HOME[package] not in skipped:
+    skipped |= {name: "left out by --only" for name in TRIALS if options.only and name not in options.only}
+    for package in TRIALS:
+        if package not in skipped and HOME[package] not in skipped:
             trials[package] = trial(peers, package)
             print(
                 package, json.dumps({key: value for key, value in trials[package].items() if key != "rows"}), flush=True
             )
-    if options.only:
-        return 0
     try:
         examples = [example(peers, path) for path in sorted(EXAMPLES.glob("*.py"))]
     except RuntimeError as error:
