@@ -53,9 +53,7 @@ def a2c(
     )
 
 
-def _estimate(
-    trajectory: Trajectory, values: Tensor, next_values: Tensor, numbers: Numbers
-) -> tuple[Tensor, Tensor]:
+def _estimate(trajectory: Trajectory, values: Tensor, next_values: Tensor, numbers: Numbers) -> tuple[Tensor, Tensor]:
     ends, gamma, lambda_ = (trajectory.terminated, trajectory.truncated), numbers["gamma"], numbers["lambda_"]
     advantages = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
     return advantages, values + advantages

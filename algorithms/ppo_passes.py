@@ -132,8 +132,8 @@ def learner(
     """Return the algorithm of PPO's passes over minibatches, with any surrogate.
 
     Numbers of the settings are in the state, so that changing one compiles nothing anew; the surrogate and `samples_of` get
-    them as their last argument. `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own log-probs, followed by the
-    names of the surrogate's own metrics.
+    them as their last argument. `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own
+    log-probs, followed by the names of the surrogate's own metrics.
 
     >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp

@@ -189,6 +189,13 @@ def test_schedules_are_those_of_the_text(names: Names) -> None:
     assert not torch.allclose(constant.learner.params["torso"][0].weight, state.learner.params["torso"][0].weight)
 
 
+def test_params_of_the_environment_are_in_the_state(names: Names) -> None:
+    run("Params of the environment", names)
+    mixed, harder = names["mixed"], names["harder"]
+    assert mixed.env_params.pole_mass[1] == 3 * mixed.env_params.pole_mass[0] == harder.env_params.pole_mass[0]
+    assert int(harder.env_steps) == 2 * int(mixed.env_steps)
+
+
 def test_metric_appears_in_the_metrics_and_in_the_file(names: Names) -> None:
     run("Metric", names)
     stays = names["metrics"]["stays"]
