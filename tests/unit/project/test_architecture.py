@@ -67,6 +67,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/cli/main.py": {"sys", "importlib", "os"},  # the command line
     "runtime/cli/run.py": {"tyro", "pathlib"},  # what its commands do
     "runtime/cli/replay.py": {"tyro", "pathlib"},
+    "runtime/cli/sweep.py": {"tyro", "pathlib"},
     "runtime/cli/view.py": {"tyro", "pathlib"},
     "runtime/cli/host.py": {"tyro", "pathlib"},
     "runtime/cli/chat.py": {"tyro", "sys", "pathlib"},  # and whom they ask
