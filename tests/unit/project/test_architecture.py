@@ -138,9 +138,13 @@ CLAUSE = re.compile(r"(What|Who|Whom|Whose|Whether|How|Those|That|Where|Which|Wh
 
 
 def test_docstrings_open_with_an_imperative_or_a_noun_phrase(nodes: Parsed) -> None:
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef
-    named = [(path, node) for path in SHIPPED for node in nodes(path) if isinstance(node, documented)]
-    assert [(path, text) for path, node in named if CLAUSE.match(text := ast.get_docstring(node) or "")] == []
+    texts = [
+        (path, ast.get_docstring(node) or "")
+        for path in SHIPPED
+        for node in nodes(path)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    ]
+    assert [(path, text) for path, text in texts if CLAUSE.match(text)] == []
 
 
 # --- imports ---
