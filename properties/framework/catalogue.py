@@ -186,7 +186,7 @@ ROWS: tuple[Row, ...] = (
         suite="importance",
         laws=("..suites.importance", "importance_laws"),
         declared={"low": 0.5, "high": 2.0},
-        signature="f(log_prob, sampler_log_prob, mask) -> weights [N, L]",
+        signature="f(log_prob, behaviour_log_prob, mask) -> weights [N, L]",
         example="verify(importance_laws(low=0.5, high=2.0), partial(truncated_weights, low=0.5, high=2.0))",
         names=r"(?i)importance.*weight|is_weights?|truncated_(is|importance|weights)|tis(_|$)|rollout_correction",
         needs=("log_prob", "behaviour_log_prob", "mask"),

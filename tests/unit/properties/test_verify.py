@@ -27,6 +27,7 @@ from purestep.properties.framework.pages import html_of, junit_of
 from purestep.properties.framework.paste import evaluated
 from purestep.properties.framework.source import source
 from purestep.properties.framework.target import load
+
 from ...support import strangers
 
 pytest_plugins = ("pytester",)
@@ -253,11 +254,11 @@ def test_reports_are_printable_as_pages() -> None:
     assert "&lt;lambda&gt;" in html_of([report])
 
 
-def test_a_test_file_is_written_and_runs(theirs: str, pytester: pytest.Pytester) -> None:
+def test_a_test_file_is_written_and_runs(theirs: str, tmp_path: Path, pytester: pytest.Pytester) -> None:
     out = pytester.path / "test_theirs.py"
     words = ["--declare", "unbiased=False", "--declare", "gradient=formula", "--out", str(out)]
-    assert write_command([f"{Path.cwd() / theirs}:kl_square", *words]) == 0
-    assert write_command([f"{Path.cwd() / theirs}:kl_square", *words]) == 2  # it exists
+    assert write_command([f"{tmp_path / theirs}:kl_square", *words]) == 0
+    assert write_command([f"{tmp_path / theirs}:kl_square", *words]) == 2  # it exists
     result = pytester.runpytest("-p", "no:cacheprovider")
     assert result.parseoutcomes()["passed"] >= 4
 
