@@ -220,6 +220,10 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         target, call = options.gym, False
     else:
         value, target, call = load(options.target), options.target, options.call
+    if options.only_name and not call:
+        row, reasons = _best(value, matches(value))  # also where a parameter keeps the suite from calling the object
+        print(f"{target}: {row.suite}, because {'; '.join(reasons)}")
+        return [], 0
     found = chosen(value, options.suite or ("gym" if options.gym else ""), call=call, declared=declared, given=given)
     print(f"{target}: {found.line()}")
     if options.only_name:

@@ -78,7 +78,22 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
     codes = [main.main(words[1:]) for words in commands()]
-    assert codes == [130, 130, 130, 130, 0, 130, 130, 130, 130, 130, 130, 130, 1, 130]  # one asks for help, one for a run
+    assert codes == [
+        130,
+        130,
+        130,
+        130,
+        0,
+        130,
+        130,
+        130,
+        130,
+        130,
+        130,
+        130,
+        1,
+        130,
+    ]  # one asks for help, one for a run
     assert [name for name, _ in played] == [
         "train",
         "resume",
