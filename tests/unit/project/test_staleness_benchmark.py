@@ -229,7 +229,7 @@ def test_a_diverged_run_is_no_result(parts: Any, setup: Any) -> None:
 
     def spoilt(learner: Any, played: Any, key: Tensor) -> Any:
         after, metrics = ready.update["ppo"](learner, played, key)
-        return type(after)(params=after.params * torch.nan, optimizer=after.optimizer, step=after.step), metrics
+        return replace(after, params=after.params * torch.nan), metrics
 
     with pytest.raises(ArithmeticError, match="ppo at staleness 1: NaN"):
         parts.cell(setup, evolve(ready, update={"ppo": spoilt}), "ppo", 1)
