@@ -16,8 +16,8 @@
 >>> from purestep.properties import target_laws, verify
 >>> def dqn(rewards: Tensor, next_q: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float) -> Tensor:
 ...     return rewards + gamma * next_q.max(-1).values * ~(terminated | truncated)
->>> verify(target_laws("max"), dqn).failures[0].law.name
-'truncation_bootstraps'
+>>> verify(target_laws("max"), dqn)["truncation_bootstraps"].outcome
+'broken'
 """
 
 from collections.abc import Callable
