@@ -14,7 +14,7 @@ from torch import Tensor
 
 from purestep.algorithms.decoupled_ppo import lagging
 from purestep.core import keys
-from purestep.core.record import take
+from purestep.core.record import replace, take
 from purestep.core.tree import leaves
 from purestep.runtime.population import population
 from purestep.runtime.recipes.classic import RECIPES
