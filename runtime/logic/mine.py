@@ -27,9 +27,9 @@ TOGETHER = 1 << 22  # paths counted at once, which bounds the memory
 
 @frozen
 class Mined:
-    """A rule, with its support and confidence on the facts it was mined from."""
+    """A rule, with its support and confidence on the facts it was mined from; the rule's own confidence is smoothed."""
 
-    rule: Rule
+    rule: Rule  # its confidence is support / (body + smoothing)
     support: int  # number of pairs for which body and head are true
     confidence: float  # support / number of pairs for which the body is true
 
@@ -81,7 +81,7 @@ def mine(
     names = vocabulary({fact[0] for fact in facts}, {word for fact in facts for word in fact[1:]}, variables=0)
     graph = _graph(names, encode(names, facts) - 1)
     found = torch.cat([_frequent(*counts, min_support, min_confidence) for counts in _counted(graph)])
-    return tuple(_mined(names, row) for row in _best(found, most_per_predicate, smoothing).tolist())
+    return tuple(_mined(names, row, smoothing) for row in _best(found, most_per_predicate, smoothing).tolist())
 
 
 def _graph(names: Vocabulary, facts: Tensor) -> _Graph:
@@ -165,7 +165,7 @@ def _best(found: Tensor, most: int, smoothing: float) -> Tensor:
     return found[torch.arange(len(found)) - torch.searchsorted(head, head) < most]
 
 
-def _mined(names: Vocabulary, row: Sequence[int]) -> Mined:
+def _mined(names: Vocabulary, row: Sequence[int], smoothing: float) -> Mined:
     head, first, last, support, body = row
     end = "Y" if first < 0 else "Z"
     steps = [(last, "X", "Y")] if first < 0 else [(first, "X", "Y"), (last, "Y", "Z")]
@@ -174,4 +174,5 @@ def _mined(names: Vocabulary, row: Sequence[int]) -> Mined:
         (names.predicates[step], here, there) if step < relations else (names.predicates[step - relations], there, here)
         for step, here, there in steps
     )
-    return Mined(Rule((names.predicates[head], "X", end), atoms), support, support / body)
+    rule = Rule((names.predicates[head], "X", end), atoms, support / (body + smoothing))
+    return Mined(rule, support, support / body)
