@@ -2,9 +2,12 @@
 
 import difflib
 import importlib
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from attrs import frozen
 
 from ...core.errors import ChoiceError, message
 from ...core.logic.parse import DomainLines, parse_domains, parse_facts, parse_rules
@@ -37,7 +40,20 @@ def open_dataset(text: str) -> Dataset:
     return pykeen_dataset(rest) if kind == "pykeen" else folder(text)
 
 
-def open_rules(text: str, dataset: Dataset) -> Dataset:
+@frozen
+class Mining:
+    """Settings of rule mining; see `mine`."""
+
+    most: int = 10  # rules of a relation
+    length: int = 2  # atoms in the longest body
+    confidence: float = 0.1  # least support / body
+    support: int = 2  # least number of facts that a rule proves
+    smoothing: float = 5.0  # added to the body
+    constants: bool = False  # also rules with constants
+    seconds: float = math.inf  # for rules of three atoms
+
+
+def open_rules(text: str, dataset: Dataset, mining: Mining | None = None) -> Dataset:
     """Return the data set with the rules of an option: `own` keeps its own, `mine` mines its train split, else a file's.
 
     Raises: ChoiceError for a file that cannot be read or is about other relations, and if there is no rule.
@@ -49,7 +65,15 @@ def open_rules(text: str, dataset: Dataset) -> Dataset:
     if text == "own":
         found = dataset
     elif text == "mine":
-        found = with_rules(dataset, [mined.rule for mined in mine(dataset.train)])
+        mining = mining or Mining()
+        mined = mine(
+            dataset.train,
+            min_support=mining.support,
+            min_confidence=mining.confidence,
+            most_per_predicate=mining.most,
+            smoothing=mining.smoothing,
+        )
+        found = with_rules(dataset, [each.rule for each in mined])
     else:
         found = _with_rules_of(Path(text), dataset)
     if not found.rules:

@@ -11,7 +11,8 @@ from ...core.logic.evidence import best_first, noisy_or
 from ...core.logic.terms import Vocabulary
 from .search import ProofsFound
 
-Join = Literal["noisy_or", "max"]
+TINY = 1e-300  # above 0: a proof is better than none
+Join = Literal["noisy_or", "max", "probability"]  # the last one is that of the guide: of any of the proofs found
 
 
 @frozen
@@ -57,6 +58,10 @@ def answers(names: Vocabulary, found: ProofsFound, argument: int, join: Join) ->
     if join == "noisy_or":
         score = noisy_or(found.log_weight, proof_of, count)
         probability = -torch.expm1(-score)
+    elif join == "probability":
+        probability = torch.zeros(count, dtype=torch.float64, device=proof_of.device)
+        probability = probability.index_add(0, proof_of, torch.exp(found.log_prob))
+        score = probability + TINY
     else:
         score = best_first(found.log_weight, proof_of, count, owner)
         lowest = torch.full((count,), -torch.inf, dtype=torch.float64, device=score.device)

@@ -81,6 +81,21 @@ class ProofsFound:
         return found[:, : max(1, int(used.sum(-1).max()) if used.numel() else 1)]
 
 
+def reweighed(found: ProofsFound, weights: Tensor) -> ProofsFound:
+    """Return the same proofs with other weights of the rules: float64 [R]. Their weights are differentiable.
+
+    >>> from ...core.logic.borders import borders
+    >>> game, world = borders()
+    >>> names, base = roomy(game.names, world.base, 2)
+    >>> found = search(names, base, torch.tensor([0.5]), torch.tensor([[2, 5, 7]]), Bounds(rules=2))
+    >>> reweighed(found, torch.tensor([0.1])).log_weight.exp()
+    tensor([0.0100], dtype=torch.float64)
+    """
+    log_weights = F.pad(torch.log(weights.to(torch.float64)), (0, 1))  # the last one is that of no rule
+    rules = found.rules()
+    return attrs.evolve(found, log_weight=log_weights[torch.where(rules < 0, weights.shape[0], rules)].sum(-1))
+
+
 def roomy(names: Vocabulary, base: Knowledge, rules: int) -> tuple[Vocabulary, Knowledge]:
     """Return vocabulary and knowledge with enough variables for states of proofs with that many rules.
 
