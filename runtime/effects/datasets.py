@@ -16,6 +16,7 @@ from ..files.reading import read_text, reason
 from ..logic.dataset import Dataset, check_dataset, with_rules
 from ..logic.family import family
 from ..logic.mine import mine
+from .clock import seconds
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
 FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"
@@ -49,8 +50,7 @@ class Mining:
     confidence: float = 0.1  # least support / body
     support: int = 2  # least number of facts that a rule proves
     smoothing: float = 5.0  # added to the body
-    constants: bool = False  # also rules with constants
-    seconds: float = math.inf  # for rules of three atoms
+    seconds: float = math.inf  # after which no further bodies of three atoms are counted
 
 
 def open_rules(text: str, dataset: Dataset, mining: Mining | None = None) -> Dataset:
@@ -66,12 +66,15 @@ def open_rules(text: str, dataset: Dataset, mining: Mining | None = None) -> Dat
         found = dataset
     elif text == "mine":
         mining = mining or Mining()
+        end = seconds() + mining.seconds
         mined = mine(
             dataset.train,
             min_support=mining.support,
             min_confidence=mining.confidence,
             most_per_predicate=mining.most,
             smoothing=mining.smoothing,
+            length=mining.length,
+            going=lambda: seconds() < end,
         )
         found = with_rules(dataset, [each.rule for each in mined])
     else:

@@ -38,7 +38,6 @@ def opened(arguments: Prove) -> Proofs:
         confidence=graph.mined_confidence,
         support=graph.mined_support,
         smoothing=graph.smoothing,
-        constants=graph.mined_constants,
         seconds=graph.mining_seconds,
     )
     dataset = open_rules(graph.rules, open_dataset(graph.data), mining)
@@ -63,7 +62,9 @@ def confident(arguments: Prove, made: Proofs) -> Proofs:
     """Return the data with confidences of the rules as the arguments ask for, measured on the train facts where it has none."""
     graph = arguments.experience
     measure = "pca" if graph.confidence == "pca" else "standard"
-    if graph.confidence == "own" and made.dataset.rules[0].confidence is not None:
+    # Paths of three steps are mined without repeated constants, which a search allows: measured by it they agree.
+    remeasured = graph.rules == "mine" and graph.mined_length > 2
+    if graph.confidence == "own" and made.dataset.rules[0].confidence is not None and not remeasured:
         return made
     return with_confidences(made, measure, smoothing=graph.smoothing)
 

@@ -27,8 +27,7 @@ class Graph:
     mined_length: int = 2  # atoms in the longest body of a mined rule, up to 3
     mined_confidence: float = 0.1  # least confidence of a mined rule, without smoothing
     mined_support: int = 2  # least number of train facts that a mined rule proves
-    mined_constants: bool = False  # mine rules with constants too, such as in(X, asia) :- near(X, china)
-    mining_seconds: float = math.inf  # time limit of mining rules of 3 atoms, which are sampled in random order
+    mining_seconds: float = math.inf  # after which no further bodies of 3 atoms are counted; they come in random order
     seed: int = 0  # every random number of the run follows from it
     steps: int = 800_000  # moves, in all proofs together; rounded up to whole chunks of iterations
     envs: int = 128  # proofs that are tried side by side
