@@ -27,7 +27,7 @@ from purestep.core import keys
 from purestep.core.logic.embedding import Embedding
 from purestep.core.logic.terms import Names
 from purestep.runtime.effects.datasets import Mining, open_dataset, open_rules
-from purestep.runtime.logic.answers import Join, answers, dense
+from purestep.runtime.logic.answers import Join, dense, joined
 from purestep.runtime.logic.confidence import with_confidences
 from purestep.runtime.logic.hybrid import WEIGHTS, embeddings, hybrid, plausibilities
 from purestep.runtime.logic.link_ranking import Asked, Table, among_all, among_negatives, ranked_by
@@ -90,8 +90,8 @@ class Kept:
         def scores(queries: Tensor, side: int) -> Tensor:
             found, search_of = self.proofs(queries, side)
             told = reweighed(found, torch.full_like(weights, 0.5) if join == "number" else weights)
-            own = answers(self.own.names, told, side, "noisy_or" if join == "number" else join)
-            return dense(self.own.names, own, found.expanded.shape[0])[search_of]
+            own = joined(self.own.names, told, "noisy_or" if join == "number" else join)
+            return dense(self.own.names, own, found.expanded.shape[0], side)[search_of]
 
         return scores
 
@@ -169,7 +169,11 @@ def measured(name: str, data: Path, home: Path, seeds: int, embedded: bool, tell
         tell(row)
 
     one = Kept(prover(made, own_weights, Bounds(rules=1, expansions=1 << 40)))
-    deep = one if case.rules == 1 else Kept(prover(made, own_weights, Bounds(rules=case.rules, expansions=case.expansions)))
+    deep = (
+        one
+        if case.rules == 1
+        else Kept(prover(made, own_weights, Bounds(rules=case.rules, expansions=case.expansions)))
+    )
     for label, kept in {"confidence alone": one, "search with confidence": deep}.items():
         join, table, valid_mrr = best({join: kept.table(own_weights, join) for join in JOINS})
         say(label, {"join": join, "valid": valid_mrr, **figures(made, table, *asked), "effort": kept.effort()})

@@ -34,10 +34,10 @@ def noisy_or(log_weight: Tensor, answer: Tensor, count: int) -> Tensor:
 
 
 def best_first(log_weight: Tensor, answer: Tensor, count: int, group: Tensor) -> Tensor:
-    """Return a number for each answer by which those of a group are in order: [N], [N], group int64 [count] -> float64 [count].
+    """Return numbers that order the answers of each group: [N], [N], group int64 [count] -> float64 [count].
 
-    An answer precedes another one, with a larger number, if its best proof has a larger weight; if they are equal, if its second
-    best has, and so on; one with proofs left then precedes. Equal answers have equal numbers; those without proofs have 0.
+    An answer precedes another one, with a larger number, if its best proof has a larger weight; if they are equal, if its
+    second best has, and so on; one with proofs left then precedes. Equal answers have equal numbers; without proofs it is 0.
     Source: Meilicke et al. 2019, "Anytime bottom-up rule learning for knowledge graph completion" (maximum, ties by the next).
 
     >>> weights = torch.log(torch.tensor([0.5, 0.9, 0.9, 0.1, 0.9]))
@@ -50,7 +50,8 @@ def best_first(log_weight: Tensor, answer: Tensor, count: int, group: Tensor) ->
     levels = _ranked((torch.exp(log_weight[order].to(torch.float64)) * 1e12).round()) + 1
     many = torch.bincount(answer, minlength=count)
     first = many.cumsum(0) - many
-    place, tied, number = _ranked(group), many > 0, 0
+    group = _ranked(group)
+    place, tied, number = group, many > 0, 0
     while bool(tied.any()):
         own = torch.where(tied, levels[(first + number).clamp_max(levels.shape[0] - 1)], 0)
         place = _ranked(place * (levels.shape[0] + 2) + own)
@@ -62,4 +63,5 @@ def best_first(log_weight: Tensor, answer: Tensor, count: int, group: Tensor) ->
 
 def _ranked(values: Tensor) -> Tensor:
     """Return the place of each value among the distinct ones, from 0."""
-    return torch.unique(values, return_inverse=True)[1]
+    places: Tensor = torch.unique(values, return_inverse=True)[1]
+    return places

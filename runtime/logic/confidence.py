@@ -25,8 +25,8 @@ def with_confidences(made: Proofs, measure: Measure = "standard", *, smoothing: 
     support = the pairs for which body and head are true,    confidence = support / (body + smoothing)
 
     body = the pairs for which the body is true ("standard"), without those whose first constant is in no fact of the head's
-    relation ("pca": facts are assumed to be missing only for constants that have none). A body is true by facts only, and a fact
-    is none for its own proof. Source: Galarraga et al. 2013 (AMIE), definitions 3.3 and 3.4.
+    relation ("pca": facts are assumed to be missing only for constants that have none). A body is true by facts only, and a
+    fact is none for its own proof. Source: Galarraga et al. 2013 (AMIE), definitions 3.3 and 3.4.
 
     >>> from .family import family
     >>> from .proofs import proofs

@@ -22,6 +22,8 @@ def policy_guide(names: Vocabulary, model: ActorCritic, params: Any) -> Guide:
     """
 
     def guide(states: States, after: States, row: Tensor) -> Tensor:
+        if not row.shape[0]:
+            return row.to(torch.float64)
         here, there = (_plain(names, each.goals) for each in (states, after))
         count = torch.bincount(row, minlength=here.shape[0])
         first = count.cumsum(0) - count
@@ -50,8 +52,6 @@ def policy_guide(names: Vocabulary, model: ActorCritic, params: Any) -> Guide:
 def _plain(names: Vocabulary, goals: Tensor) -> Tensor:
     """Return the states without the marked query, and the mark of a proof where nothing else is left."""
     own, left = front((goals[..., 0] != PADDING) & (goals[..., 0] != names.end), goals)
-    mark = torch.zeros_like(own[0]).index_put(
-        (torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)), torch.tensor(names.true)
-    )
-    own = torch.where((left == 0)[:, None, None], mark, own)
+    first = torch.arange(own.shape[-2] * 3, device=own.device).reshape(own.shape[-2:]) == 0
+    own = torch.where((left == 0)[:, None, None], torch.where(first, names.true, PADDING), own)
     return torch.cat([own[..., :1], own[..., 1:].clamp_max(names.base - 1)], -1)

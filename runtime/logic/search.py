@@ -1,4 +1,4 @@
-"""Search for the proofs of many queries at once, open or ground, in tensors without fixed widths: nothing is lost for want of room.
+"""Search for the proofs of many queries at once, open or ground, in tensors without fixed widths: no state lacks room.
 
 The last goal of each state is the query itself, under a mark that no rule or fact resolves. It takes part in all substitutions,
 so that a state of which only this goal is left is a proof, and the goal its answer: uncle(X, ann) is asked once, and its
@@ -326,7 +326,7 @@ def selected(names: Vocabulary, goals: Tensor) -> Tensor:
 
 
 def ranges(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
-    """Return first[0], first[0] + 1, ..., count[0] numbers, then likewise from first[1], ...; and the index of each one's range.
+    """Return first[0], first[0] + 1, ..., count[0] numbers, then likewise from first[1], ...; and the range of each one.
 
     >>> ranges(torch.tensor([5, 9]), torch.tensor([2, 1]))
     (tensor([5, 6, 9]), tensor([0, 0, 1]))

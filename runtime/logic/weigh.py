@@ -5,7 +5,6 @@ from torch import Tensor
 
 from ...algorithms.logic.rule_weights import WeighedProofs
 from ...core.logic.corrupt import HEAD, TAIL
-from ...core.logic.terms import pack
 from .link_ranking import allowed
 from .proof_scores import Prover
 from .proofs import Proofs

@@ -17,7 +17,7 @@ from ...core.record import replace
 from ...core.tree import tree_map
 from ..compile import program
 from ..effects.datasets import Mining, open_dataset, open_rules
-from ..logic.confidence import with_confidences
+from ..logic.confidence import Measure, with_confidences
 from ..logic.dataset import check_confidences
 from ..logic.proofs import Proofs, proofs
 from ..normalizer import identity
@@ -61,7 +61,7 @@ def opened(arguments: Prove) -> Proofs:
 def confident(arguments: Prove, made: Proofs) -> Proofs:
     """Return the data with confidences of the rules as the arguments ask for, measured on the train facts where it has none."""
     graph = arguments.experience
-    measure = "pca" if graph.confidence == "pca" else "standard"
+    measure: Measure = "pca" if graph.confidence == "pca" else "standard"
     # Paths of three steps are mined without repeated constants, which a search allows: measured by it they agree.
     remeasured = graph.rules == "mine" and graph.mined_length > 2
     if graph.confidence == "own" and made.dataset.rules[0].confidence is not None and not remeasured:

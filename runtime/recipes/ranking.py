@@ -19,18 +19,16 @@ from ..effects.clock import seconds
 from ..logic import hybrid, proof_scores
 from ..logic.answers import Join
 from ..logic.dataset import Dataset
-from ..logic.guide import policy_guide
 from ..logic.link_ranking import LinkRanking, Table, among_all, among_negatives, ranked_by
 from ..logic.proof_scores import Effort, ProofTable
 from ..logic.proofs import Proofs
 from ..logic.rank import RankingResult, asked, ranking_result, scorer
-from ..logic.search import Bounds
 from ..logic.weigh import weighed_proofs
 from ..runs.arguments import flatten
 from ..runs.curves import curve
 from ..runs.recipe import Notice
 from . import prove
-from .explain import Prover, deepest, prover_of
+from .explain import Prover, deepest, prover_of, searcher_of
 from .prove_settings import Ranking, Search
 
 RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")
@@ -115,25 +113,9 @@ class Ranker:
     search: Search
     efforts: list[Effort]
 
-    def bounds(self) -> Bounds:
-        """Return the bounds of the search."""
-        strategy, width = self.search.strategy()
-        kind = "beam" if strategy == "greedy" else strategy
-        own = self.search
-        return Bounds(own.depth, own.expansions, kind, width, "policy" if strategy == "greedy" else own.guide)
-
-    def searcher(self, weights: Tensor) -> proof_scores.Prover:
-        """Return the prover with these weights of the rules, guided by the policy where the options say so."""
-        own = proof_scores.prover(self.made, weights, self.bounds())
-        guide: Any = None
-        if self.bounds().order == "policy" or self.bounds().strategy == "sample":
-            model = prove.model_of(self.prover.arguments, self.prover.made)
-            guide = policy_guide(self.made.game.names, model, self.prover.params)
-        return evolve(own, guide=guide, key=keys.key(self.prover.arguments.experience.seed))
-
     def table(self, weights: Tensor, join: Join) -> ProofTable:
         """Return the table of these weights."""
-        return ProofTable(self.searcher(weights), join, self.efforts.append)
+        return ProofTable(searcher_of(self.prover, self.made, weights, self.search), join, self.efforts.append)
 
 
 def _by_tables(options: Ranking, prover: Prover, notice: Notice) -> Iterator[tuple[str, LinkRanking]]:
@@ -144,7 +126,7 @@ def _by_tables(options: Ranking, prover: Prover, notice: Notice) -> Iterator[tup
     if options.score == "policy":
         ranker = Ranker(prover, prover.made, evolve(options.searching, guide="policy"), [])
         ones = torch.ones(len(prover.made.dataset.rules), dtype=torch.float64)
-        table: Table = ProofTable(ranker.searcher(ones), "probability", ranker.efforts.append)
+        table: Table = ranker.table(ones, "probability")
         yield from _in_protocols(options, prover.made, f"policy's search {options.searching.search}", table)
         _notice_cut(ranker, notice)
         return
@@ -157,7 +139,7 @@ def _by_tables(options: Ranking, prover: Prover, notice: Notice) -> Iterator[tup
         notice(f"learning the weights of {len(weights):,} rules from {options.learn:,} train facts")
         chosen = made.world.queries[keys.permutation(key, len(made.world.queries))[: options.learn]]
         weights, _ = learn_rule_weights(FIT_STEPS, decay=FIT_DECAY)(
-            weights, weighed_proofs(made, ranker.searcher(weights), chosen)
+            weights, weighed_proofs(made, ranker.table(weights, "noisy_or").prover, chosen)
         )
         name = "learned confidence"
     joins: dict[str, Table] = {join: ranker.table(weights, join) for join in ("noisy_or", "max")}
@@ -186,7 +168,9 @@ def _best(made: Proofs, tables: Mapping[str, Table], notice: Notice, what: str, 
         notice(f"{what}: {usual}, because {made.dataset.name} has no valid split to choose by")
         return usual
     split = among_all(made, facts, made.game.argument)
-    told = {name: float(ranked_by(made, table, split)[0].means().mean_reciprocal_rank) for name, table in tables.items()}
+    told = {
+        name: float(ranked_by(made, table, split)[0].means().mean_reciprocal_rank) for name, table in tables.items()
+    }
     return max(told, key=lambda name: told[name])
 
 
