@@ -7,9 +7,9 @@ begins at X, so that with X known the first atom has one open place. For a rule 
   confidence = support / body,
 as Galarraga et al. 2013 (AMIE) define them. Facts q(x, x) serve in no body: with them p(X, Y) <- p(Y, X) would be its own
 evidence, and for the same reason paths of three steps visit no constant twice. Bodies of three steps are counted in random
-order, until a time limit. The best rules are those with the largest support / (body + 5), after Meilicke et al. 2019 (AnyBURL):
-among many thousands some are right two times out of two by chance. (In `nations` the ten rules of a relation that are best by confidence
-alone prove 4 % of the test facts in one step, these 62 %.)
+order, until a time limit. The best rules are those with the largest support / (body + 5), after Meilicke et al. 2019
+(AnyBURL): among many thousands some are right two times out of two by chance. (In `nations` the ten rules of a relation that
+are best by confidence alone prove 4 % of the test facts in one step, these 62 %.)
 """
 
 import itertools

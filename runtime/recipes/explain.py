@@ -202,7 +202,8 @@ class Answered:
 def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Answered, ...]:
     """Return the answers of many queries at once, by the confidences of their proofs.
 
-    Words that are no constants but begin with a capital or _ are variables. A query without variables has one answer, or none. Raises: ChoiceError for unknown names.
+    Words that are no constants but begin with a capital or _ are variables. A query without variables has one answer, or none.
+    Raises: ChoiceError for unknown names.
     """
     for query in queries:
         _check_known(prover.made, query, variables=True)
