@@ -23,7 +23,7 @@ from purestep.runtime.logic.search import Bounds, search
 
 from ...laws.logic.proof_search import proof_search_laws, subject
 
-test_search = check(proof_search_laws(), subject())
+test_search = pytest.mark.slow(check(proof_search_laws(), subject()))
 
 
 @pytest.fixture(scope="module")
