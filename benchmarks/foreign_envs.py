@@ -28,9 +28,10 @@ from . import evidence
 from .environments import environment
 
 WAIT = 120.0  # seconds for a server to answer
-SMALL = (
-    ["--width", "32", "--layers", "1", "--heads", "2", "--groups", "2", "--samples", "4", "--held-out", "4", "--learning-rate", "3e-3", "--minibatches", "1"]
-)
+SMALL = [
+    *("--width", "32", "--layers", "1", "--heads", "2", "--groups", "2", "--samples", "4", "--held-out", "4"),
+    *("--learning-rate", "3e-3", "--minibatches", "1"),
+]
 ECHO = """
 from purestep.runtime.effects.environments.openenv import openenv_task
 

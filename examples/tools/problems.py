@@ -1,8 +1,8 @@
-"""Questions that take a look-up and a calculator, a reward, and a small model that knows the tools but skips the calculator.
+"""Questions that take a look-up and a calculator, and a small model that knows the tools but skips the calculator.
 
     python examples/tools/problems.py shop                      # writes shop/problems.jsonl and shop/model
     purestep train text --model shop/model --prompts shop/problems.jsonl --tools examples/tools/shop.py \\
-        --reward examples/tools/problems.py:right --run runs/shop --steps 40
+        --reward exact --run runs/shop --steps 40
 
 The model writes calls as its chat template does: that of --template FILE.jinja, whose special tokens --special names. It is
 warmed up on other questions, by conversations with the tools' own results, most of which answer without the second call.
@@ -39,7 +39,8 @@ TEMPLATE = (  # as Qwen's, in fewer words
     "{%- if tools -%}{{- '<|im_start|>system\\nTools:' -}}{%- for tool in tools -%}{{- '\\n' + tool | tojson -}}{%- endfor -%}"
     "{{- '<|im_end|>\\n' -}}{%- endif -%}"
     "{%- for m in messages -%}"
-    "{%- if m.role == 'tool' -%}{{- '<|im_start|>user\\n<tool_response>\\n' + m.content + '\\n</tool_response><|im_end|>\\n' -}}"
+    "{%- if m.role == 'tool' -%}"
+    "{{- '<|im_start|>user\\n<tool_response>\\n' + m.content + '\\n</tool_response><|im_end|>\\n' -}}"
     "{%- elif m.tool_calls -%}{{- '<|im_start|>assistant' -}}{%- for call in m.tool_calls -%}"
     '{{- \'\\n<tool_call>\\n{"name": "\' + call.function.name + \'", "arguments": \' -}}'
     "{{- (call.function.arguments | tojson) + '}\\n</tool_call>' -}}{%- endfor -%}{{- '<|im_end|>\\n' -}}"
@@ -47,11 +48,6 @@ TEMPLATE = (  # as Qwen's, in fewer words
     "{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}"
 )
 SPECIAL = ("<|im_end|>", "<|im_start|>")
-
-
-def right(completions: list[list[dict[str, str]]], answer: list[str], **columns: object) -> list[float]:
-    """Give 1 for the right number as the last message."""
-    return [float(said[-1]["content"].strip() == wanted) for said, wanted in zip(completions, answer, strict=True)]
 
 
 def question(seed: int) -> tuple[str, str, int]:
@@ -63,7 +59,7 @@ def question(seed: int) -> tuple[str, str, int]:
 
 def row_of(seed: int) -> PromptRow:
     text, item, number = question(seed)
-    return PromptRow((("user", text),), {"answer": str(number * shop.PRICES[item]), "seed": seed})
+    return PromptRow(text, {"answer": str(number * shop.PRICES[item]), "seed": seed})
 
 
 def message(number: int, name: str, arguments: dict[str, str]) -> dict[str, Any]:
@@ -73,18 +69,13 @@ def message(number: int, name: str, arguments: dict[str, str]) -> dict[str, Any]
 
 def calls_of(tokenizer: Any, schemas: Sequence[Any], item: str, number: int) -> tuple[str, str]:
     """The two calls of a solution, as the template writes them after a question."""
-    asked = [{"role": "user", "content": "?"}]
-    found = []
-    for place, one in enumerate(
-        (message(0, "price", {"item": item}), message(1, "calculate", {"sum": f"{number}*{shop.PRICES[item]}"}))
-    ):
-        how: dict[str, Any] = {"tools": list(schemas), "tokenize": False}
-        begun, whole = (
-            tokenizer.apply_chat_template(chat, add_generation_prompt=prompt, **how)
-            for chat, prompt in ((asked, True), ([*asked, one], False))
-        )
-        found.append(whole.removeprefix(begun).partition(tokenizer.eos_token)[0])
-    return found[0], found[1]
+    asked, how = [{"role": "user", "content": "?"}], {"tools": list(schemas), "tokenize": False}
+    begun, texts = tokenizer.apply_chat_template(asked, add_generation_prompt=True, **how), []
+    calls = (("price", {"item": item}), ("calculate", {"sum": f"{number}*{shop.PRICES[item]}"}))
+    for place, (name, arguments) in enumerate(calls):
+        whole = tokenizer.apply_chat_template([*asked, message(place, name, arguments)], **how)
+        texts.append(whole.removeprefix(begun).partition(tokenizer.eos_token)[0])
+    return texts[0], texts[1]
 
 
 def tokenizer_of(template: str, special: Sequence[str], schemas: Sequence[Any]) -> Any:
@@ -94,7 +85,7 @@ def tokenizer_of(template: str, special: Sequence[str], schemas: Sequence[Any]) 
     made.chat_template = template
     texts = []
     for seed in range(WARM, WARM + 200):
-        text, item, number = question(seed)
+        text, item, _ = question(seed)
         chat = [{"role": "user", "content": text}, message(0, "price", {"item": item})]
         texts += [made.apply_chat_template(chat, tools=list(schemas), tokenize=False)]
     trained = train_tokenizer(texts, vocabulary=640, least=48)
@@ -107,11 +98,8 @@ def write(folder: Path, template: str, special: Sequence[str], *, problems: int,
     """Write the questions, and the model after a warm start of so many steps; return its last loss."""
     folder.mkdir(parents=True, exist_ok=True)
     tools = tool_set(tools_of([str(Path(shop.__file__))]), perform=in_threads())
-    every = {row.prompt: row for row in map(row_of, range(seed * WARM, seed * WARM + 40 * problems))}
-    lines = [
-        json.dumps({"prompt": [{"role": "user", "content": row.prompt[0][1]}], "answer": row.columns["answer"]})
-        for row in [*every.values()][:problems]
-    ]
+    every = {row.prompt: row.columns["answer"] for row in map(row_of, range(seed * WARM, seed * WARM + 40 * problems))}
+    lines = [json.dumps({"prompt": text, "answer": answer}) for text, answer in [*every.items()][:problems]]
     (folder / "problems.jsonl").write_text("\n".join(lines) + "\n")
     tokenizer = tokenizer_of(template, special, tools.schemas)
     codec, has_system = codec_of(tokenizer, tools.schemas)

@@ -3,7 +3,10 @@
 import ast
 import operator
 
-NAMES = ["anis", "bean", "cake", "date", "eggs", "figs", "gum", "ham", "jam", "kale", "lime", "mint", "nuts", "oats", "peas", "rice", "soup", "tea", "veal", "wine", "yams"]
+NAMES = (
+    *("anis", "bean", "cake", "date", "eggs", "figs", "gum", "ham", "jam", "kale", "lime", "mint", "nuts", "oats"),
+    *("peas", "rice", "soup", "tea", "veal", "wine", "yams"),
+)
 PRICES = {name: 2 + 7 * place % 8 for place, name in enumerate(NAMES)}
 OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 
