@@ -2,8 +2,8 @@
 
 OpenEnv: the environment that `openenv init` writes, behind its own server, which echoes texts and rewards their length. Its
 server allows one session. verifiers: its taskset `textarena` with the game Hangman, whose engine answers each move; the word
-list that nltk would download is replaced by the words of this repository's licence, so that no network is needed. Each runs
-with the library in an environment of its own. Prints and writes results/foreign_envs.json; 1 unless both train to the end, with
+list that nltk would download is replaced by the words of this repository's licence, so that no network is needed, and a short
+warm start on random letters shows the model the form of a move. Each runs with the library in an environment of its own. Prints and writes results/foreign_envs.json; 1 unless both train to the end, with
 rewards of the foreign environment and no failed attempt.
 """
 
@@ -38,9 +38,14 @@ from purestep.runtime.effects.environments.openenv import openenv_task
 TASK = openenv_task({url!r}, name="echo", observe=lambda shown: shown["echoed_message"])
 """
 GAME = """
+from attrs import evolve
+from purestep.core import keys
 from purestep.runtime.effects.environments.verifiers import verifiers_task
 
-TASK = verifiers_task("textarena", game="Hangman-v0", tasks=40)
+def moves(params, state, key, skill):
+    return [f"[{chr(97 + int(place))}]" for place in keys.permutation(key, 26)[:9]]
+
+TASK = evolve(verifiers_task("textarena", game="Hangman-v0", tasks=40), demonstrations=moves)
 """
 
 
@@ -95,7 +100,8 @@ def trained(
     around = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(evidence.ROOT / ".links"), **variables}
     start = time.perf_counter()
     ended = subprocess.run(words, cwd=home, env=around, capture_output=True, text=True, check=False)
-    row: dict[str, Any] = {"exit": ended.returncode, "seconds": round(time.perf_counter() - start, 1)}
+    row: dict[str, Any] = {"versions": versions(python), "exit": ended.returncode}
+    row["seconds"] = round(time.perf_counter() - start, 1)
     if ended.returncode:
         return {**row, "printed": (ended.stdout + ended.stderr).strip().splitlines()[-3:]}
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
@@ -108,6 +114,17 @@ def trained(
         "raised": [one["label/raised"] for one in rows],
         "a conversation": kept[0],
     }
+
+
+def versions(python: Path) -> dict[str, str]:
+    """The versions of the libraries in an environment."""
+    names = ["openenv", "verifiers", "textarena", "torch", "transformers"]
+    code = "import json; from importlib.metadata import distributions as there; "
+    code += f"print(json.dumps({{one.name: one.version for one in there() if one.name in {names}}}))"
+    found: dict[str, str] = json.loads(
+        subprocess.run([str(python), "-c", code], capture_output=True, check=True).stdout
+    )
+    return found
 
 
 def main() -> int:
@@ -127,7 +144,8 @@ def main() -> int:
             print(json.dumps(rows["openenv"]), flush=True)
         if asked.only != "openenv":
             python = environment("verifiers")
-            more = ["--capacity", "1024", "--max-new-tokens", "8", "--max-turns", "4", "--budget", "4096", *steps]
+            more = ["--capacity", "1536", "--max-new-tokens", "8", "--max-turns", "9", "--budget", "4096", *steps]
+            more += ["--warm-steps", "40", "--demonstrations", "48", "--warm-batch", "8"]
             variables = {"NLTK_DATA": str(word_list(home))}
             rows["verifiers"] = trained(python, home, "game", GAME, more, variables)
             print(json.dumps(rows["verifiers"]), flush=True)

@@ -3,8 +3,8 @@
 examples/tools/problems.py makes the questions and, for each template, a small model that skips the calculator; `purestep train
 text --tools` trains it. The templates of Qwen 2.5 and Llama 3.1 are those that TRL ships; Mistral's is written in its format in
 tests/support/tool_templates.py. Prints, writes results/tool_task.json; 1 unless for each template the calls are parsed,
-results of tools are context that is not trained on, a whole conversation is what the template itself writes, and greedy accuracy
-on held-out questions rises by at least .3.
+results of tools are context that is not trained on, a whole conversation is what the template itself writes, and greedy
+accuracy on held-out questions rises by at least .3.
 """
 
 import argparse

@@ -220,7 +220,7 @@ class _Agents:
 
 @define
 class _Agent:
-    """What an environment calls of its agent."""
+    """The agent of an episode, as its environment calls it."""
 
     player: _Player
     trainable: bool = True
