@@ -3,8 +3,9 @@
 OpenEnv: the environment that `openenv init` writes, behind its own server, which echoes texts and rewards their length. Its
 server allows one session. verifiers: its taskset `textarena` with the game Hangman, whose engine answers each move; the word
 list that nltk would download is replaced by the words of this repository's licence, so that no network is needed, and a short
-warm start on random letters shows the model the form of a move. Each runs with the library in an environment of its own. Prints and writes results/foreign_envs.json; 1 unless both train to the end, with
-rewards of the foreign environment and no failed attempt.
+warm start on random letters shows the model the form of a move. Each runs with the library in an environment of its own.
+Prints and writes results/foreign_envs.json; 1 unless both train to the end, with rewards of the foreign environment and no
+failed attempt.
 """
 
 import argparse
@@ -104,7 +105,8 @@ def trained(
     row["seconds"] = round(time.perf_counter() - start, 1)
     if ended.returncode:
         return {**row, "printed": (ended.stdout + ended.stderr).strip().splitlines()[-3:]}
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    every = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    rows = [one for one in every if isinstance(one["episode_return"], float)]  # without those of a warm start
     kept = [json.loads(line) for line in (run / "conversations.jsonl").read_text().splitlines()]
     return {
         **row,

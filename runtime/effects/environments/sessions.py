@@ -15,8 +15,7 @@ from attrs import evolve, field, frozen
 
 from ....core.keys import Key
 from ....core.language.requests import words_of
-from ....core.language.text_env import Outcome, TextEnv
-from ....core.language.text_env import user_message as user_message
+from ....core.language.text_env import Outcome, TextEnv, user_message
 
 
 class Session(Protocol):

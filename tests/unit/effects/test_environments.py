@@ -112,16 +112,18 @@ def test_threads_wait_for_a_session() -> None:
 
     def play(seed: int) -> None:
         state, _ = env.reset(env.params, keys.key(seed))
+        outcomes = []
         for _ in range(3):
             state, outcome = env.step(env.params, state, 1, keys.key(0))
-        found.append(outcome.reward)
+            outcomes.append(outcome.reward)
+        found.append(outcomes)
 
     threads = [threading.Thread(target=play, args=(seed,)) for seed in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert found == [1.0] * 8
+    assert found == [[1.0] * 3] * 8
     assert Tower.most <= 2
 
 
