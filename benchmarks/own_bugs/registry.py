@@ -1,5 +1,14 @@
 """All bugs."""
 
-from . import distributions, optimizers, schedules
+from . import distributions, n_step, normalizers, optimizers, replay, schedules, targets, value_losses
 
-ALL = [*distributions.BUGS, *optimizers.BUGS, *schedules.BUGS]
+ALL = [
+    *distributions.BUGS,
+    *optimizers.BUGS,
+    *schedules.BUGS,
+    *replay.BUGS,
+    *n_step.BUGS,
+    *normalizers.BUGS,
+    *value_losses.BUGS,
+    *targets.BUGS,
+]
