@@ -89,7 +89,7 @@ class NStepQueue:
 
     def folded(self) -> tuple[float, Any, bool]:
         total, following, ended = self.queue[-1][2:]
-        for _, _, reward, next_obs, done in reversed(list(self.queue)[:-1]):
+        for _, _, reward, _, done in reversed(list(self.queue)[:-1]):
             total = reward + self.gamma * total * (not done)
             ended = ended or done
         return total, following, ended

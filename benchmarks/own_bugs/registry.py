@@ -1,14 +1,32 @@
 """All bugs."""
 
-from . import distributions, n_step, normalizers, optimizers, replay, schedules, targets, value_losses
+from . import (
+    advantages,
+    distributions,
+    envs,
+    n_step,
+    normalizers,
+    optimizers,
+    replay,
+    schedules,
+    targets,
+    value_losses,
+    vector_envs,
+    wrappers,
+)
 
-ALL = [
-    *distributions.BUGS,
-    *optimizers.BUGS,
-    *schedules.BUGS,
-    *replay.BUGS,
-    *n_step.BUGS,
-    *normalizers.BUGS,
-    *value_losses.BUGS,
-    *targets.BUGS,
-]
+MODULES = (
+    advantages,
+    distributions,
+    envs,
+    n_step,
+    normalizers,
+    optimizers,
+    replay,
+    schedules,
+    targets,
+    value_losses,
+    vector_envs,
+    wrappers,
+)
+ALL = [bug for module in MODULES for bug in module.BUGS]
