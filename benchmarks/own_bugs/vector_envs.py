@@ -123,6 +123,12 @@ class NormalizeReward(VectorWrapper):
         self.gamma, self.accumulated, self.before = gamma, np.zeros(env.num_envs), np.zeros(env.num_envs, bool)
         self.count, self.mean, self.m2 = 0, 0.0, 0.0
 
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        self.accumulated[:], self.before[:] = 0.0, False
+        return self.env.reset(seed=seed, options=options)
+
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observed, rewards, terminated, truncated, info = self.env.step(actions)
         for value in self.added(rewards, terminated | truncated):
