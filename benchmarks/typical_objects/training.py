@@ -57,7 +57,7 @@ class ReplayMemory:
     """Of the DQN tutorial."""
 
     def __init__(self, capacity):
-        self.memory = deque([], maxlen=capacity)
+        self.memory = deque(maxlen=capacity)
 
     def push(self, *args):
         self.memory.append(Transition(*args))
