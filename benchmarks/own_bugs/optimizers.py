@@ -24,7 +24,7 @@ class AdamWLate(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for p in group["params"]:
@@ -64,7 +64,7 @@ class AdamWSubclass(AdamWLate):
     """AdamW, made from Adam."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -155,7 +155,7 @@ def clip_by_norm_fixed(grads: list[Tensor], max_norm: float) -> list[Tensor]:
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, max_grad_norm: float) -> None:
     """One training step with clipped gradients."""
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     optimizer.step()
     nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
 
@@ -163,7 +163,7 @@ def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, max
 def update_fixed(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, max_grad_norm: float) -> None:
     """Clips what the optimiser is about to use."""
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), max_grad_norm)
     optimizer.step()
 

@@ -44,7 +44,7 @@ def accumulated(critic: nn.Module, obs: Tensor, returns: Tensor, minibatches: in
     """Gradients of a critic over one batch that is worked off in minibatches."""
     critic.zero_grad()
     for part_obs, part_returns in zip(obs.chunk(minibatches), returns.chunk(minibatches), strict=True):
-        nn.functional.mse_loss(critic(part_obs).squeeze(-1), part_returns).backward()  # type: ignore[no-untyped-call]
+        nn.functional.mse_loss(critic(part_obs).squeeze(-1), part_returns).backward()
     return [p.grad.clone() for p in critic.parameters() if p.grad is not None]
 
 
@@ -53,7 +53,7 @@ def accumulated_fixed(critic: nn.Module, obs: Tensor, returns: Tensor, minibatch
     critic.zero_grad()
     for part_obs, part_returns in zip(obs.chunk(minibatches), returns.chunk(minibatches), strict=True):
         loss = nn.functional.mse_loss(critic(part_obs).squeeze(-1), part_returns)
-        (loss * len(part_obs) / len(obs)).backward()  # type: ignore[no-untyped-call]
+        (loss * len(part_obs) / len(obs)).backward()
     return [p.grad.clone() for p in critic.parameters() if p.grad is not None]
 
 

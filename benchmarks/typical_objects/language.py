@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 """Rewards, parsers, templates, masks and losses of language models."""
 
 import json

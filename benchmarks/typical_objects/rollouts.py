@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 """Numbers of rollouts as users compute them: some with annotations, most without."""
 
 import numpy as np

@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 """What a training script is made of: optimisers, schedules, buffers, networks, checkpoints."""
 
 import random

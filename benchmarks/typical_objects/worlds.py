@@ -1,4 +1,3 @@
-# mypy: ignore-errors
 """Environments, wrappers and vector environments of users."""
 
 import gymnasium as gym
