@@ -128,7 +128,8 @@ def gae_timeouts_fixed(
     gamma: float = 0.99,
     lam: float = 0.95,
 ) -> Tensor:
-    """The value of where the step led to."""
+    """The value of where the step led to, unless it ended there."""
+    truncated = truncated & ~terminated
     return gae_timeouts(
         rewards + gamma * (next_values - values) * truncated.float(),
         values,

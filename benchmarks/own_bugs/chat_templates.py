@@ -1,5 +1,6 @@
 """Templates of conversations, their tokens and masks of what a model is trained on."""
 
+import re
 from collections.abc import Sequence
 
 from .bug import Bug
@@ -9,12 +10,7 @@ Message = dict[str, str]
 
 def tokens_of(text: str) -> list[str]:
     """Each tag is a token, and each other character."""
-    found, at = [], 0
-    while at < len(text):
-        end = text.find("|>", at) + 2 if text.startswith("<|", at) else at + 1
-        found.append(text[at:end])
-        at = end
-    return found
+    return re.findall(r"<\|[a-z]+\|>|.", text, re.DOTALL)
 
 
 def render(messages: Sequence[Message], add_generation_prompt: bool = False) -> str:

@@ -126,19 +126,19 @@ def sampling_ratio_fixed(logits: Tensor, tokens: Tensor, sampler_logprobs: Tenso
 def accumulated_loss(token_losses: Sequence[Tensor], masks: Sequence[Tensor]) -> Tensor:
     """The mean loss of all tokens of a batch that is worked off in micro-batches [B, L]."""
     steps = len(token_losses)
-    parts = [(loss * mask).sum() / mask.sum() for loss, mask in zip(token_losses, masks, strict=True)]
+    parts = [(loss * mask).sum() / mask.sum().clamp(min=1) for loss, mask in zip(token_losses, masks, strict=True)]
     return torch.stack(parts).sum() / steps
 
 
 def accumulated_loss_fixed(token_losses: Sequence[Tensor], masks: Sequence[Tensor]) -> Tensor:
     """One denominator for all."""
-    total = torch.stack([mask.sum() for mask in masks]).sum()
+    total = torch.stack([mask.sum() for mask in masks]).sum().clamp(min=1)
     return torch.stack([(loss * mask).sum() for loss, mask in zip(token_losses, masks, strict=True)]).sum() / total
 
 
 def dapo_gradient(scale: Tensor, token_losses: Sequence[Tensor], masks: Sequence[Tensor]) -> Tensor:
     """The gradient in `scale` of the token-mean loss, over accumulation steps."""
-    total = torch.stack([mask.sum() for mask in masks]).sum()
+    total = torch.stack([mask.sum() for mask in masks]).sum().clamp(min=1)
     grad = torch.zeros_like(scale)
     for loss, mask in zip(token_losses, masks, strict=True):
         part = (scale * loss * mask).sum() / total
@@ -148,7 +148,7 @@ def dapo_gradient(scale: Tensor, token_losses: Sequence[Tensor], masks: Sequence
 
 def dapo_gradient_fixed(scale: Tensor, token_losses: Sequence[Tensor], masks: Sequence[Tensor]) -> Tensor:
     """The denominator counts all steps already."""
-    total = torch.stack([mask.sum() for mask in masks]).sum()
+    total = torch.stack([mask.sum() for mask in masks]).sum().clamp(min=1)
     grad = torch.zeros_like(scale)
     for loss, mask in zip(token_losses, masks, strict=True):
         grad = grad + torch.autograd.grad((scale * loss * mask).sum() / total, scale)[0]

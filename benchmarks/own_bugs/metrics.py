@@ -46,13 +46,13 @@ def variance_explained_fixed(y_true: Tensor, y_pred: Tensor) -> Tensor:
 def clip_fraction(ratio: Tensor, advantages: Tensor, mask: Tensor, clip: float = 0.2) -> Tensor:
     """The share of tokens at which PPO's objective clips the ratio."""
     loss, clipped_loss = -ratio * advantages, -ratio.clamp(1 - clip, 1 + clip) * advantages
-    return ((loss > clipped_loss).float() * mask).sum() / mask.sum()
+    return ((loss > clipped_loss).float() * mask).sum() / mask.sum().clamp(min=1)
 
 
 def clip_fraction_fixed(ratio: Tensor, advantages: Tensor, mask: Tensor, clip: float = 0.2) -> Tensor:
     """Where the clipped loss is the larger."""
     loss, clipped_loss = -ratio * advantages, -ratio.clamp(1 - clip, 1 + clip) * advantages
-    return ((clipped_loss > loss).float() * mask).sum() / mask.sum()
+    return ((clipped_loss > loss).float() * mask).sum() / mask.sum().clamp(min=1)
 
 
 BUGS = [

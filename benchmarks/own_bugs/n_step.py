@@ -55,7 +55,9 @@ class NStepSampler:
         return torch.randint(0, upper, (batch,), generator=self.generator)
 
     def sample(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Observation, n-step reward and the observation after the last step that counts."""
+        """Observation, n-step reward and the observation after the last step that counts. Raises: ValueError."""
+        if self.ptr < self.n:
+            raise ValueError(f"{self.ptr} steps are too few for {self.n}")
         rows = (self.starts(batch).unsqueeze(1) + torch.arange(self.n)) % self.capacity
         reward = n_step_rewards_fixed(self.reward[rows], self.done[rows], self.gamma)
         first = torch.where(self.done[rows].any(1), self.done[rows].int().argmax(1), self.n - 1)

@@ -73,10 +73,12 @@ class EmpiricalNormalization(nn.Module):
 
     _mean: Tensor
     _var: Tensor
+    count: Tensor
 
     def __init__(self, shape: int, eps: float = 1e-8):
         super().__init__()
-        self.eps, self.count = eps, 0
+        self.eps = eps
+        self.register_buffer("count", torch.tensor(0))
         self.register_buffer("_mean", torch.zeros(shape))
         self.register_buffer("_var", torch.ones(shape))
 
@@ -93,7 +95,7 @@ class EmpiricalNormalization(nn.Module):
         delta2 = self.difference(x.mean(0), delta)
         m2 = self._var * self.count + x.var(0, unbiased=False) * size + delta2**2 * self.count * size / new_count
         self._var.copy_(m2 / new_count)
-        self.count = new_count
+        self.count.copy_(new_count)
 
     def difference(self, batch_mean: Tensor, delta: Tensor) -> Tensor:
         return batch_mean - self._mean
@@ -111,6 +113,7 @@ class NormalizeObs(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]):
         super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, env.observation_space.shape, np.float64)
         self.training = True
         self.count, self.mean, self.m2 = 0, np.zeros(env.observation_space.shape), self.start()
 

@@ -24,7 +24,8 @@ class AdamWLate(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
+        loss = self.evaluated(closure)
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for p in group["params"]:
@@ -39,6 +40,11 @@ class AdamWLate(torch.optim.Optimizer):
                 m_hat = state["m"] / (1 - beta1 ** state["step"])
                 v_hat = state["v"] / (1 - beta2 ** state["step"])
                 self.change(p, group, m_hat / (v_hat.sqrt() + group["eps"]))
+        return loss
+
+    def evaluated(self, closure: Any) -> Any:
+        with torch.enable_grad():
+            return closure() if closure is not None else None
 
     def change(self, p: Tensor, group: dict[str, Any], update: Tensor) -> None:
         p.sub_(group["lr"] * update)
@@ -64,12 +70,14 @@ class AdamWSubclass(AdamWLate):
     """AdamW, made from Adam."""
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
+        loss = self.evaluated(closure)
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
                     p.grad.add_(p, alpha=group["weight_decay"])
-        super().step(closure)
+        super().step()
+        return loss
 
     def change(self, p: Tensor, group: dict[str, Any], update: Tensor) -> None:
         p.sub_(group["lr"] * update)

@@ -28,11 +28,12 @@ def evaluate(policy: nn.Module, env: gymnasium.Env[Any, Any], episodes: int = 1)
 
 
 def evaluate_fixed(policy: nn.Module, env: gymnasium.Env[Any, Any], episodes: int = 1) -> list[float]:
-    """Back to the mode it had."""
-    training = policy.training
+    """Back to the mode that each part had."""
+    modes = {module: module.training for module in policy.modules()}
     policy.eval()
     found = played(policy, env, episodes)
-    policy.train(training)
+    for module, training in modes.items():
+        module.training = training
     return found
 
 

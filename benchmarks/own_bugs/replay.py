@@ -64,7 +64,7 @@ class CompactReplayBufferFixed(CompactReplayBuffer):
 
 
 class NewestReplayBuffer:
-    """A ring that does not overwrite its next observations, drawn from as one ring when it is full."""
+    """A ring of observations, each of which is the one that follows the last; for streams that are never reset."""
 
     def __init__(self, capacity: int, obs_dim: int, seed: int = 0):
         self.capacity = capacity
@@ -84,22 +84,29 @@ class NewestReplayBuffer:
     def __len__(self) -> int:
         return self.capacity if self.full else self.pos
 
-    def candidates(self) -> Array:
-        return np.arange(len(self))
+    def following(self, inds: Array) -> Array:
+        newest = (inds == self.pos - 1) & (not self.full)
+        return np.where(newest[:, None], self.last_next, self.obs[(inds + 1) % self.capacity])
 
     def sample(self, batch_size: int) -> tuple[Array, Array, Array, Array]:
-        """Observation, reward, next observation, terminated. Pushes of one stream that never resets."""
-        inds = self.rng.choice(self.candidates(), size=batch_size)
-        return self.obs[inds], self.reward[inds], self.obs[(inds + 1) % self.capacity], self.terminated[inds]
+        """Observation, reward, next observation, terminated."""
+        inds = self.rng.integers(0, len(self), size=batch_size)
+        return self.obs[inds], self.reward[inds], self.following(inds), self.terminated[inds]
 
 
 class NewestReplayBufferFixed(NewestReplayBuffer):
-    """The newest transition's next observation is not stored, so it is not drawn."""
+    """Keeps the next observation of each transition."""
 
-    def candidates(self) -> Array:
-        newest = (self.pos - 1) % self.capacity
-        every = np.arange(len(self))
-        return every[every != newest]
+    def __init__(self, capacity: int, obs_dim: int, seed: int = 0):
+        super().__init__(capacity, obs_dim, seed)
+        self.next_obs = np.zeros((capacity, obs_dim), np.float32)
+
+    def push(self, obs: Array, reward: float, next_obs: Array, terminated: bool) -> None:
+        self.next_obs[self.pos] = next_obs
+        super().push(obs, reward, next_obs, terminated)
+
+    def following(self, inds: Array) -> Array:
+        return self.next_obs[inds]
 
 
 class SumTree:
@@ -215,9 +222,10 @@ class StackedBuffer:
 
     def is_valid(self, i: int) -> bool:
         """Whether the frames up to `i` are of one episode."""
-        if i < self.stack - 1 or i >= min(self.count, self.capacity):
+        start, write = i - self.stack + 1, self.count % self.capacity
+        if start < 0 or i >= min(self.count, self.capacity) or (self.count > self.capacity and start < write <= i):
             return False
-        return not self.ended(i - self.stack + 1, i)
+        return not self.ended(start, i)
 
     def ended(self, start: int, stop: int) -> bool:
         return bool(self.terminal[start:stop].any())

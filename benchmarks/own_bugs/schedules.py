@@ -62,6 +62,8 @@ class WarmupCosine:
         return self.lr
 
     def decayed(self, epoch: int) -> float:
+        if epoch >= self.t_max:
+            return 0.0
         before, now = math.cos(math.pi * (epoch - 1) / self.t_max), math.cos(math.pi * epoch / self.t_max)
         return self.lr * (1 + now) / (1 + before)
 

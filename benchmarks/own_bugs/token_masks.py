@@ -38,7 +38,7 @@ def masked_policy_loss(log_probs: Tensor, old_log_probs: Tensor, advantages: Ten
     """PPO's loss over the tokens of a mask; what stands elsewhere does not matter."""
     ratio = (log_probs - old_log_probs).exp()
     surrogate = torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
-    return -(surrogate * action_mask).sum() / action_mask.sum()
+    return -(surrogate * action_mask).sum() / action_mask.sum().clamp(min=1)
 
 
 def masked_policy_loss_fixed(
@@ -49,7 +49,7 @@ def masked_policy_loss_fixed(
     log_ratio = torch.where(on, log_probs, 0.0) - torch.where(on, old_log_probs, 0.0)
     ratio = log_ratio.exp()
     advantages = torch.where(on, advantages, 0.0)
-    return -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).sum() / action_mask.sum()
+    return -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).sum() / action_mask.sum().clamp(min=1)
 
 
 def action_log_probs(logits: Tensor, tokens: Tensor, prompt_length: int) -> Tensor:

@@ -18,7 +18,8 @@ def parse_tool_calls(text: str) -> list[Call]:
             call = json.loads(body)
         except json.JSONDecodeError:
             continue
-        calls.append({"name": call["name"], "arguments": call.get("arguments", {})})
+        if isinstance(call, dict) and "name" in call:
+            calls.append({"name": call["name"], "arguments": call.get("arguments", {})})
     return calls
 
 
@@ -52,7 +53,7 @@ def parse_pythonic(text: str) -> Call | None:
             continue
         try:
             arguments[key] = ast.literal_eval(bare)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError):
             arguments[key] = bare.strip("'")
     return {"name": match.group(1), "arguments": arguments}
 
@@ -65,8 +66,10 @@ def parse_pythonic_fixed(text: str) -> Call | None:
         (call,) = tree.elts
         assert isinstance(call, ast.Call)
         assert isinstance(call.func, ast.Name)
+        assert not call.args
+        assert all(word.arg for word in call.keywords)
         arguments = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError, TypeError, AssertionError, RecursionError):
         return None
     return {"name": call.func.id, "arguments": arguments}
 
@@ -79,13 +82,18 @@ def parse_xml_call(text: str, types: dict[str, str]) -> Call | None:
     pairs = re.findall(r"<parameter=(\w+)>(.*?)</parameter>", match.group(2), re.DOTALL)
     return {
         "name": match.group(1),
-        "arguments": {key: converted(value.strip(), types.get(key)) for key, value in pairs},
+        "arguments": {key: converted(unwrapped(value), types.get(key)) for key, value in pairs},
     }
+
+
+def unwrapped(value: str) -> str:
+    """Without the line breaks that the template puts around a value."""
+    return value.removeprefix("\n").removesuffix("\n")
 
 
 def converted(value: str, kind: str | None) -> Any:
     """A value as JSON would have it."""
-    if value.lower() == "null":
+    if kind != "string" and value.lower() == "null":
         return None
     if kind in ("integer", "number", "boolean", "object", "array"):
         try:
@@ -102,13 +110,16 @@ def parse_xml_call_fixed(text: str, types: dict[str, str]) -> Call | None:
         return None
     pairs = re.findall(r"<parameter=(\w+)>(.*?)</parameter>", match.group(2), re.DOTALL)
     arguments = {
-        key: None if value.strip() == "None" else converted(value.strip(), types.get(key)) for key, value in pairs
+        key: None
+        if types.get(key) != "string" and unwrapped(value) == "None"
+        else converted(unwrapped(value), types.get(key))
+        for key, value in pairs
     }
     return {"name": match.group(1), "arguments": arguments}
 
 
 def parse_openai_call(message: dict[str, Any]) -> list[Call]:
-    """Names and arguments of an assistant's message in OpenAI's form, whose arguments are JSON text."""
+    """Names and arguments of an assistant's message in OpenAI's form, whose arguments are JSON text. Raises: ValueError."""
     calls = []
     for call in message.get("tool_calls") or []:
         function = call["function"]

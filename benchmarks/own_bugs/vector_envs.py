@@ -80,7 +80,7 @@ class OneBuffer(NextStepEnvs):
 
 
 class EpisodeStatistics(VectorWrapper):
-    """Returns and lengths of episodes, in `info["episode"]` of the step that ends them."""
+    """Returns and lengths of episodes, in `info["episode"]` of the step that ends them; resets are steps of their own."""
 
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         super().__init__(env)
