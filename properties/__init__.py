@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .suites.checkpoint import checkpoint_laws as checkpoint_laws
     from .suites.codec import codec_laws as codec_laws
     from .suites.credit import credit_laws as credit_laws
+    from .suites.distribution import distribution_laws as distribution_laws
     from .suites.env import env_laws as env_laws
     from .suites.env import env_suite as env_suite
     from .suites.estimator import estimator_laws as estimator_laws
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from .suites.masked_loss import masked_loss_laws as masked_loss_laws
     from .suites.memory import memory_laws as memory_laws
     from .suites.module import module_laws as module_laws
+    from .suites.optimizer import optimizer_laws as optimizer_laws
     from .suites.order import order_laws as order_laws
     from .suites.parser import ParserFunctions as ParserFunctions
     from .suites.parser import parser_laws as parser_laws
@@ -117,6 +119,7 @@ else:
         "suites.checkpoint": ("TreeStore", "checkpoint_laws"),
         "suites.codec": ("codec_laws",),
         "suites.credit": ("credit_laws",),
+        "suites.distribution": ("distribution_laws",),
         "suites.env": ("env_laws", "env_suite"),
         "suites.estimator": ("estimator_laws",),
         "suites.gradient": ("gradient_laws",),
@@ -129,6 +132,7 @@ else:
         "suites.masked_loss": ("masked_loss_laws",),
         "suites.memory": ("memory_laws",),
         "suites.module": ("module_laws",),
+        "suites.optimizer": ("optimizer_laws",),
         "suites.order": ("order_laws",),
         "suites.parser": ("ParserFunctions", "parser_laws"),
         "suites.policy": ("policy_laws",),

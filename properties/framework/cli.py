@@ -23,6 +23,8 @@ SUITES: Mapping[str, tuple[str, str]] = {  # a module, and the name of a suite i
     "masked_loss": ("..suites.masked_loss", "masked_loss_laws"),
     "kl": ("..suites.kl", "kl_laws"),
     "categorical": ("..suites.categorical", "categorical_laws"),
+    "distribution": ("..suites.distribution", "distribution_laws"),
+    "optimizer": ("..suites.optimizer", "optimizer_laws"),
     "update": ("..suites.update", "update_laws"),
     "probe": ("..suites.probe", "probe_laws"),
     "order": ("..suites.order", "order_laws"),

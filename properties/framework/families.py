@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from attrs import frozen
 from hypothesis import strategies as st
+from torch import Tensor
 
 from ...algorithms.a2c import a2c
 from ...algorithms.advantages import gae
@@ -23,7 +24,7 @@ from ...algorithms.ppo import order, ppo
 from ...algorithms.returns import lambda_returns
 from ...algorithms.value_losses import squared
 from ...algorithms.vtrace import vtrace
-from ...core.distributions import Categorical
+from ...core.distributions import Categorical, Normal, TanhNormal, masked
 from ...core.env import auto_reset, time_limit
 from ...core.envs.cartpole import cartpole
 from ...core.language import parsers
@@ -52,6 +53,7 @@ from ..suites.checkpoint import checkpoint_laws, own_store
 from ..suites.codec import codec_laws
 from ..suites.credit import MUTANTS as CREDIT_MUTANTS
 from ..suites.credit import Crediting, credit_laws
+from ..suites.distribution import classes, distribution_laws
 from ..suites.env import env_laws
 from ..suites.estimator import MUTANTS as ESTIMATOR_MUTANTS
 from ..suites.estimator import estimator_laws
@@ -71,6 +73,7 @@ from ..suites.masked_loss import MASKED, masked_loss_laws, masked_reference
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
 from ..suites.module import module_laws
+from ..suites.optimizer import optimizer_laws
 from ..suites.order import ORDERS, order_laws
 from ..suites.parser import ParserFunctions, parser_laws
 from ..suites.policy import policy_laws
@@ -165,6 +168,34 @@ def own_prepared() -> TextTask:
     trained = task.TrainingSettings(states=2, cycles=3, summary_tokens=8)
     shows = conversations.Shows(numbers=2, summaries=0.5, summary_skill=1.0)
     return task.list_cache_task(cache, settings, {"training": few, "evaluation": few}, trained, shows)
+
+
+def own_squashed(mean: Tensor, log_std: Tensor) -> TanhNormal:
+    """Return this library's squashed normal distribution over [-1, 3]."""
+    return TanhNormal(mean=mean, log_std=log_std, low=torch.full_like(mean, -1.0), high=torch.full_like(mean, 3.0))
+
+
+def _distributions() -> list[Family]:
+    squashed = distribution_laws(low=-1.0, high=3.0, entropy=0.05, finite_on_bounds=True)
+    return [
+        Family(distribution_laws(), lambda mean, log_std: Normal(mean=mean, log_std=log_std)),
+        Family(squashed, own_squashed),
+        Family(distribution_laws(outcomes=classes), lambda logits: Categorical(logits=logits)),
+        Family(distribution_laws(outcomes=classes, masked=True), masked),
+    ]
+
+
+def own_clipped(rate: float) -> optimizers.Optimizer:
+    """Return this library's gradient descent, clipped to a global norm of 1."""
+    return optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.sgd(rate))
+
+
+def _optimizers() -> list[Family]:
+    return [
+        Family(optimizer_laws("adam"), torch.optim.Adam),
+        Family(optimizer_laws("adamw"), optimizers.adamw),
+        Family(optimizer_laws("sgd", clip_norm=1.0), own_clipped),
+    ]
 
 
 def _steps_and_folds() -> list[Family]:
@@ -275,5 +306,5 @@ def _effects() -> list[Family]:
 
 def families() -> tuple[Family, ...]:
     """Return every suite of this package with a subject and its mutants."""
-    agents = _steps_and_folds() + _worlds() + _objectives() + _tokens() + _learners()
+    agents = _steps_and_folds() + _worlds() + _distributions() + _optimizers() + _objectives() + _tokens() + _learners()
     return tuple(agents + _texts() + _effects())
