@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .suites.estimator import estimator_laws as estimator_laws
     from .suites.gradient import gradient_laws as gradient_laws
     from .suites.group import group_laws as group_laws
+    from .suites.gym import gym_laws as gym_laws
     from .suites.importance import importance_laws as importance_laws
     from .suites.kl import kl_laws as kl_laws
     from .suites.learner import learner_laws as learner_laws
@@ -124,6 +125,7 @@ else:
         "suites.estimator": ("estimator_laws",),
         "suites.gradient": ("gradient_laws",),
         "suites.group": ("group_laws",),
+        "suites.gym": ("gym_laws",),
         "suites.importance": ("importance_laws",),
         "suites.kl": ("kl_laws",),
         "suites.learner": ("learner_laws",),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # The modules below are imported when a suite is requested; the help text needs none of them.
 SUITES: Mapping[str, tuple[str, str]] = {  # a module, and the name of a suite in it or of a function that returns one
     "env": ("..suites.env", "env_laws"),
+    "gym": ("..suites.gym", "gym_laws"),
     "estimator": ("..suites.estimator", "estimator_laws"),
     "lambda_return": ("..suites.returns", "lambda_return_laws"),
     "vtrace": ("..suites.returns", "vtrace_laws"),

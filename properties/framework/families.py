@@ -60,6 +60,7 @@ from ..suites.estimator import estimator_laws
 from ..suites.gradient import gradient_laws
 from ..suites.group import MUTANTS as GROUP_MUTANTS
 from ..suites.group import group_laws
+from ..suites.gym import gym_laws, registered
 from ..suites.importance import MUTANTS as IMPORTANCE_MUTANTS
 from ..suites.importance import importance_laws
 from ..suites.kl import MUTANTS as KL_MUTANTS
@@ -214,6 +215,8 @@ def _worlds() -> list[Family]:
         Family(auto_reset_laws(limited), auto_reset(limited), edits(AUTO_RESET)),
         Family(time_limit_laws(cartpole(), LIMIT), limited, edits(TIME_LIMIT)),
         Family(memory_laws(), rollout, edits(MEMORY_MUTANTS)),
+        Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
+        Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
     ]
 
 

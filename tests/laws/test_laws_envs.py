@@ -17,7 +17,7 @@ from purestep.core.envs import (
     tabular,
     tabular_mdp,
 )
-from purestep.properties import auto_reset_laws, check, env_laws, env_suite, memory_laws, time_limit_laws
+from purestep.properties import auto_reset_laws, check, env_laws, env_suite, gym_laws, memory_laws, time_limit_laws
 from purestep.properties.framework.compare import EXACT
 from purestep.runtime.rollout import rollout
 
@@ -60,3 +60,5 @@ test_auto_reset_of_chance = check(auto_reset_laws(random_walk()), auto_reset(ran
 test_time_limit = check(time_limit_laws(cartpole(), LIMIT), inner)
 test_time_limit_of_one = check(time_limit_laws(random_walk(), 1), time_limit(random_walk(), 1))
 test_kernel = check(kernel_laws(), tabular)
+
+test_gymnasium = check(gym_laws(steps=12), "FrozenLake-v1")  # others: python -m benchmarks.wild

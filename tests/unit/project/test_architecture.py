@@ -73,6 +73,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/cli/common.py": {"tyro", "sys", "pathlib"},
     # a test bed watches clocks, generators, files and logs, and its mutants misuse them
     "properties": words("os time random io logging pathlib tempfile"),
+    "properties/suites/gym": {"gymnasium", "warnings"},  # whose environments some laws are about
     "properties/framework/matrix.py": words(
         "subprocess concurrent multiprocessing argparse sys"
     ),  # every mutant, on all cores
