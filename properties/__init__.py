@@ -21,6 +21,7 @@ from ..runtime.deferred import lazy as _lazy
 
 if TYPE_CHECKING:
     from .framework.check import check as check
+    from .framework.check import check_as as check_as
     from .framework.check import verify as verify
     from .framework.classify import classify as classify
     from .framework.compare import EXACT as EXACT
@@ -95,7 +96,7 @@ else:
     import sys as _sys
 
     _MODULES = {
-        "framework.check": ("check", "verify"),
+        "framework.check": ("check", "check_as", "verify"),
         "framework.classify": ("classify",),
         "framework.compare": ("EXACT", "ROUNDING", "Tolerance", "require", "same"),
         "framework.law": ("Broken", "Law", "Mutant", "NotHere", "Seen", "Suite", "Vacuous"),

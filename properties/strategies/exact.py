@@ -68,8 +68,12 @@ def columns(all_: Histories, value: Tensor) -> tuple[Tensor, ...]:
 
 
 def each(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Apply a function of one stream [H] to all streams [H, N]."""
-    result: Tensor = torch.vmap(function, in_dims=1, out_dims=1)(*tensors)
+    """Apply a function of one stream [H] to all streams [H, N]: by vmap, or in a loop if vmap cannot trace the function."""
+    try:
+        result: Tensor = torch.vmap(function, in_dims=1, out_dims=1)(*tensors)
+    except (RuntimeError, TypeError, ValueError):  # data-dependent, in place, or not of torch
+        rows = [function(*one) for one in zip(*(x.unbind(1) for x in tensors), strict=True)]
+        result = torch.stack(rows, 1)
     return result
 
 

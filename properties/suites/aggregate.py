@@ -152,7 +152,7 @@ def aggregate_laws(weights: Weights) -> Suite:
     return Suite("aggregate_laws", laws)
 
 
-_law = law_constructor(token_batches, PADDING)
+_law = law_constructor(token_batches, PADDING, numeric=True)
 
 
 def _both(subject: Reduction, loss: Tensor, mask: Tensor, **denominator: Any) -> tuple[Tensor, Tensor]:

@@ -115,7 +115,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 
 SOURCE = "design: a whole-run checkpoint is one value, and resumed is never stopped"
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool)
-LAYOUTS = ("plain", "transposed", "strided", "empty", "scalar", "expanded")
+LAYOUTS = ("plain", "empty", "transposed", "strided", "scalar", "expanded", "empty")
 
 
 @frozen

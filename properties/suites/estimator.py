@@ -176,7 +176,7 @@ def td_errors(convention: str, stream: Stream, gamma: float) -> Tensor:
     return (stream.rewards + beyond - stream.values) * kept(convention, stream.terminated, stream.truncated)
 
 
-law_of = law_constructor(st.nothing, PAPER, replaced=True)
+law_of = law_constructor(st.nothing, PAPER, replaced=True, numeric=True)
 
 
 def recursion(convention: str) -> Law:
@@ -412,6 +412,7 @@ def expected_advantage() -> Law:
         same("E[A | s, a] against Q - V", torch.where(known, table, wanted), wanted, DOUBLE)
 
     return Law(
+        numeric=True,
         name="expected_advantage",
         claim="With exact values the expected advantage of (s, a) is Q(s, a) - V(s), for every lambda.",
         source="Schulman et al. 2016, arXiv:1506.02438, section 3; by enumeration",
@@ -443,6 +444,7 @@ def gradient_is_exact() -> Law:
         same("the gradient", torch.func.grad(surrogate)(logits), policy_gradient(mdp, logits, gamma), DOUBLE)
 
     return Law(
+        numeric=True,
         name="gradient_is_exact",
         claim="sum_t gamma^t A_t grad log pi, expected over all histories, is grad J: for any baseline at lambda 1, "
         "for the exact one below.",

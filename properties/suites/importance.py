@@ -111,7 +111,7 @@ def importance_laws(*, high: float, low: float = 0.0, level: str = "token", outs
     return Suite("importance_laws", (*laws, _definition(bounds, outside, level)))
 
 
-_law = law_constructor(sampled, SOURCE)
+_law = law_constructor(sampled, SOURCE, numeric=True)
 
 
 def _on_policy() -> Law:

@@ -83,7 +83,7 @@ def kl_laws(*, unbiased: bool = True, never_negative: bool = True) -> Suite:
     return Suite("kl_laws", tuple(laws))
 
 
-_law = law_constructor(st.nothing, SOURCE)
+_law = law_constructor(st.nothing, SOURCE, numeric=True)
 
 
 def _log_probs() -> SearchStrategy[Pair]:

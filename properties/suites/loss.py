@@ -146,7 +146,7 @@ def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
 
 
-law_of = law_constructor(batches, PPO, replaced=True)
+law_of = law_constructor(batches, PPO, replaced=True, numeric=True)
 
 
 def per_step(clipped: bool) -> Law:

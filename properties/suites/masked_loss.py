@@ -90,7 +90,7 @@ def masked_loss_laws() -> Suite:
     return Suite("masked_loss_laws", (_padding_is_nothing(), _more_padding(), _nothing_counts(), _rows_permute()))
 
 
-_law = law_constructor(padded_batches, PADDING, replaced=True)
+_law = law_constructor(padded_batches, PADDING, replaced=True, numeric=True)
 
 
 def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:

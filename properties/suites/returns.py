@@ -151,6 +151,7 @@ def expected_target() -> Law:
         same("E[target | s] against V", torch.where(known, table, exact), exact, DOUBLE)
 
     return Law(
+        numeric=True,
         name="expected_target",
         claim="With exact values the expected lambda-return of a state is its value, for every lambda.",
         source="Sutton and Barto 2018, chapter 12; by enumeration",
@@ -185,6 +186,7 @@ def fixed_point() -> Law:
         same("E[target | s] against V of the bounded policy", torch.where(known, table, exact), exact, DOUBLE)
 
     return Law(
+        numeric=True,
         name="fixed_point",
         claim="The value of the policy proportional to min(rho_bar mu, pi) is what V-trace's targets expect to be.",
         source="Espeholt et al. 2018, arXiv:1802.01561, appendix A; by enumeration, the value by a linear solve",
@@ -221,7 +223,16 @@ def _law(
 ) -> Law:
     edited = mutant[1]
     made = Mutant(mutant[0], lambda subject: edited)
-    return Law(name=name, claim=claim, source=source, inputs=always(inputs), check=check, mutant=made, needs=needs)
+    return Law(
+        numeric=True,
+        name=name,
+        claim=claim,
+        source=source,
+        inputs=always(inputs),
+        check=check,
+        mutant=made,
+        needs=needs,
+    )
 
 
 def _value_plus_gae() -> Law:

@@ -1,0 +1,266 @@
+"""The catalogue: one row for each suite that users can point at their own objects, with the marks by which an object is matched.
+
+To add a suite, add a `Row` to `ROWS`, in alphabetical order. `purestep laws` lists the rows; `purestep verify`, `purestep write`
+and `--package` match objects with them (`matching.py`), and call nothing in doing so.
+"""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from ...core.errors import StructureError, choose, message
+
+if TYPE_CHECKING:
+    from .law import Suite
+
+NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all names that it has in the field
+    "action": r"actions?|act|a|a_t|u",
+    "advantage": r"adv(antage)?s?|adv(antage)?_t|mb_advantages|b_advantages|weights?_t",
+    "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?(policy_)?(per_token_)?"
+    r"(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
+    "clip": r"clip(_(eps(ilon)?|range|coef|ratio|param|value|pi))?|cliprange|(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
+    "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size)(_in_batch)?",
+    "discount": r"discounts?(_t)?|pcont(_t)?",
+    "ended": r"dones?(_t)?|d|ends?|ended|is_(last|done)|episode_(ends?|starts?)|nonterminals?|not_dones?|continues?|finished",
+    "gamma": r"gamma|discount(_factor|_rate)?|gam|g|discount_gamma",
+    "group": r"(group|prompt|question)s?(_(ids?|index|idx|indices))?|index|uids?|gid",
+    "groups": r"(num|n)_(groups|prompts)|groups",
+    "key": r"key|rng|rng_key|prng_key|generator",
+    "lambda_": r"(gae_?|td_?)?(lambda_?|lam|lmbda|lambd)(_t|_)?|tau",
+    "last_ended": r"(last|next|final|bootstrap)_(done|terminated|terminal)s?",
+    "last_value": r"(last|next|final|bootstrap)_(state_)?(value|val|v)s?|v_last|vf_last|value_last",
+    "log_ratios": r"log_(ratios?|rhos?)|rhos?(_tm1|_t)?|(importance_)?ratios?",
+    "logits": r"logits?|scores|log_potentials|unnormali[sz]ed_log_probs|preferences|policy_logits",
+    "log_prob": r"((new|cur|current|policy|target|actor|pi|per_token|token|action|model|train(er)?)_?)*(log_?probs?|logps?)"
+    r"(_(new|t|a|pi|theta))?|log_pi(_a)?|logprobs_new|newlogprob|lp",
+    "loss": r"loss(es)?|loss_mat|per_token_loss|token_loss|values",
+    "mask": r"((response|completion|loss|token|attention|action|padding|eos|valid)_)?masks?|m",
+    "next_observation": r"next_(obs(ervation)?s?|states?)|s_tp1|obs_next|s_next",
+    "next_values": r"next_(state_)?(values?|vals?|v)|v_tp1|values?_next|vs_next|v_next|next_vs",
+    "observation": r"obs(ervation)?s?|states?|s|s_t|o",
+    "parameters": r"params?|parameters?|updates",
+    "prompt": r"(prompt|question|instruction|problem|query)s?(_str)?|inputs?",
+    "reference_log_prob": r"(ref(erence)?|base|prior|anchor|teacher|init(ial)?)_?(policy_)?(model_)?(per_token_)?"
+    r"(log_?probs?|logps?)|(log_?probs?|logps?)_(ref(erence)?|base|q)|log_q|q_log_?probs?|ref_logprob",
+    "response": r"(completion|response|answer|output|solution|text|generation)s?(_str)?",
+    "reward": r"((token_level|env|episode|step)_)?(reward|rew|score|return)s?",
+    "rewards": r"((token_level|step|env|raw)_)?rew(ard)?s?(_t|_seq|_list|_buf)?|r|r_t|rs|scores",
+    "step": r"step|count|t|epoch|iteration|it|progress(_remaining)?|current_step|num_steps",
+    "target": r"((value|td|critic|q|lambda)_)?(targets?|returns?|rets?)(_t)?|returns_batch|b_returns|labels?|y",
+    "temperature": r"temperature|temp|tau|t",
+    "terminated": r"terminat(ed|ions?|als?|es)|terminals?|terms?|is_terminal",
+    "truncated": r"truncat(ed|ions?|es)|truncs?|time_?outs?|time_limit_dones?",
+    "values": r"((state|critic|old|pred(icted)?|baseline|mb|b)_)?(values?|vals?|vpreds?|baselines?|value_preds?)(_t|_tm1|_seq|_buf)?"
+    r"|v|vs|v_t|v_tm1|val_buf",
+}
+
+
+@frozen(kw_only=True)
+class Row:
+    """One suite: where it is, how its subject is called, and the marks of objects that it fits.
+
+    A match counts the share of `needs` among an object's parameters, its name, base classes (or the classes that it returns),
+    methods, and words of its docstring. `adapt` names a function of the object that returns the suite's subject, or a pair of
+    a subject and a suite with the convention that the object follows; without it, a function is called with the
+    subject's parameters under their names there.
+    """
+
+    suite: str  # the word after --suite
+    laws: tuple[str, str]  # a module, and the name of a suite in it or of a function that returns one
+    declared: Mapping[str, Any] = field(factory=dict)  # keywords for that function; --declare replaces them
+    signature: str  # of the subject
+    example: str  # a line to paste, with `from purestep.properties import *` above it
+    kind: tuple[str, str] = ("", "")  # module and name of the class that the subject must have, if it must have one
+    names: str = ""  # regular expression, searched in the object's name
+    needs: tuple[str, ...] = ()  # roles of NAMES, or parameter names, in the order of the signature
+    may: tuple[str, ...] = ()  # further ones
+    bases: tuple[str, ...] = ()  # qualified names of base classes, or of a class that a factory's annotation returns
+    methods: tuple[str, ...] = ()  # that a class must have, all of them
+    words: str = ""  # regular expression, searched in the first paragraph of the docstring
+    adapt: tuple[str, str] = ("", "")
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        suite="categorical",
+        laws=("..suites.categorical", "categorical_laws"),
+        signature="make(logits [*, A]) -> distribution with log_prob, entropy, mode, sample, transform",
+        example="verify(categorical_laws(), lambda logits: Categorical(logits=logits))",
+        names=r"(?i)categorical|softmax_dist",
+        needs=("logits",),
+        methods=("log_prob", "entropy", "mode", "transform"),
+        words=r"(?i)categorical",
+    ),
+    Row(
+        suite="checkpoint",
+        laws=("..suites.checkpoint", "checkpoint_laws"),
+        kind=("..suites.checkpoint", "TreeStore"),
+        signature="TreeStore(save, load): save(folder, tree), load(folder) -> tree",
+        example="verify(checkpoint_laws(), TreeStore(save, load, keeps_sharing=True))",
+        names=r"(?i)checkpoint|tree_?store",
+        bases=("purestep.properties.suites.checkpoint.TreeStore",),
+    ),
+    Row(
+        suite="env",
+        laws=("..suites.env", "env_laws"),
+        kind=("...core.env", "Env"),
+        signature="Env(params, reset, step, observation_space, action_space)",
+        example="verify(env_laws, cartpole())",
+        names=r"(?i)env$|world$",
+        bases=("purestep.core.env.Env",),
+    ),
+    Row(
+        suite="estimator",
+        laws=("..suites.estimator", "estimator_laws"),
+        signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> advantages [T]",
+        example="verify(estimator_laws(), gae)",
+        names=r"(?i)(^|_)gae(_|$)|gae|advantage(s)?(_and_returns|_estimat\w+)?$|generali[sz]ed_advantage",
+        needs=("rewards", "values", "gamma", "lambda_"),
+        may=("next_values", "terminated", "truncated", "ended", "last_value", "last_ended", "discount"),
+        words=r"(?i)generali[sz]ed advantage|\bgae\b",
+    ),
+    Row(
+        suite="group",
+        laws=("..suites.group", "group_laws"),
+        signature="f(reward [N], group [N], *, groups) -> advantages [N]",
+        example="verify(group_laws(), grpo_advantages)",
+        names=r"(?i)grpo.*adv|group.*adv|rloo|leave_one_out|adv.*grpo|group_normali[sz]e",
+        needs=("reward", "group"),
+        may=("groups", "count"),
+        words=r"(?i)group.{0,40}(mean|advantage|reward)|leave[- ]one[- ]out",
+    ),
+    Row(
+        suite="importance",
+        laws=("..suites.importance", "importance_laws"),
+        declared={"low": 0.5, "high": 2.0},
+        signature="f(log_prob, sampler_log_prob, mask) -> weights [N, L]",
+        example="verify(importance_laws(low=0.5, high=2.0), partial(truncated_weights, low=0.5, high=2.0))",
+        names=r"(?i)importance.*weight|is_weights?|truncated_(is|importance|weights)|tis(_|$)|rollout_correction",
+        needs=("log_prob", "behaviour_log_prob", "mask"),
+        words=r"(?i)importance (weight|sampling)",
+    ),
+    Row(
+        suite="kl",
+        laws=("..suites.kl", "kl_laws"),
+        signature="f(log_prob, reference_log_prob) -> estimates [*]",
+        example="verify(kl_laws(), k3)",
+        names=r"(?i)(^|_)kl(_|$)|kl_?(penalty|div\w*|estimat\w*|approx)|approx_?kl|^k[123]$|kullback",
+        needs=("log_prob", "reference_log_prob"),
+        may=("mask",),
+        words=r"(?i)kullback|\bkl\b",
+    ),
+    Row(
+        suite="lambda_return",
+        laws=("..suites.returns", "lambda_return_laws"),
+        signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> returns [T]",
+        example="verify(lambda_return_laws(), lambda_returns)",
+        names=r"(?i)lambda_?(return|target|value)s?|td_?lambda|lambda_?ret",
+        needs=("rewards", "values", "gamma", "lambda_"),
+        may=("next_values", "terminated", "truncated", "ended", "last_value", "discount"),
+        words=r"(?i)lambda[- ](return|target)|TD\(lambda\)",
+    ),
+    Row(
+        suite="loss",
+        laws=("..suites.loss", "loss_laws"),
+        signature="f(log_prob, behaviour_log_prob, advantage, *, clip) -> losses [*]",
+        example="verify(loss_laws(), ppo_clip)",
+        names=r"(?i)ppo.*(loss|clip|objective|surrogate)|clip(ped)?_?(surrogate|objective|policy|pg)|surrogate|pg_loss|policy_loss",
+        needs=("log_prob", "behaviour_log_prob", "advantage", "clip"),
+        words=r"(?i)clip(ped)? (surrogate|objective|policy)|\bPPO\b",
+    ),
+    Row(
+        suite="machine",
+        laws=("..suites.machine", "machine_laws"),
+        kind=("..suites.machine", "MachineCase"),
+        signature="MachineCase(machine, start, events, effects)",
+        example="verify(machine_laws(), MachineCase(...))",
+        names=r"(?i)machine_?case",
+        bases=("purestep.properties.suites.machine.MachineCase",),
+    ),
+    Row(
+        suite="masked_loss",
+        laws=("..suites.masked_loss", "masked_loss_laws"),
+        signature="f(log_prob, behaviour_log_prob, advantage, mask) -> loss []",
+        example="verify(masked_loss_laws(), my_loss)",
+        names=r"(?i)(grpo|ppo|policy|pg|token).*loss",
+        needs=("log_prob", "behaviour_log_prob", "advantage", "mask"),
+        may=("clip",),
+        words=r"(?i)(masked|token).{0,30}loss",
+    ),
+    Row(
+        suite="order",
+        laws=("..suites.order", "order_laws"),
+        signature="f(key, rows, *, epochs, minibatches) -> indices [epochs * minibatches, rows / minibatches]",
+        example="verify(order_laws(), order)",
+        names=r"(?i)(minibatch|shuffle|epoch).*(ind\w+|order|iter\w*|perm\w*)|^order$",
+        needs=("key", "rows"),
+        may=("epochs", "minibatches"),
+    ),
+    Row(
+        suite="probe",
+        laws=("..suites.probe", "probe_laws"),
+        declared={"gamma": 0.99},
+        signature="make(model) -> Algorithm",
+        example="verify(probe_laws(gamma=0.5), lambda model: ppo(model, adam(0.02), gamma=0.5))",
+        bases=("purestep.algorithms.algorithm.Algorithm",),
+    ),
+    Row(
+        suite="scan",
+        laws=("..suites.scan", "scan_laws"),
+        signature="f(step, carry, inputs, length=None) -> (carry, outputs)",
+        example="verify(scan_laws(), scan)",
+        names=r"(?i)(^|_)scan$|^fold$",
+        needs=("step", "carry", "inputs"),
+    ),
+    Row(
+        suite="update",
+        laws=("..suites.update", "update_laws"),
+        signature="make(model) -> Algorithm(init, update)",
+        example="verify(update_laws(), lambda model: a2c(model, adam(0.01), entropy_coefficient=0.0))",
+        needs=("model",),
+        bases=("purestep.algorithms.algorithm.Algorithm",),
+    ),
+    Row(
+        suite="vtrace",
+        laws=("..suites.returns", "vtrace_laws"),
+        signature="f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar, ...)",
+        example="verify(vtrace_laws(), vtrace)",
+        names=r"(?i)v_?trace|impala",
+        needs=("log_ratios", "rewards", "values"),
+        may=("next_values", "terminated", "truncated", "gamma", "lambda_", "discount", "rho_bar", "c_bar"),
+        words=r"(?i)v-?trace",
+    ),
+)
+
+
+def rows() -> dict[str, Row]:
+    """Return the rows by the name of their suite."""
+    return {row.suite: row for row in ROWS}
+
+
+def named(place: tuple[str, str]) -> Any:
+    """Return the object of a module of this package, imported now."""
+    module, name = place
+    return getattr(importlib.import_module(module, __package__), name)
+
+
+def suite_of(row: Row, declared: Mapping[str, Any] | None = None) -> "Suite":
+    """Return the suite of a row, with keywords declared for it. Raises: StructureError for one that it does not have.
+
+    >>> suite_of(rows()["estimator"], {"convention": "drop"}).name
+    'estimator_laws'
+    """
+    made: Any = named(row.laws)
+    if not callable(made):
+        if declared:
+            remedy = "leave --declare out"
+            raise StructureError(message(row.suite, got=sorted(declared), wanted="no keyword", remedy=remedy))
+        return made  # type: ignore[no-any-return]
+    takes = inspect.signature(made).parameters
+    for name in declared or {}:
+        choose(f"--declare: a keyword of {made.__name__}", name, takes)
+    suite: Suite = made(**{**row.declared, **(declared or {})})
+    return suite
