@@ -79,7 +79,9 @@ def main() -> int:
         print(line(bug, found, twin), flush=True)
         if options.verbose:
             for verdict in (found, twin):
-                print(f"    {verdict.detail}\n    {verdict.inputs}\n    vacuous {verdict.vacuous} skipped {verdict.skipped}")
+                print(
+                    f"    {verdict.detail}\n    {verdict.inputs}\n    vacuous {verdict.vacuous} skipped {verdict.skipped}"
+                )
     figures = summary(rows)
     print(*(f"{name}: {value}" for name, value in figures.items() if name != "families"), sep="\n")
     for name, family in figures["families"].items():  # type: ignore[union-attr]

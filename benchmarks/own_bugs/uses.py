@@ -47,9 +47,7 @@ def mean_squashed(actor: Any) -> Any:
         made = actor(1, mean.shape[-1])
         del made.mu, made.log_std
         made.mu, made.log_std = (lambda obs: mean), log_std
-        return SimpleNamespace(
-            sample=lambda: made.sample(mean)[0], log_prob=lambda action: made.log_prob(mean, action)
-        )
+        return SimpleNamespace(sample=lambda: made.sample(mean)[0], log_prob=lambda action: made.log_prob(mean, action))
 
     return make
 
@@ -94,9 +92,7 @@ def halves(loss: Any) -> Any:
 
 def one_token(loss: Any) -> Any:
     """Completions of one token."""
-    return per_step(
-        lambda lp, old, adv, *, clip: loss(lp[None], old[None], adv, torch.ones_like(lp)[None], clip)
-    )
+    return per_step(lambda lp, old, adv, *, clip: loss(lp[None], old[None], adv, torch.ones_like(lp)[None], clip))
 
 
 def two_way(log_prob: Tensor) -> Tensor:
@@ -120,7 +116,9 @@ def each_sample(penalty: Any) -> Any:
 
     def estimate(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
         one = torch.ones(1, 1)
-        return torch.stack([penalty(p[None, None], q[None, None], one) for p, q in zip(log_prob, reference_log_prob, strict=True)])
+        return torch.stack(
+            [penalty(p[None, None], q[None, None], one) for p, q in zip(log_prob, reference_log_prob, strict=True)]
+        )
 
     return estimate
 
@@ -129,7 +127,9 @@ def each_sample(penalty: Any) -> Any:
 
 USES: dict[str, Use] = {
     "tanh_on_mean_corrected": Use("distribution", mean_squashed),
-    "decay_after_update": Use("optimizer", lambda o: functools.partial(o, weight_decay=0.1), {"rule": "adamw", "weight_decay": 0.1}),
+    "decay_after_update": Use(
+        "optimizer", lambda o: functools.partial(o, weight_decay=0.1), {"rule": "adamw", "weight_decay": 0.1}
+    ),
     "bootstrap_counted_twice": Use("estimator", windowed, {"convention": "terminate"}),
     "truncation_masks_value": Use("estimator", plain_gae),
     "end_of_the_next_step": Use("estimator", first_of, {"convention": "terminate"}),
