@@ -64,6 +64,8 @@ if TYPE_CHECKING:
     from .suites.gradient import gradient_laws as gradient_laws
     from .suites.group import group_laws as group_laws
     from .suites.gym import gym_laws as gym_laws
+    from .suites.gym_vector import vector_env_laws as vector_env_laws
+    from .suites.gym_wrapper import wrapper_laws as wrapper_laws
     from .suites.importance import importance_laws as importance_laws
     from .suites.kl import kl_laws as kl_laws
     from .suites.learner import learner_laws as learner_laws
@@ -127,6 +129,8 @@ else:
         "suites.gradient": ("gradient_laws",),
         "suites.group": ("group_laws",),
         "suites.gym": ("gym_laws",),
+        "suites.gym_vector": ("vector_env_laws",),
+        "suites.gym_wrapper": ("wrapper_laws",),
         "suites.importance": ("importance_laws",),
         "suites.kl": ("kl_laws",),
         "suites.learner": ("learner_laws",),

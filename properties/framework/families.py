@@ -61,6 +61,8 @@ from ..suites.gradient import gradient_laws
 from ..suites.group import MUTANTS as GROUP_MUTANTS
 from ..suites.group import group_laws
 from ..suites.gym import gym_laws, registered
+from ..suites.gym_vector import vector_env_laws, vectored
+from ..suites.gym_wrapper import wrapper_laws
 from ..suites.importance import MUTANTS as IMPORTANCE_MUTANTS
 from ..suites.importance import importance_laws
 from ..suites.kl import MUTANTS as KL_MUTANTS
@@ -199,6 +201,21 @@ def _optimizers() -> list[Family]:
     ]
 
 
+def recorded() -> Any:
+    """Return Gymnasium's CartPole, with the length of an episode in the info of its end."""
+    env = registered("CartPole-v1")()
+    from gymnasium.wrappers import RecordEpisodeStatistics
+
+    return RecordEpisodeStatistics(env)
+
+
+def stacked(env: Any) -> Any:
+    """Return Gymnasium's stack of the last three observations."""
+    from gymnasium.wrappers import FrameStackObservation
+
+    return FrameStackObservation(env, 3)
+
+
 def _steps_and_folds() -> list[Family]:
     pairs = st.tuples(smooth((2,)), smooth((2,)))
     return [
@@ -217,6 +234,8 @@ def _worlds() -> list[Family]:
         Family(memory_laws(), rollout, edits(MEMORY_MUTANTS)),
         Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
         Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
+        *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
+        Family(wrapper_laws(registered("CartPole-v1", 6), stack=3, steps=12), stacked),
     ]
 
 
