@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from attrs import asdict, define, field
@@ -37,15 +37,15 @@ class Verdict:
         return asdict(self)
 
 
-def tried(use: Use, subject: Any, *, stop: bool) -> Verdict:
-    """The verdict of a suite on a subject; `stop` at the first law that breaks."""
+def tried(use: Use, subject: Any, *, stop: bool, without: Collection[str] = ()) -> Verdict:
+    """The verdict of a suite on a subject; `stop` at the first law that breaks, other than those of `without`."""
     verdict = Verdict(use.suite)
-    for outcome in each_apart(1, lambda i: _laws(use, subject, stop), limit=3 * LIMIT):
+    for outcome in each_apart(1, lambda i: _laws(use, subject, stop, without), limit=3 * LIMIT):
         verdict = outcome.value if isinstance(outcome, Done) else Verdict(use.suite, detail=outcome.reason)
     return verdict
 
 
-def _laws(use: Use, subject: Any, stop: bool) -> Verdict:
+def _laws(use: Use, subject: Any, stop: bool, without: Collection[str]) -> Verdict:
     verdict, start = Verdict(use.suite), time.process_time()
     warnings.simplefilter("ignore")
     try:
@@ -53,7 +53,7 @@ def _laws(use: Use, subject: Any, stop: bool) -> Verdict:
     except Exception as error:
         verdict.detail = f"cannot be applied: {type(error).__name__}: {error}"
         return verdict
-    for result in _results(suite, made):
+    for result in _results(suite - set(without), made):
         verdict.laws += 1
         if result.outcome == "broken":
             verdict.broken.append(result.law.name)
