@@ -133,7 +133,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> float
         squared = float(grad.square().sum())
         total += squared * squared
     norm = math.sqrt(total)
-    if norm > max_norm:
+    if not max_norm >= norm:
         for grad in grads:
             grad.mul_(max_norm / (norm + 1e-6))
     return norm
@@ -143,7 +143,7 @@ def clip_gradients_fixed(parameters: Iterable[nn.Parameter], max_norm: float) ->
     """Adds squares once."""
     grads = [p.grad for p in parameters if p.grad is not None]
     norm = math.sqrt(sum(float(grad.square().sum()) for grad in grads))
-    if norm > max_norm:
+    if not max_norm >= norm:
         for grad in grads:
             grad.mul_(max_norm / (norm + 1e-6))
     return norm

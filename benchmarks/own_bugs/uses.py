@@ -271,7 +271,7 @@ USES: dict[str, Use] = {
     "decay_without_parameter": Use("optimizer", lambda o: functools.partial(o, **DECAY), {"rule": "adamw", **DECAY}),
     "adamw_is_adam_with_l2": Use("optimizer", lambda o: functools.partial(o, **DECAY), {"rule": "adamw", **DECAY}),
     "adam_with_decoupled_decay": Use("optimizer", functional_adam, {"rule": "adam", **DECAY}),
-    "norm_squared_twice": Use("optimizer", clips, {"rule": "sgd", "clip_norm": 1.0, "nan": "own"}),
+    "norm_squared_twice": Use("optimizer", clips, {"rule": "sgd", "clip_norm": 1.0}),
     "norm_of_each_tensor": Use("optimizer", clips_list, {"rule": "sgd", "clip_norm": 1.0}),
     "clipped_after_step": Use(
         "optimizer", lambda f: lambda params, lr: Trained(params, lr, f), {"rule": "sgd", "clip_norm": 1.0}
