@@ -75,10 +75,21 @@ def subject_for(row: Row, value: Any, given: Mapping[str, Any] | None = None) ->
     return bound(row, value, given), {}
 
 
-def bound(row: Row, value: Any, given: Mapping[str, Any], needs: tuple[str, ...] | None = None) -> Bound:
-    """Return a function bound to the roles of a row. Raises: StructureError for a parameter that nobody can draw."""
-    marks, (positional, _) = marks_of(value), roles_in(row)
-    roles = roles_of(row, [name for name in marks.parameters if name not in given])
+def bound(
+    row: Row,
+    value: Any,
+    given: Mapping[str, Any],
+    *,
+    needs: tuple[str, ...] | None = None,
+    roles: Mapping[str, str] | None = None,
+) -> Bound:
+    """Return a function bound to the roles of a row; `roles` says those that names do not.
+
+    Raises: StructureError for a parameter that nobody can draw.
+    """
+    marks, (positional, _), known = marks_of(value), roles_in(row), dict(roles or {})
+    left = [name for name in marks.parameters if name not in given and name not in known.values()]
+    roles = {**roles_of(row, left), **known}
     where = f"verify: {marks.name} as {row.suite}"
     unknown = [name for name in marks.required if name not in roles.values() and name not in given]
     if unknown:

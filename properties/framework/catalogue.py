@@ -21,6 +21,7 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "advantage": r"adv(antage)?s?|adv(antage)?_t|mb_advantages|b_advantages|weights?_t",
     "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?(policy_)?(per_token_)?"
     r"(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
+    "entropy": r"entrop(y|ies)(_loss)?|ent",
     "clip": r"clip(_(eps(ilon)?|range|coef|ratio|param|value|pi))?|cliprange|(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
     "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size)(_in_batch)?",
     "discount": r"discounts?(_t)?|pcont(_t)?",
@@ -39,12 +40,12 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "loss": r"loss(es)?|loss_mat|per_token_loss|token_loss|values",
     "mask": r"((response|completion|loss|token|attention|action|padding|eos|valid)_)?masks?|m",
     "next_observation": r"next_(obs(ervation)?s?|states?)|s_tp1|obs_next|s_next",
-    "next_values": r"next_(state_)?(values?|vals?|v)|v_tp1|values?_next|vs_next|v_next|next_vs",
+    "next_values": r"next_(state_)?(values|vals)|next_state_value|v_tp1|values?_next|vs_next|v_next|next_vs?",
     "observation": r"obs(ervation)?s?|states?|s|s_t|o",
     "parameters": r"params?|parameters?|updates",
     "prompt": r"(prompt|question|instruction|problem|query)s?(_str)?|inputs?",
     "reference_log_prob": r"(ref(erence)?|base|prior|anchor|teacher|init(ial)?)_?(policy_)?(model_)?(per_token_)?"
-    r"(log_?probs?|logps?)|(log_?probs?|logps?)_(ref(erence)?|base|q)|log_q|q_log_?probs?|ref_logprob",
+    r"(log_?probs?|logps?)|(log_?probs?|logps?)_(ref(erence)?|base|q)|log_?q|q_log_?probs?|ref_logprob",
     "response": r"(completion|response|answer|output|solution|text|generation)s?(_str)?",
     "reward": r"((token_level|env|episode|step)_)?(reward|rew|score|return)s?",
     "rewards": r"((token_level|step|env|raw)_)?rew(ard)?s?(_t|_seq|_list|_buf)?|r|r_t|rs|scores",
@@ -121,6 +122,7 @@ ROWS: tuple[Row, ...] = (
         needs=("rewards", "values", "gamma", "lambda_"),
         may=("next_values", "terminated", "truncated", "ended", "last_value", "last_ended", "discount"),
         words=r"(?i)generali[sz]ed advantage|\bgae\b",
+        adapt=("..suites.estimator_forms", "estimator_form"),
     ),
     Row(
         suite="group",
@@ -161,6 +163,7 @@ ROWS: tuple[Row, ...] = (
         needs=("rewards", "values", "gamma", "lambda_"),
         may=("next_values", "terminated", "truncated", "ended", "last_value", "discount"),
         words=r"(?i)lambda[- ](return|target)|TD\(lambda\)",
+        adapt=("..suites.estimator_forms", "return_form"),
     ),
     Row(
         suite="loss",

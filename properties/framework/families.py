@@ -70,9 +70,9 @@ from ..suites.kl import kl_laws
 from ..suites.learner import MUTANTS as LEARNER_MUTANTS
 from ..suites.learner import learner_laws, learning
 from ..suites.loss import MUTANTS as LOSS_MUTANTS
-from ..suites.loss import loss_laws
+from ..suites.loss import dual_clip_loss, loss_laws, mean_loss
 from ..suites.machine import fetcher, machine_laws
-from ..suites.masked_loss import MASKED, masked_loss_laws, masked_reference
+from ..suites.masked_loss import MASKED, divides_by_count, masked_loss_laws, masked_reference
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
 from ..suites.module import module_laws
@@ -244,8 +244,11 @@ def _objectives() -> list[Family]:
         Family(estimator_laws(), gae, constant(ESTIMATOR_MUTANTS)),
         Family(lambda_return_laws(), lambda_returns, constant(LAMBDA_RETURNS)),
         Family(vtrace_laws(), vtrace, constant(VTRACE)),
-        Family(loss_laws(clipped=True), ppo_clip, constant(LOSS_MUTANTS)),
-        Family(masked_loss_laws(), masked_reference, constant(MASKED)),
+        Family(loss_laws(detached=True, nan_padding=True), ppo_clip, constant(LOSS_MUTANTS)),
+        Family(loss_laws(mean=True), mean_loss),
+        Family(loss_laws(dual_clip=3.0), dual_clip_loss),
+        Family(masked_loss_laws(nan_padding=True), masked_reference, constant(MASKED)),
+        Family(masked_loss_laws(empty=False), divides_by_count),
         Family(kl_laws(), k3, constant(KL_MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
     ]
@@ -264,14 +267,24 @@ def _tokens() -> list[Family]:
         (token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
         (token_loss_laws(partial(ppo_clip, clip=0.25), level="sequence"), as_token_loss(gspo, clip=0.25)),
     ]
+    claims = {"nan_padding": True, "detached": True, "unknown": True}
     weights = [
-        (importance_laws(low=0.5, high=2.0), truncated),
+        (importance_laws(low=0.5, high=2.0, **claims), truncated),
+        (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero", **claims), geometric),
         (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero"), geometric),
     ]
     return [
-        Family(group_laws(), grpo_advantages, edits(GROUP_MUTANTS)),
-        Family(group_laws(centre="leave_one_out", scaled=False), rloo_advantages, edits(GROUP_MUTANTS)),
-        *[Family(aggregate_laws(WEIGHTS[name]), one, edits(AGGREGATE_MUTANTS)) for name, one in reductions.items()],
+        Family(group_laws(nan_rewards=True, ungrouped=True), grpo_advantages, edits(GROUP_MUTANTS)),
+        Family(group_laws(singleton="any"), grpo_advantages),
+        Family(
+            group_laws(centre="leave_one_out", scaled=False, nan_rewards=True, ungrouped=True),
+            rloo_advantages,
+            edits(GROUP_MUTANTS),
+        ),
+        *[
+            Family(aggregate_laws(WEIGHTS[name], nan_padding=True, live=True), one, edits(AGGREGATE_MUTANTS))
+            for name, one in reductions.items()
+        ],
         *[Family(suite, loss, edits(TOKEN_LOSS_MUTANTS)) for suite, loss in losses],
         *[Family(suite, weighting, edits(IMPORTANCE_MUTANTS)) for suite, weighting in weights],
         Family(token_log_prob_laws(), token_log_probs, edits(TOKEN_LOG_PROB_MUTANTS)),

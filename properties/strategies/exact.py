@@ -9,6 +9,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core.envs.tabular import TabularMDP
+from ..framework.compare import DOUBLE, ROUNDING, Tolerance
 from ..framework.law import Seen
 from .mdps import (
     Histories,
@@ -77,15 +78,20 @@ def each(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     return result
 
 
+def arithmetic_of(got: Tensor) -> Tolerance:
+    """Return the tolerance of an expectation over what a subject returned: it may compute in float32 whatever it is given."""
+    return DOUBLE if got.dtype == torch.float64 else ROUNDING
+
+
 def expectations(all_: Histories, quantity: Tensor, shape: tuple[int, ...], *by: Tensor) -> tuple[Tensor, Tensor]:
     """Return E[quantity | first state, ...] as a table, and a mask of its entries that have a positive probability."""
     index = torch.zeros_like(by[0])
     for part, size in zip(by, shape, strict=True):
         index = index * size + part
     size = torch.Size(shape).numel()
-    zero = torch.zeros(size, dtype=quantity.dtype)
+    zero = torch.zeros(size, dtype=all_.probability.dtype)
     weight = zero.index_add(0, index, all_.probability)
-    total = zero.index_add(0, index, all_.probability * quantity)
+    total = zero.index_add(0, index, all_.probability * quantity.to(zero.dtype))
     return (total / weight.clamp(min=1e-30)).reshape(shape), (weight > 0).reshape(shape)
 
 
