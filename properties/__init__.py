@@ -74,7 +74,10 @@ if TYPE_CHECKING:
     from .suites.machine import machine_laws as machine_laws
     from .suites.masked_loss import masked_loss_laws as masked_loss_laws
     from .suites.memory import memory_laws as memory_laws
+    from .suites.metric import metric_laws as metric_laws
     from .suites.module import module_laws as module_laws
+    from .suites.normalizer import NormalizerFunctions as NormalizerFunctions
+    from .suites.normalizer import normalizer_laws as normalizer_laws
     from .suites.optimizer import optimizer_laws as optimizer_laws
     from .suites.order import order_laws as order_laws
     from .suites.parser import ParserFunctions as ParserFunctions
@@ -83,15 +86,20 @@ if TYPE_CHECKING:
     from .suites.precision import precision_laws as precision_laws
     from .suites.preparation import preparation_laws as preparation_laws
     from .suites.probe import probe_laws as probe_laws
+    from .suites.replay import replay_laws as replay_laws
     from .suites.returns import lambda_return_laws as lambda_return_laws
     from .suites.returns import vtrace_laws as vtrace_laws
     from .suites.scan import scan_laws as scan_laws
+    from .suites.schedule import schedule_laws as schedule_laws
     from .suites.step import step_laws as step_laws
+    from .suites.target import n_step_laws as n_step_laws
+    from .suites.target import target_laws as target_laws
     from .suites.text_env import text_env_laws as text_env_laws
     from .suites.token_gae import token_gae_laws as token_gae_laws
     from .suites.token_log_prob import token_log_prob_laws as token_log_prob_laws
     from .suites.token_loss import token_loss_laws as token_loss_laws
     from .suites.update import update_laws as update_laws
+    from .suites.value_loss import value_loss_laws as value_loss_laws
     from .suites.wrapper import auto_reset_laws as auto_reset_laws
     from .suites.wrapper import time_limit_laws as time_limit_laws
 else:
@@ -138,7 +146,9 @@ else:
         "suites.machine": ("MachineCase", "machine_laws"),
         "suites.masked_loss": ("masked_loss_laws",),
         "suites.memory": ("memory_laws",),
+        "suites.metric": ("metric_laws",),
         "suites.module": ("module_laws",),
+        "suites.normalizer": ("NormalizerFunctions", "normalizer_laws"),
         "suites.optimizer": ("optimizer_laws",),
         "suites.order": ("order_laws",),
         "suites.parser": ("ParserFunctions", "parser_laws"),
@@ -146,14 +156,18 @@ else:
         "suites.precision": ("precision_laws",),
         "suites.preparation": ("preparation_laws",),
         "suites.probe": ("probe_laws",),
+        "suites.replay": ("replay_laws",),
         "suites.returns": ("lambda_return_laws", "vtrace_laws"),
         "suites.scan": ("scan_laws",),
+        "suites.schedule": ("schedule_laws",),
         "suites.step": ("step_laws",),
+        "suites.target": ("n_step_laws", "target_laws"),
         "suites.text_env": ("text_env_laws",),
         "suites.token_gae": ("token_gae_laws",),
         "suites.token_log_prob": ("token_log_prob_laws",),
         "suites.token_loss": ("token_loss_laws",),
         "suites.update": ("update_laws",),
+        "suites.value_loss": ("value_loss_laws",),
         "suites.wrapper": ("auto_reset_laws", "time_limit_laws"),
     }
     __all__ = [name for names in _MODULES.values() for name in names]

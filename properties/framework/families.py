@@ -21,8 +21,8 @@ from ...algorithms.language.token_gae import token_gae
 from ...algorithms.language.token_losses import cispo, dual_clip, gspo
 from ...algorithms.policy_losses import ppo_clip
 from ...algorithms.ppo import order, ppo
-from ...algorithms.returns import lambda_returns
-from ...algorithms.value_losses import squared
+from ...algorithms.returns import discounted, lambda_returns, n_step
+from ...algorithms.value_losses import clipped, squared
 from ...algorithms.vtrace import vtrace
 from ...core.distributions import Categorical, Normal, TanhNormal, masked
 from ...core.env import auto_reset, time_limit
@@ -30,11 +30,12 @@ from ...core.envs.cartpole import cartpole
 from ...core.language import parsers
 from ...core.language.codec import byte_codec
 from ...core.language.list_reduction import lists, tasks
+from ...core.language.pass_at_k import pass_at_k
 from ...core.language.reasoning_cache import conversations, machine, rollouts, task
 from ...core.language.reasoning_cache import settings as reasoning_settings
 from ...core.language.task import TextTask
 from ...core.networks import functional
-from ...core.optim import optimizers
+from ...core.optim import optimizers, schedules
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.scan import scan
 from ...core.spaces import Box, Discrete
@@ -66,6 +67,7 @@ from ..suites.gym_wrapper import wrapper_laws
 from ..suites.importance import MUTANTS as IMPORTANCE_MUTANTS
 from ..suites.importance import importance_laws
 from ..suites.kl import MUTANTS as KL_MUTANTS
+from ..suites.kl import constant as constant_of
 from ..suites.kl import kl_laws
 from ..suites.learner import MUTANTS as LEARNER_MUTANTS
 from ..suites.learner import learner_laws, learning
@@ -75,7 +77,10 @@ from ..suites.machine import fetcher, machine_laws
 from ..suites.masked_loss import MASKED, divides_by_count, masked_loss_laws, masked_reference
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
+from ..suites.metric import explained_variance, finished_returns, metric_laws
 from ..suites.module import module_laws
+from ..suites.normalizer import MUTANTS as NORMALIZER_MUTANTS
+from ..suites.normalizer import normalizer_laws, own_statistics
 from ..suites.optimizer import optimizer_laws
 from ..suites.order import ORDERS, order_laws
 from ..suites.parser import ParserFunctions, parser_laws
@@ -84,11 +89,15 @@ from ..suites.precision import MUTANTS as PRECISION_MUTANTS
 from ..suites.precision import Descending, precision_laws
 from ..suites.preparation import preparation_laws
 from ..suites.probe import probe_laws
+from ..suites.replay import NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
 from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
+from ..suites.schedule import schedule_laws, straight
 from ..suites.step import MUTANTS as STEP_MUTANTS
 from ..suites.step import running_total, step_laws, totals
+from ..suites.target import MUTANTS as TARGET_MUTANTS
+from ..suites.target import N_STEP, n_step_laws, target_laws
 from ..suites.text_env import MUTANTS as TEXT_ENV_MUTANTS
 from ..suites.text_env import text_env_laws
 from ..suites.token_gae import MUTANTS as TOKEN_GAE_MUTANTS
@@ -98,6 +107,8 @@ from ..suites.token_log_prob import token_log_prob_laws
 from ..suites.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
 from ..suites.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
 from ..suites.update import update_laws
+from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
+from ..suites.value_loss import value_loss_laws
 from ..suites.wrapper import AUTO_RESET, TIME_LIMIT, auto_reset_laws, time_limit_laws
 from .law import Mutant, Subject, Suite, instead
 
@@ -214,6 +225,29 @@ def stacked(env: Any) -> Any:
     from gymnasium.wrappers import FrameStackObservation
 
     return FrameStackObservation(env, 3)
+def own_td(rewards: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float) -> Tensor:
+    """Return r + gamma v', the n-step return for n = 1 of each row alone, without a gradient."""
+    return n_step(rewards, next_values, terminated, truncated, gamma=gamma, n=1).detach()
+
+
+def own_max(rewards: Tensor, next_q: Tensor, terminated: Tensor, *, gamma: float) -> Tensor:
+    """Return the target of DQN."""
+    return own_td(rewards, next_q.amax(-1), terminated, torch.zeros_like(terminated), gamma=gamma)
+
+
+def own_double(
+    rewards: Tensor, online: Tensor, target: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float
+) -> Tensor:
+    """Return the target of double DQN."""
+    chosen = target.gather(-1, online.argmax(-1, keepdim=True))[:, 0]
+    return own_td(rewards, chosen, terminated, truncated, gamma=gamma)
+
+
+def own_min(
+    rewards: Tensor, first: Tensor, second: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float
+) -> Tensor:
+    """Return the target of TD3."""
+    return own_td(rewards, torch.minimum(first, second), terminated, truncated, gamma=gamma)
 
 
 def _steps_and_folds() -> list[Family]:
@@ -251,6 +285,35 @@ def _objectives() -> list[Family]:
         Family(masked_loss_laws(empty=False), divides_by_count),
         Family(kl_laws(), k3, constant(KL_MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
+        Family(kl_laws(unbiased=False, gradient="divergence"), k2),
+        Family(kl_laws(gradient="none"), constant_of(k3)),
+        Family(value_loss_laws(), clipped, edits(VALUE_LOSS_MUTANTS)),
+        Family(value_loss_laws(clipped=False), squared),
+    ]
+
+
+def _targets() -> list[Family]:
+    return [
+        Family(target_laws("td", detached=True), own_td, edits(TARGET_MUTANTS)),
+        Family(target_laws("double"), own_double),
+        Family(target_laws("max", endings="terminated"), own_max),
+        Family(target_laws("min"), own_min),
+        Family(target_laws("reward_to_go"), discounted),
+        Family(n_step_laws(), n_step, edits(N_STEP)),
+    ]
+
+
+def _figures() -> list[Family]:
+    """Return the families of running statistics, schedules and metrics."""
+    warm = schedule_laws(start=1 / 6, peak=1.0, end=0.1, warmup=5, steps=20, shape="cosine", argument="tensor")
+    return [
+        Family(normalizer_laws(clip=2.0), own_statistics(clip=2.0), edits(NORMALIZER_MUTANTS)),
+        Family(warm, schedules.warmup(5, schedules.cosine(1.0, 0.1, 15))),
+        Family(schedule_laws(start=1.0, end=0.25, steps=20, shape="linear"), straight),
+        Family(metric_laws("pass_at_k"), pass_at_k),
+        Family(metric_laws("explained_variance"), explained_variance),
+        Family(metric_laws("token_mean"), lambda value, mask: token_mean(value, mask)),
+        Family(metric_laws("episode_returns"), finished_returns),
     ]
 
 
@@ -336,10 +399,14 @@ def _effects() -> list[Family]:
     return [
         Family(checkpoint_laws(), own_store(), edits(CHECKPOINT_MUTANTS)),
         Family(machine_laws(), fetcher()),
+        Family(replay_laws(replacement=False), OwnBuffer),
+        Family(replay_laws(alpha=0.5, beta=1.0), Prioritised),
+        Family(replay_laws(n=3), NStep),
     ]
 
 
 def families() -> tuple[Family, ...]:
     """Return every suite of this package with a subject and its mutants."""
-    agents = _steps_and_folds() + _worlds() + _distributions() + _optimizers() + _objectives() + _tokens() + _learners()
-    return tuple(agents + _texts() + _effects())
+    steps = _steps_and_folds() + _worlds() + _distributions() + _objectives() + _targets() + _tokens()
+    learning_ = _optimizers() + _figures() + _learners()
+    return tuple(steps + learning_ + _texts() + _effects())

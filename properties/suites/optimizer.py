@@ -277,8 +277,7 @@ def _norm(gradients: list[Tensor]) -> Tensor:
 
 
 def _within(gradient: Tensor, norm: Tensor, most: float) -> Tensor:
-    factor: Tensor = (most / norm.clamp_min(1e-12)).clamp_max(1.0)
-    return gradient * factor
+    return gradient * torch.clamp_max(torch.div(most, norm.clamp_min(1e-12)), 1.0)
 
 
 small_first = _edited(after=lambda old, new, count: old + (0.3 if count == 1 else 1.0) * (new - old))
