@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .suites.aggregate import aggregate_laws as aggregate_laws
     from .suites.categorical import categorical_laws as categorical_laws
     from .suites.causal import causal_laws as causal_laws
+    from .suites.chat_template import chat_template_laws as chat_template_laws
     from .suites.checkpoint import TreeStore as TreeStore
     from .suites.checkpoint import checkpoint_laws as checkpoint_laws
     from .suites.codec import codec_laws as codec_laws
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from .suites.replay import replay_laws as replay_laws
     from .suites.returns import lambda_return_laws as lambda_return_laws
     from .suites.returns import vtrace_laws as vtrace_laws
+    from .suites.reward_function import reward_function_laws as reward_function_laws
     from .suites.scan import scan_laws as scan_laws
     from .suites.schedule import schedule_laws as schedule_laws
     from .suites.step import step_laws as step_laws
@@ -98,6 +100,8 @@ if TYPE_CHECKING:
     from .suites.token_gae import token_gae_laws as token_gae_laws
     from .suites.token_log_prob import token_log_prob_laws as token_log_prob_laws
     from .suites.token_loss import token_loss_laws as token_loss_laws
+    from .suites.token_mask import token_mask_laws as token_mask_laws
+    from .suites.tool_parser import tool_parser_laws as tool_parser_laws
     from .suites.update import update_laws as update_laws
     from .suites.value_loss import value_loss_laws as value_loss_laws
     from .suites.wrapper import auto_reset_laws as auto_reset_laws
@@ -128,6 +132,7 @@ else:
         "suites.aggregate": ("aggregate_laws",),
         "suites.categorical": ("categorical_laws",),
         "suites.causal": ("causal_laws",),
+        "suites.chat_template": ("chat_template_laws",),
         "suites.checkpoint": ("TreeStore", "checkpoint_laws"),
         "suites.codec": ("codec_laws",),
         "suites.credit": ("credit_laws",),
@@ -158,6 +163,7 @@ else:
         "suites.probe": ("probe_laws",),
         "suites.replay": ("replay_laws",),
         "suites.returns": ("lambda_return_laws", "vtrace_laws"),
+        "suites.reward_function": ("reward_function_laws",),
         "suites.scan": ("scan_laws",),
         "suites.schedule": ("schedule_laws",),
         "suites.step": ("step_laws",),
@@ -166,6 +172,8 @@ else:
         "suites.token_gae": ("token_gae_laws",),
         "suites.token_log_prob": ("token_log_prob_laws",),
         "suites.token_loss": ("token_loss_laws",),
+        "suites.token_mask": ("token_mask_laws",),
+        "suites.tool_parser": ("tool_parser_laws",),
         "suites.update": ("update_laws",),
         "suites.value_loss": ("value_loss_laws",),
         "suites.wrapper": ("auto_reset_laws", "time_limit_laws"),

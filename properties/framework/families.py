@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -34,12 +34,14 @@ from ...core.language.pass_at_k import pass_at_k
 from ...core.language.reasoning_cache import conversations, machine, rollouts, task
 from ...core.language.reasoning_cache import settings as reasoning_settings
 from ...core.language.task import TextTask
+from ...core.language.tool_calls import hermes_calls
 from ...core.networks import functional
 from ...core.optim import optimizers, schedules
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.scan import scan
 from ...core.spaces import Box, Discrete
 from ...core.transcript.log_probs import token_log_probs
+from ...runtime.effects.rewards.built_in import numeric
 from ...runtime.rollout import rollout
 from ..strategies.language import MOVES, LanguageLedger, ledger, ledger_parser
 from ..strategies.table_causal import table_causal
@@ -49,6 +51,7 @@ from ..suites.aggregate import WEIGHTS, Reduction, aggregate_laws
 from ..suites.categorical import categorical_laws
 from ..suites.causal import MUTANTS as CAUSAL_MUTANTS
 from ..suites.causal import causal_laws
+from ..suites.chat_template import chat_template_laws
 from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
 from ..suites.checkpoint import checkpoint_laws, own_store
 from ..suites.codec import codec_laws
@@ -91,6 +94,7 @@ from ..suites.preparation import preparation_laws
 from ..suites.probe import probe_laws
 from ..suites.replay import NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
+from ..suites.reward_function import reward_function_laws
 from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
 from ..suites.schedule import schedule_laws, straight
@@ -106,6 +110,8 @@ from ..suites.token_log_prob import MUTANTS as TOKEN_LOG_PROB_MUTANTS
 from ..suites.token_log_prob import token_log_prob_laws
 from ..suites.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
 from ..suites.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
+from ..suites.token_mask import Convention, collated, ends_what_was_cut, token_mask_laws
+from ..suites.tool_parser import tool_parser_laws
 from ..suites.update import update_laws
 from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
 from ..suites.value_loss import value_loss_laws
@@ -386,8 +392,28 @@ def _learners() -> list[Family]:
     ]
 
 
+def _rendered(messages: list[dict[str, str]], prompt: bool) -> str:
+    """Return a conversation in the format of ChatML."""
+    text = "".join(f"<|im_start|>{one['role']}\n{one['content']}<|im_end|>\n" for one in messages)
+    return f"{text}<|im_start|>assistant\n" if prompt else text
+
+
+SCORED = (
+    {"completion": "It is 5.", "answer": "5"},
+    {"completion": "so \\boxed{-6}", "answer": "5"},
+    {"completion": "", "answer": "-6"},
+)
+
+
 def _texts() -> list[Family]:
+    adding = Convention(end=2, padding=2, left=True, adds_end=True, predicts=True)
+    adds_end = token_mask_laws(side="left", adds_end=True, predicts=True)
     return [
+        Family(reward_function_laws(SCORED, low=0.0, high=1.0), numeric),
+        Family(tool_parser_laws(), hermes_calls),
+        Family(chat_template_laws(end="<|im_end|>", trims=False), _rendered),
+        Family(token_mask_laws(), collated(evolve(adding, left=False, adds_end=False, predicts=False))),
+        Family(adds_end, collated(adding), edits({"ends what a limit cut": ends_what_was_cut})),
         Family(parser_laws(), own_reading()),
         Family(codec_laws(), byte_codec()),
         Family(own_world_laws(), ledger(), edits(TEXT_ENV_MUTANTS)),
