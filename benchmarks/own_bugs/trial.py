@@ -53,7 +53,7 @@ def _laws(use: Use, subject: Any, stop: bool, without: Collection[str]) -> Verdi
     except Exception as error:
         verdict.detail = f"cannot be applied: {type(error).__name__}: {error}"
         return verdict
-    for result in _results(suite - set(without), made):
+    for result in _results(suite - left_out(use, suite, without), made):
         verdict.laws += 1
         if result.outcome == "broken":
             verdict.broken.append(result.law.name)
@@ -79,6 +79,11 @@ def applied(use: Use, subject: Any) -> tuple[Any, Suite]:
     row = rows()[use.suite]
     bound, forms = subject_for(row, made, use.given)
     return bound, suite_of(row, {**forms, **use.declared})
+
+
+def left_out(use: Use, suite: Suite, without: Collection[str]) -> set[str]:
+    """Laws that are not asked."""
+    return {law.name for law in suite if law.name in without or (use.only and law.name not in use.only)}
 
 
 def _results(suite: Suite, subject: Any) -> Iterator[Any]:

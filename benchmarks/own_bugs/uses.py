@@ -1,7 +1,9 @@
 """How a user would point a suite at each bug: the suite, what is declared, and a few lines that call the object as it is."""
 
 import functools
-from collections.abc import Callable, Mapping
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
+from purestep.properties.suites.normalizer import NormalizerFunctions
 
 
 def same(subject: Any) -> Any:
@@ -29,6 +32,7 @@ class Use:
     declared: Mapping[str, Any] = field(factory=dict)
     given: Mapping[str, Any] = field(factory=dict)  # values of further parameters, with the catalogue's binding
     bound: bool = False  # by the names of its parameters, as `purestep verify` does
+    only: tuple[str, ...] = ()  # of the suite's laws, where the object claims no more
 
 
 def per_step(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -139,6 +143,386 @@ class Trained(torch.optim.SGD):
         self.update(SimpleNamespace(parameters=lambda: owners), plain, loss, 1.0)
 
 
+# --- schedules ---
+
+
+def stepping(make: Callable[[], Any]) -> Callable[[int], float]:
+    """What the n-th step gives, from 0."""
+
+    def rate(n: int) -> float:
+        scheduler = make()
+        return [scheduler.step() for _ in range(n + 1)][-1]
+
+    return rate
+
+
+# --- estimators and targets ---
+
+
+def windows(sum_of: Any, value_of: Any) -> Any:
+    """n-step returns from the sum of a window's rewards [B, n] and the value after it."""
+
+    def returns(r: Tensor, n: Tensor, te: Tensor, tr: Tensor, *, gamma: float, n_steps: int) -> Tensor:
+        over, found = te | tr, []
+        for t in range(len(r)):
+            last = next((k for k in range(t, len(r)) if over[k] or k == t + n_steps - 1), len(r) - 1)
+            rewards, ends = torch.zeros(1, n_steps), torch.zeros(1, n_steps, dtype=torch.bool)
+            rewards[0, : last - t + 1], ends[0, : last - t + 1] = r[t : last + 1], over[t : last + 1]
+            total = sum_of(rewards, ends, gamma)[0]
+            found.append(value_of(total, n[last], te[last], gamma, last - t + 1))
+        return torch.stack(found)
+
+    return lambda r, nv, te, tr, *, gamma, n: returns(r, nv, te, tr, gamma=gamma, n_steps=n)
+
+
+def summed(rewards: Tensor, ends: Tensor, gamma: float) -> Tensor:
+    """The discounted sum; what follows an end is 0 already."""
+    del ends
+    return (rewards * gamma ** torch.arange(rewards.shape[1])).sum(1)
+
+
+def valued(total: Tensor, value: Tensor, terminated: Tensor, gamma: float, count: int) -> Tensor:
+    """And the value beyond."""
+    return total + gamma**count * value * ~terminated
+
+
+# --- buffers ---
+
+
+class Buffered:
+    """A buffer of the user's as the suite calls one."""
+
+    def __init__(self, buffer: Any):
+        self.buffer = buffer
+
+
+class Compact(Buffered):
+    """add(obs, next_obs, action, reward, done)."""
+
+    def add(self, step: Mapping[str, Tensor]) -> None:
+        """One step."""
+        x = {name: value.numpy()[None] for name, value in step.items()}
+        over = bool(step["terminated"] | step["truncated"])
+        self.buffer.add(x["observation"], x["next_observation"], x["action"], float(step["reward"]), over)
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """Their columns."""
+        found = self.buffer.sample(count)
+        names = {"observation": "obs", "next_observation": "next_obs", "action": "action"}
+        return {"reward": found["reward"], **{name: found[key][:, 0] for name, key in names.items()}}
+
+    def __len__(self) -> int:
+        return int(self.buffer.buffer_size if self.buffer.full else self.buffer.pos)
+
+
+class Newest(Buffered):
+    """push(obs, reward, next_obs, terminated)."""
+
+    def add(self, step: Mapping[str, Tensor]) -> None:
+        """One step."""
+        obs, after = (step[name].numpy()[None] for name in ("observation", "next_observation"))
+        self.buffer.push(obs, float(step["reward"]), after, bool(step["terminated"]))
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """Their columns."""
+        obs, reward, after, terminated = self.buffer.sample(count)
+        return {"observation": obs[:, 0], "reward": reward, "next_observation": after[:, 0], "terminated": terminated}
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+
+class Rows:
+    """Steps in a ring, drawn by something of the user's."""
+
+    def __init__(self, capacity: int):
+        self.capacity, self.rows, self.count = capacity, list[Any](), 0
+
+    def put(self, step: Any) -> int:
+        """Stores a step; its slot."""
+        slot = self.count % self.capacity
+        if len(self.rows) < self.capacity:
+            self.rows.append(step)
+        else:
+            self.rows[slot] = step
+        self.count += 1
+        return slot
+
+    def taken(self, slots: Sequence[int]) -> dict[str, Tensor]:
+        """The columns of slots."""
+        return {name: torch.stack([self.rows[i][name] for i in slots]) for name in self.rows[0]}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class ByTree(Rows):
+    """Prioritised by a sum tree of the user's, priorities as they are."""
+
+    def __init__(self, tree: Any, capacity: int):
+        super().__init__(capacity)
+        self.tree, self.priority, self.rng = tree(capacity), np.zeros(capacity), np.random.default_rng(0)
+
+    def add(self, step: Any) -> None:
+        """With the largest priority."""
+        self.set(self.put(step), float(self.priority.max()) or 1.0)
+
+    def set(self, slot: int, priority: float) -> None:
+        """In the tree, too."""
+        self.priority[slot] = priority
+        self.tree.update(slot, priority)
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """With indices and weights."""
+        slots = [self.tree.retrieve(x) for x in self.rng.random(count) * self.tree.total]
+        share = self.priority[: len(self)] / self.priority.sum()
+        weight = 1 / (len(self) * share)
+        return {**self.taken(slots), "index": torch.tensor(slots), "weight": torch.tensor(weight / weight.max())[slots]}
+
+    def update_priorities(self, index: Tensor, priority: Tensor) -> None:
+        """One by one."""
+        for slot, value in zip(index.tolist(), priority.tolist(), strict=True):
+            self.set(slot, value)
+
+
+class ByPriority:
+    """A prioritised buffer of the user's."""
+
+    def __init__(self, make: Any, capacity: int):
+        self.buffer = make(capacity, 0.5)
+
+    def add(self, step: Any) -> None:
+        """As it is."""
+        self.buffer.add(step)
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """In columns."""
+        items, index, weight = self.buffer.sample(count, 1.0)
+        columns = {name: torch.stack([item[name] for item in items]) for name in items[0]}
+        return {**columns, "index": torch.as_tensor(index), "weight": torch.as_tensor(weight)}
+
+    def update_priorities(self, index: Tensor, priority: Tensor) -> None:
+        """As it is."""
+        self.buffer.update_priorities(index.tolist(), priority.tolist())
+
+    def __len__(self) -> int:
+        return len(self.buffer.items)
+
+
+class Stacked(Rows):
+    """Steps beside frames of the user's: a stack of two is a step and the one after it."""
+
+    def __init__(self, make: Any, capacity: int):
+        super().__init__(capacity)
+        self.frames, self.rng = make(capacity), np.random.default_rng(0)
+
+    def add(self, step: Any) -> None:
+        """Its slot is the frame."""
+        self.frames.add(self.put(step), bool(step["terminated"]), bool(step["truncated"]))
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """The first of two, whose next observation is the observation of the second."""
+        places = self.frames.valid()
+        if not places:
+            return self.taken(self.rng.integers(0, len(self), count).tolist())
+        pairs = [self.frames.stacked(int(i)).tolist() for i in self.rng.choice(places, count)]
+        found = self.taken([first for first, _ in pairs])
+        found["next_observation"] = torch.stack([self.rows[second]["observation"] for _, second in pairs])
+        return found
+
+
+class InSequences(Rows):
+    """Sequences of the user's: actions and the observations that they led to."""
+
+    def __init__(self, make: Any, capacity: int):
+        super().__init__(capacity)
+        self.make, self.rng = make, np.random.default_rng(0)
+
+    def add(self, step: Any) -> None:
+        """Into the ring."""
+        self.put(step)
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """The columns that the sequence of all steps gives."""
+        rows = self.rows
+        actions = torch.stack([*[row["action"] for row in rows], torch.zeros(())])[None]
+        after = torch.stack([torch.zeros(()), *[row["next_observation"] for row in rows]])[None]
+        found = self.make(actions, after).sample(torch.tensor([0]))
+        slots = torch.from_numpy(self.rng.integers(0, len(rows), count))
+        return {"action": found["prev_action"][0][slots], "next_observation": found["obs"][0][slots]}
+
+
+class NSteps(Buffered):
+    """A ring whose draws follow n steps."""
+
+    def add(self, step: Mapping[str, Tensor]) -> None:
+        """One step."""
+        over = bool(step["terminated"] | step["truncated"])
+        self.buffer.add(step["observation"], step["reward"], step["next_observation"], over)
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """Their columns."""
+        obs, reward, after = self.buffer.sample(count)
+        return {"observation": obs, "reward": reward, "next_observation": after}
+
+    def __len__(self) -> int:
+        return min(self.buffer.capacity, self.buffer.ptr)
+
+
+class Queued(Rows):
+    """What a queue of n steps gives."""
+
+    def __init__(self, queue: Any, capacity: int):
+        super().__init__(capacity)
+        self.queue, self.rng = queue(3, 0.5), np.random.default_rng(0)
+
+    def add(self, step: Mapping[str, Tensor]) -> None:
+        """Into the queue."""
+        over = bool(step["terminated"] | step["truncated"])
+        names = ("observation", "action", "reward", "next_observation")
+        found = self.queue.push(*(step[name] for name in names), over)
+        if found is not None:
+            self.put(dict(zip(names, found[:4], strict=True)))
+
+    def sample(self, count: int) -> Mapping[str, Any]:
+        """Any of them."""
+        return self.taken(self.rng.integers(0, len(self), count).tolist())
+
+
+# --- statistics ---
+
+
+def in_place(
+    init: Callable[..., Any], update: Callable[[Any, Any], Any], mean: Any, variance: Any, scale: Any = None
+) -> Any:
+    """Functions of an object that changes."""
+    return NormalizerFunctions(init, lambda state, batch: (update(state, batch), None)[1], mean, variance, scale)
+
+
+def running_stats(make: Any) -> Any:
+    """By its deviation."""
+    return in_place(
+        lambda shape: make(shape[0]),
+        lambda s, x: s.update(x),
+        lambda s: s.mean,
+        lambda s: s.std**2,
+        lambda s, x: s.normalize(x),
+    )
+
+
+def in_modes(module: Any, x: Any) -> Any:
+    """Evaluated, and back to training."""
+    module.eval()
+    found = module(x)
+    module.train()
+    return found
+
+
+def empirical(make: Any) -> Any:
+    """A module in its modes."""
+    return in_place(lambda shape: make(shape[0]), lambda s, x: s(x), lambda s: s._mean, lambda s: s._var, in_modes)
+
+
+def of_wrapper(make: Any) -> Any:
+    """Observations one by one."""
+
+    class Plain(gymnasium.Env[Any, Any]):
+        """Only a space."""
+
+        def __init__(self, shape: tuple[int, ...]) -> None:
+            self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, shape, np.float64)
+            self.action_space = gymnasium.spaces.Discrete(2)
+
+    def update(state: Any, batch: Any) -> None:
+        for row in batch:
+            state.observation(row)
+
+    return in_place(
+        lambda shape: make(Plain(shape)),
+        update,
+        lambda s: s.mean,
+        lambda s: np.broadcast_to(s.m2 / max(1, s.count), s.mean.shape),
+    )
+
+
+def with_eval(make: Any) -> Any:
+    """Frozen by `eval`."""
+    return in_place(
+        lambda shape: make(shape[0]), lambda s, x: s(x), lambda s: s.stats.mean, lambda s: s.stats.std**2, in_modes
+    )
+
+
+# --- texts ---
+
+
+def pythonic(calls: Sequence[Any]) -> str:
+    """As Python writes a call."""
+    name, arguments = calls[0]
+    return f"[{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})]"
+
+
+def single(parse: Any) -> Any:
+    """One call or none."""
+    return lambda text: [call] if (call := parse(text)) else []
+
+
+KINDS: dict[str, str] = {}
+
+
+def xml(calls: Sequence[Any]) -> str:
+    """As the template of Qwen 3 writes a call, whose values are Python's texts."""
+    name, arguments = calls[0]
+    KINDS.clear()
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+    KINDS.update({key: kinds.get(type(value), "object") for key, value in arguments.items()})
+    written = {
+        key: json.dumps(x, ensure_ascii=False) if isinstance(x, (list, dict)) else str(x)
+        for key, x in arguments.items()
+    }
+    body = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in written.items())
+    return f"<function={name}>\n{body}</function>"
+
+
+def typed(parse: Any) -> Any:
+    """With the types of the tool that is called."""
+    return single(lambda text: parse(text, dict(KINDS)))
+
+
+def openai(calls: Sequence[Any]) -> str:
+    """A message whose calls without arguments have the empty text."""
+    made = [{"function": {"name": name, "arguments": json.dumps(x) if x else ""}} for name, x in calls]
+    return json.dumps({"tool_calls": made})
+
+
+def of_message(parse: Any) -> Any:
+    """No message, no calls."""
+
+    def calls(text: str) -> Any:
+        try:
+            message = json.loads(text)
+        except ValueError:
+            return []
+        return parse(message) if isinstance(message, dict) else []
+
+    return calls
+
+
+def last_number(text: str) -> str:
+    """Of a text."""
+    found = re.findall(r"-?\d+", text)
+    return found[-1] if found else ""
+
+
+LENGTHS = [{"completion": "x" * 20}, {"completion": "x" * 5}, {"completion": ""}]
+SOLVED = [{"completion": "it is 4", "solution": "4"}, {"completion": "it is 5", "solution": "4"}]
+BOXED = [
+    {"completion": "\\boxed{5}", "ground_truths": "5"},
+    {"completion": "\\boxed{6}", "ground_truths": "5"},
+    {"completion": "so 5", "ground_truths": "5"},
+]
+COLUMN = [{"completion": "4", "ground_truth": "4"}, {"completion": "5", "ground_truth": "4"}]
+
+
 # --- estimators ---
 
 
@@ -160,6 +544,23 @@ def batched(gae: Any) -> Any:
 def plain_gae(gae: Any) -> Any:
     """By position."""
     return lambda *columns, gamma, lambda_: gae(*columns, gamma, lambda_)
+
+
+def plain_target(target: Any) -> Any:
+    """By position."""
+    return lambda r, n, te, tr, *, gamma: target(r, n, te, tr, gamma)
+
+
+def without_values(target: Any) -> Any:
+    """Next values alone, and ends of any kind."""
+    return lambda r, v, n, te, tr, *, gamma, lambda_: target(r, te | tr, n, gamma, lambda_)
+
+
+def whole(returns: Any) -> Any:
+    """Lists; the return to the end and what lies beyond."""
+    return lambda r, v, n, te, tr, *, gamma, lambda_: torch.tensor(
+        returns(*(x.tolist() for x in (r, te, tr, n)), gamma), dtype=r.dtype
+    )
 
 
 # --- losses ---
@@ -229,6 +630,24 @@ def by_prompt(advantages: Any) -> Any:
     return call
 
 
+def in_runs(advantages: Any) -> Any:
+    """Groups that stand together; their size is that of the first."""
+    return lambda reward, group, *, groups: advantages(reward, int((group == group[0]).sum()))
+
+
+def by_prefixes(score: Any) -> Any:
+    """Each token as the only one after its prompt; the first has no log-prob."""
+
+    def scores(logits: Tensor, tokens: Tensor, *, temperature: Any = 1.0) -> Tensor:
+        heat = temperature if isinstance(temperature, Tensor) else torch.tensor(float(temperature))
+        heat = heat.expand(tokens.shape) if heat.ndim < 2 else heat
+        shifted = torch.cat([heat[:, 1:], heat[:, :1]], 1).unsqueeze(-1)
+        rows = [score((logits / shifted)[:, : t + 1], tokens[:, : t + 1], t)[:, 0] for t in range(1, tokens.shape[1])]
+        return torch.stack([torch.zeros(len(tokens)), *rows], 1)
+
+    return scores
+
+
 # --- envs ---
 
 
@@ -259,6 +678,98 @@ def around_vectors(wrap: Any, mode: str = "NEXT_STEP") -> Any:
 GAMMA = {"convention": "terminate"}
 DECAY = {"weight_decay": 0.1}
 USES: dict[str, Use] = {
+    "decay_during_warmup": Use(
+        "schedule",
+        lambda f: f(10, 40),
+        {"start": 0.0, "peak": 1.0, "end": 0.0, "warmup": 10, "steps": 40, "argument": "int"},
+    ),
+    "warmup_only_shortens_cosine": Use(
+        "schedule",
+        lambda f: lambda optimizer: f(optimizer, 5, 20),
+        {"start": 0.0, "peak": 1.0, "end": 0.0, "warmup": 5, "steps": 20, "argument": "int"},
+    ),
+    "handoff_over_peak": Use(
+        "schedule",
+        lambda make: stepping(lambda: make(1.0, 4, 10)),
+        {"start": 0.25, "peak": 1.0, "end": 0.0, "warmup": 3, "steps": 14, "argument": "int"},
+    ),
+    "first_steps_at_zero": Use(
+        "schedule",
+        lambda make: stepping(lambda: make(30, 10)),
+        {"start": 0.1, "peak": 1.0, "end": 0.0, "warmup": 9, "steps": 30, "argument": "int"},
+    ),
+    "return_of_past_rewards": Use(
+        "target",
+        lambda f: lambda rewards, *, gamma: torch.tensor(f(rewards.tolist(), gamma)),
+        {"kind": "reward_to_go", "endings": "none"},
+    ),
+    "column_times_row": Use(
+        "target",
+        lambda f: lambda rewards, *, gamma: torch.as_tensor(f(rewards.numpy()[:, None], gamma), dtype=rewards.dtype),
+        {"kind": "reward_to_go", "endings": "none"},
+    ),
+    "no_value_beyond_truncation": Use("target", plain_target),
+    "value_of_next_episode_as_target": Use("lambda_return", without_values, GAMMA),
+    "return_cut_at_truncation": Use("lambda_return", whole, only=("lambda_1_is_the_return",)),
+    "discount_of_one_step": Use("n_step", lambda f: windows(summed, f)),
+    "reward_of_end_masked": Use("n_step", lambda f: windows(f, valued)),
+    "runs_across_the_write_position": Use(
+        "replay", lambda make: lambda capacity: NSteps(make(capacity, 3, 0.5)), {"n": 3}
+    ),
+    "bootstraps_from_next_episode": Use("replay", lambda make: lambda capacity: Queued(make, capacity), {"n": 3}),
+    "final_observation_overwritten": Use("replay", lambda make: lambda capacity: Compact(make(capacity, 1))),
+    "newest_has_oldest_as_next": Use("replay", lambda make: lambda capacity: Newest(make(capacity, 1))),
+    "tree_of_three_leaves": Use("replay", lambda tree: functools.partial(ByTree, tree), {"alpha": 1.0, "beta": 1.0}),
+    "prefix_on_the_edge": Use("replay", lambda tree: functools.partial(ByTree, tree), {"alpha": 1.0, "beta": 1.0}),
+    "largest_priority_rounded": Use(
+        "replay", lambda make: functools.partial(ByPriority, make), {"alpha": 0.5, "beta": 1.0}
+    ),
+    "stack_across_truncation": Use(
+        "replay", lambda make: functools.partial(Stacked, make), only=("rows_stay_together",)
+    ),
+    "overlapping_copy": Use("replay", lambda make: functools.partial(InSequences, make), only=("rows_stay_together",)),
+    "mean_adds_the_share": Use("normalizer", declared={"prior": 1e-4}),
+    "variance_overwritten": Use("normalizer", running_stats, {"arrays": "numpy", "eps": 0.0}),
+    "difference_from_new_mean": Use("normalizer", empirical),
+    "one_variance_for_all": Use("normalizer", of_wrapper, {"arrays": "numpy"}),
+    "updates_in_evaluation": Use("normalizer", with_eval, {"arrays": "numpy", "eps": 0.0, "clip": 10.0}),
+    "values_against_every_return": Use(
+        "value_loss",
+        lambda f: lambda v, old, target, *, clip: f(v, target[:, None], old[:, None], clip),
+        {"reduction": "mean", "detached": False},
+    ),
+    "head_against_flat_returns": Use(
+        "value_loss",
+        lambda f: lambda v, target: f(torch.nn.Identity(), v[:, None], target),
+        {"clipped": False, "scale": 1.0, "reduction": "mean", "detached": False},
+    ),
+    "clipped_around_the_return": Use(
+        "value_loss",
+        lambda f: lambda v, old, target, *, clip: f(v, old, target, clip),
+        {"reduction": "mean", "detached": False},
+    ),
+    "pass_without_right_sample": Use("metric", declared={"kind": "pass_at_k"}),
+    "mean_of_explained_variances": Use(
+        "metric", lambda f: lambda v, target: f(list(v.split(2)), list(target.split(2))), {"kind": "explained_variance"}
+    ),
+    "variance_around_zero": Use(
+        "metric",
+        lambda f: lambda v, target: f(target[:, None], v[:, None]),
+        {"kind": "explained_variance", "shift_counts": True},
+    ),
+    "end_tag_within_argument": Use("tool_parser"),
+    "comma_within_single_quotes": Use("tool_parser", single, {"render": pythonic, "most": 1}),
+    "none_is_text": Use("tool_parser", typed, {"render": xml, "most": 1}),
+    "call_without_arguments_raises": Use("tool_parser", of_message, {"render": openai}),
+    "end_of_last_turn_only": Use("chat_template", declared={"end": "<|eos|>"}),
+    "further_is_better": Use("reward_function", declared={"rows": LENGTHS, "low": 0.0, "high": 1.0}),
+    "unread_solution_is_right": Use("reward_function", declared={"rows": SOLVED, "low": 0.0, "high": 1.0}),
+    "answer_within_another": Use("reward_function", declared={"rows": BOXED, "low": 0.0, "high": 1.0}),
+    "column_of_another_name": Use("reward_function", declared={"rows": COLUMN, "low": 0.0, "high": 2.0}),
+    "masked_nan_spreads": Use("masked_loss", declared={"nan_padding": True}),
+    "logits_of_the_prompt": Use("token_log_prob", by_prefixes),
+    "rest_divided_by_epsilon": Use("group", in_runs, {"blocks": True, "correction": 0}),
+    "single_completion_is_nan": Use("group", in_runs, {"blocks": True}),
     "tanh_on_mean_corrected": Use("distribution", mean_squashed),
     "mode_is_an_offset": Use("distribution", sparse, {"outcomes": lambda n: torch.arange(1, n + 1)}),
     "entropy_is_no_method": Use("distribution", truncated, {"low": -1.0, "high": 1.0, "event": False}),
