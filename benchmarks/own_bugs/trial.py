@@ -83,7 +83,8 @@ def applied(use: Use, subject: Any) -> tuple[Any, Suite]:
 
 def left_out(use: Use, suite: Suite, without: Collection[str]) -> set[str]:
     """Laws that are not asked."""
-    return {law.name for law in suite if law.name in without or (use.only and law.name not in use.only)}
+    unasked = {*without, *use.leave}
+    return {law.name for law in suite if law.name in unasked or (use.only and law.name not in use.only)}
 
 
 def _results(suite: Suite, subject: Any) -> Iterator[Any]:

@@ -33,6 +33,7 @@ class Use:
     given: Mapping[str, Any] = field(factory=dict)  # values of further parameters, with the catalogue's binding
     bound: bool = False  # by the names of its parameters, as `purestep verify` does
     only: tuple[str, ...] = ()  # of the suite's laws, where the object claims no more
+    leave: tuple[str, ...] = ()  # laws of what the object does not claim
 
 
 def per_step(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -349,7 +350,13 @@ class InSequences(Rows):
         after = torch.stack([torch.zeros(()), *[row["next_observation"] for row in rows]])[None]
         found = self.make(actions, after).sample(torch.tensor([0]))
         slots = torch.from_numpy(self.rng.integers(0, len(rows), count))
-        return {"action": found["prev_action"][0][slots], "next_observation": found["obs"][0][slots]}
+        action, after = found["prev_action"][0][slots], found["obs"][0][slots]
+        before = {float(row["next_observation"]): row["observation"] for row in rows}
+        return {
+            "observation": torch.stack([before[float(x)] for x in after]),
+            "action": action,
+            "next_observation": after,
+        }
 
 
 class NSteps(Buffered):
@@ -640,7 +647,7 @@ def by_prefixes(score: Any) -> Any:
 
     def scores(logits: Tensor, tokens: Tensor, *, temperature: Any = 1.0) -> Tensor:
         heat = temperature if isinstance(temperature, Tensor) else torch.tensor(float(temperature))
-        heat = heat.expand(tokens.shape) if heat.ndim < 2 else heat
+        heat = (heat[:, None] if heat.ndim == 1 else heat).expand(tokens.shape)
         shifted = torch.cat([heat[:, 1:], heat[:, :1]], 1).unsqueeze(-1)
         rows = [score((logits / shifted)[:, : t + 1], tokens[:, : t + 1], t)[:, 0] for t in range(1, tokens.shape[1])]
         return torch.stack([torch.zeros(len(tokens)), *rows], 1)
@@ -724,9 +731,7 @@ USES: dict[str, Use] = {
     "largest_priority_rounded": Use(
         "replay", lambda make: functools.partial(ByPriority, make), {"alpha": 0.5, "beta": 1.0}
     ),
-    "stack_across_truncation": Use(
-        "replay", lambda make: functools.partial(Stacked, make), only=("rows_stay_together",)
-    ),
+    "stack_across_truncation": Use("replay", lambda make: functools.partial(Stacked, make), only=("next_observation",)),
     "overlapping_copy": Use("replay", lambda make: functools.partial(InSequences, make), only=("rows_stay_together",)),
     "mean_adds_the_share": Use("normalizer", declared={"prior": 1e-4}),
     "variance_overwritten": Use("normalizer", running_stats, {"arrays": "numpy", "eps": 0.0}),
@@ -758,9 +763,9 @@ USES: dict[str, Use] = {
         {"kind": "explained_variance", "shift_counts": True},
     ),
     "end_tag_within_argument": Use("tool_parser"),
-    "comma_within_single_quotes": Use("tool_parser", single, {"render": pythonic, "most": 1}),
+    "comma_within_single_quotes": Use("tool_parser", single, {"render": pythonic, "most": 1}, leave=("text_around",)),
     "none_is_text": Use("tool_parser", typed, {"render": xml, "most": 1}),
-    "call_without_arguments_raises": Use("tool_parser", of_message, {"render": openai}),
+    "call_without_arguments_raises": Use("tool_parser", of_message, {"render": openai}, leave=("text_around",)),
     "end_of_last_turn_only": Use("chat_template", declared={"end": "<|eos|>"}),
     "further_is_better": Use("reward_function", declared={"rows": LENGTHS, "low": 0.0, "high": 1.0}),
     "unread_solution_is_right": Use("reward_function", declared={"rows": SOLVED, "low": 0.0, "high": 1.0}),
