@@ -82,12 +82,14 @@ def bound(
     *,
     needs: tuple[str, ...] | None = None,
     roles: Mapping[str, str] | None = None,
+    positional: tuple[str, ...] | None = None,
 ) -> Bound:
-    """Return a function bound to the roles of a row; `roles` says those that names do not.
+    """Return a function bound to the roles of a row; `roles` says those that names do not, `positional` another order.
 
     Raises: StructureError for a parameter that nobody can draw.
     """
-    marks, (positional, _), known = marks_of(value), roles_in(row), dict(roles or {})
+    marks, known = marks_of(value), dict(roles or {})
+    positional = roles_in(row)[0] if positional is None else positional
     left = [name for name in marks.parameters if name not in given and name not in known.values()]
     roles = {**roles_of(row, left), **known}
     where = f"verify: {marks.name} as {row.suite}"

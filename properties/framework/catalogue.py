@@ -1,7 +1,7 @@
-"""The catalogue: one row for each suite that users can point at their own objects, with the marks by which an object is matched.
+"""The catalogue: a row for each suite that users can point at their own objects, with the marks by which these are matched.
 
-To add a suite, add a `Row` to `ROWS`, in alphabetical order. `purestep laws` lists the rows; `purestep verify`, `purestep write`
-and `--package` match objects with them (`matching.py`), and call nothing in doing so.
+To add a suite, add a `Row` to `ROWS`, in alphabetical order. `purestep laws` lists the rows; `purestep verify`,
+`purestep write` and `--package` match objects with them (`matching.py`), and call nothing in doing so.
 """
 
 import importlib
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from .law import Suite
 
 NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all names that it has in the field
+    "add_generation_prompt": r"add_generation_prompt|generation_prompt",
     "action": r"actions?|act|a|a_t|u",
     "advantage": r"adv(antage)?s?|adv(antage)?_t|mb_advantages|b_advantages|weights?_t",
     "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?(policy_)?(per_token_)?"
     r"(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
     "entropy": r"entrop(y|ies)(_loss)?|ent",
+    "behaviour_value": r"(old|behaviou?r|prev(ious)?|rollout)_?(values?|vals?|vpreds?)|(values?|vals?|vpreds?)_(old|b)|b_values",
     "clip": r"clip(_(eps(ilon)?|range|coef|ratio|param|value|pi))?|cliprange|(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
     "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size)(_in_batch)?",
     "discount": r"discounts?(_t)?|pcont(_t)?",
@@ -38,7 +40,12 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "log_prob": r"((new|cur|current|policy|target|actor|pi|per_token|token|action|model|train(er)?)_?)*(log_?probs?|logps?)"
     r"(_(new|t|a|pi|theta))?|log_pi(_a)?|logprobs_new|newlogprob|lp",
     "loss": r"loss(es)?|loss_mat|per_token_loss|token_loss|values",
+    "env": r"env(ironment)?s?|venv",
+    "log_std": r"log_?(std|scale|sigma)s?|scale|std|sigma",
     "mask": r"((response|completion|loss|token|attention|action|padding|eos|valid)_)?masks?|m",
+    "mean": r"mean|mu|loc|means",
+    "messages": r"messages?|conversation|chat|turns|dialog(ue)?",
+    "n": r"n(_steps?)?|nstep|horizon",
     "next_observation": r"next_(obs(ervation)?s?|states?)|s_tp1|obs_next|s_next",
     "next_values": r"next_(state_)?(values|vals)|next_state_value|v_tp1|values?_next|vs_next|v_next|next_vs?",
     "observation": r"obs(ervation)?s?|states?|s|s_t|o",
@@ -54,6 +61,7 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "temperature": r"temperature|temp|tau|t",
     "terminated": r"terminat(ed|ions?|als?|es)|terminals?|terms?|is_terminal",
     "truncated": r"truncat(ed|ions?|es)|truncs?|time_?outs?|time_limit_dones?",
+    "value": r"((new|pred(icted)?|state|current)_?)?(values?|vals?|vpreds?|predictions?|v|input|preds?)|newvalue",
     "values": r"((state|critic|old|pred(icted)?|baseline|mb|b)_)?(values?|vals?|vpreds?|baselines?|value_preds?)(_t|_tm1|_seq|_buf)?"
     r"|v|vs|v_t|v_tm1|val_buf",
 }
@@ -96,6 +104,18 @@ ROWS: tuple[Row, ...] = (
         words=r"(?i)categorical",
     ),
     Row(
+        suite="chat_template",
+        laws=("..suites.chat_template", "chat_template_laws"),
+        signature="f(messages, prompt) -> text or token ids; or a tokenizer with a chat template",
+        example='verify(chat_template_laws(end="<|im_end|>"), render)',
+        names=r"(?i)chat_?template|render_?(chat|messages|conversation)|format_?(chat|messages|prompt)|tokenizer",
+        needs=("messages",),
+        may=("add_generation_prompt", "prompt"),
+        bases=("transformers.PreTrainedTokenizerBase",),
+        methods=("apply_chat_template",),
+        words=r"(?i)chat template",
+    ),
+    Row(
         suite="checkpoint",
         laws=("..suites.checkpoint", "checkpoint_laws"),
         kind=("..suites.checkpoint", "TreeStore"),
@@ -103,6 +123,17 @@ ROWS: tuple[Row, ...] = (
         example="verify(checkpoint_laws(), TreeStore(save, load, keeps_sharing=True))",
         names=r"(?i)checkpoint|tree_?store",
         bases=("purestep.properties.suites.checkpoint.TreeStore",),
+    ),
+    Row(
+        suite="distribution",
+        laws=("..suites.distribution", "distribution_laws"),
+        signature="make(*outputs [*, D]) -> distribution with log_prob, sample, and entropy and mode if it has them",
+        example="verify(distribution_laws(event=False), lambda mean, log_std: Normal(mean, log_std.exp()))",
+        names=r"(?i)(normal|gaussian|beta|tanh|squash\w*|laplace|dist(ribution)?)(_?dist(ribution)?)?$|bernoulli|mixture",
+        needs=("mean", "log_std"),
+        bases=("torch.distributions.Distribution", "purestep.core.distributions.Distribution"),
+        methods=("log_prob", "sample|rsample"),
+        words=r"(?i)distribution",
     ),
     Row(
         suite="env",
@@ -133,6 +164,15 @@ ROWS: tuple[Row, ...] = (
         needs=("reward", "group"),
         may=("groups", "count"),
         words=r"(?i)group.{0,40}(mean|advantage|reward)|leave[- ]one[- ]out",
+    ),
+    Row(
+        suite="gym",
+        laws=("..suites.gym", "gym_laws"),
+        signature="id of a registered environment, or make() -> gymnasium.Env",
+        example='verify(gym_laws(), "CartPole-v1")',
+        names=r"(?i)env(ironment)?(_?v?\d+)?$",
+        bases=("gymnasium.Env", "gym.Env"),
+        methods=("reset", "step", "action_space|observation_space"),
     ),
     Row(
         suite="importance",
@@ -194,6 +234,45 @@ ROWS: tuple[Row, ...] = (
         words=r"(?i)(masked|token).{0,30}loss",
     ),
     Row(
+        suite="metric",
+        laws=("..suites.metric", "metric_laws"),
+        signature="f(...) -> number: pass_at_k, explained_variance, token_mean or episode_returns",
+        example='verify(metric_laws("pass_at_k"), my_pass_at_k)',
+        names=r"(?i)pass_?(at_?)?k|explained_var|masked_mean|token_mean|episode_(returns?|lengths?)",
+        words=r"(?i)pass@k|explained variance",
+        adapt=("..suites.forms", "metric_form"),
+    ),
+    Row(
+        suite="n_step",
+        laws=("..suites.target", "n_step_laws"),
+        signature="f(rewards, next_values, terminated, truncated, *, gamma, n) -> returns [T]",
+        example="verify(n_step_laws(), n_step)",
+        names=r"(?i)n_?step",
+        needs=("rewards", "next_values", "gamma", "n"),
+        may=("terminated", "truncated", "ended"),
+        words=r"(?i)n-step",
+    ),
+    Row(
+        suite="normalizer",
+        laws=("..suites.normalizer", "normalizer_laws"),
+        signature="make(shape=...) -> object with update(batch), mean and var",
+        example='verify(normalizer_laws(arrays="numpy", prior=1e-4), RunningMeanStd)',
+        names=r"(?i)running_?(mean|stat|norm)|normali[sz]er|welford|obs(ervation)?_?norm|mean_?std",
+        methods=("update|update_from_moments|push|record",),
+        words=r"(?i)running (mean|stat|var)",
+    ),
+    Row(
+        suite="optimizer",
+        laws=("..suites.optimizer", "optimizer_laws"),
+        signature="make(params, learning_rate) -> optimizer with step and param_groups",
+        example='verify(optimizer_laws("adam"), torch.optim.Adam)',
+        names=r"(?i)adam|sgd|rmsprop|lion|adagrad|optimi[sz]er",
+        bases=("torch.optim.Optimizer",),
+        methods=("step", "zero_grad"),
+        words=r"(?i)optimi[sz]er|algorithm",
+        adapt=("..suites.forms", "optimizer_form"),
+    ),
+    Row(
         suite="order",
         laws=("..suites.order", "order_laws"),
         signature="f(key, rows, *, epochs, minibatches) -> indices [epochs * minibatches, rows / minibatches]",
@@ -201,6 +280,16 @@ ROWS: tuple[Row, ...] = (
         names=r"(?i)(minibatch|shuffle|epoch).*(ind\w+|order|iter\w*|perm\w*)|^order$",
         needs=("key", "rows"),
         may=("epochs", "minibatches"),
+    ),
+    Row(
+        suite="policy",
+        laws=("..suites.policy", "policy_laws"),
+        signature="ActorCritic(init, apply); an nn.Module through properties.policy adapters",
+        example="verify(policy_laws(Box(-1.0, 1.0, (3,)), Discrete(2)), actor_critic_mlp(...))",
+        names=r"(?i)policy|actor|agent",
+        bases=("torch.nn.Module", "purestep.core.policy.ActorCritic"),
+        methods=("forward|act|get_action|get_action_and_value|apply",),
+        words=r"(?i)policy|actor",
     ),
     Row(
         suite="probe",
@@ -211,12 +300,68 @@ ROWS: tuple[Row, ...] = (
         bases=("purestep.algorithms.algorithm.Algorithm",),
     ),
     Row(
+        suite="replay",
+        laws=("..suites.replay", "replay_laws"),
+        signature="make(capacity) -> object with add(step), sample(count) and __len__",
+        example="verify(replay_laws(), lambda capacity: MyBuffer(capacity))",
+        names=r"(?i)replay|buffer|memory|experience",
+        methods=("add|push|append|store|extend|put", "sample|sample_batch|get|draw"),
+        words=r"(?i)replay|buffer",
+    ),
+    Row(
+        suite="reward_function",
+        laws=("..suites.reward_function", "reward_function_laws"),
+        signature="f(completions, **columns) -> list of numbers",
+        example='verify(reward_function_laws([{"completion": "5", "answer": "5"}]), my_reward)',
+        names=r"(?i)reward(_fn|_func(tion)?)?$|(accuracy|format|length|correctness)_reward|grade|compute_score|verifier",
+        needs=("response",),
+        may=("prompt", "answer", "ground_truth"),
+        words=r"(?i)reward",
+    ),
+    Row(
         suite="scan",
         laws=("..suites.scan", "scan_laws"),
         signature="f(step, carry, inputs, length=None) -> (carry, outputs)",
         example="verify(scan_laws(), scan)",
         names=r"(?i)(^|_)scan$|^fold$",
         needs=("step", "carry", "inputs"),
+    ),
+    Row(
+        suite="schedule",
+        laws=("..suites.schedule", "schedule_laws"),
+        signature="f(n) -> number; or make(optimizer) -> scheduler of torch.optim",
+        example="verify(schedule_laws(start=1.0, end=0.0, steps=10), my_schedule)",
+        names=r"(?i)schedul|anneal|decay|warm_?up|cosine|linear_?(lr|fn)|polynomial",
+        needs=("step",),
+        bases=("torch.optim.lr_scheduler.LRScheduler",),
+        words=r"(?i)schedule|anneal|warm-?up|learning rate",
+    ),
+    Row(
+        suite="target",
+        laws=("..suites.target", "target_laws"),
+        signature="f(rewards, next_values, terminated, truncated, *, gamma) -> targets [T]",
+        example='verify(target_laws("td"), my_td_target)',
+        names=r"(?i)(td|q|dqn|double_q|bellman|critic)_?targets?|reward_?to_?go|discount(ed)?_?(return|cumsum|sum|reward)|compute_returns",
+        needs=("rewards", "gamma"),
+        may=("next_values", "terminated", "truncated", "ended"),
+        words=r"(?i)target|reward[- ]to[- ]go|discounted",
+    ),
+    Row(
+        suite="token_mask",
+        laws=("..suites.token_mask", "token_mask_laws"),
+        signature="f(samples) -> (ids [N, L], mask [N, L])",
+        example="verify(token_mask_laws(), my_collator)",
+        names=r"(?i)collat|loss_?mask|label_?mask|completion_?mask|assistant_?mask",
+        words=r"(?i)collat|loss mask",
+    ),
+    Row(
+        suite="tool_parser",
+        laws=("..suites.tool_parser", "tool_parser_laws"),
+        signature="f(text) -> list of calls with name and arguments",
+        example="verify(tool_parser_laws(), hermes_calls)",
+        names=r"(?i)tool_?(call|parse)|(parse|extract|find)_?(tool|function|action)s?(_?calls?)?|hermes|function_?call",
+        needs=("response",),
+        words=r"(?i)tool[- ]call|function[- ]call",
     ),
     Row(
         suite="update",
@@ -227,6 +372,25 @@ ROWS: tuple[Row, ...] = (
         bases=("purestep.algorithms.algorithm.Algorithm",),
     ),
     Row(
+        suite="value_loss",
+        laws=("..suites.value_loss", "value_loss_laws"),
+        signature="f(value, behaviour_value, target, *, clip) -> losses [*]",
+        example='verify(value_loss_laws(clipped=False, scale=1.0, reduction="mean"), mse_loss)',
+        names=r"(?i)(value|critic|vf|v)_?(function_)?loss|clipped_value|mse|huber",
+        needs=("value", "target"),
+        may=("behaviour_value", "clip"),
+        words=r"(?i)value (function )?loss|squared error",
+        adapt=("..suites.forms", "value_loss_form"),
+    ),
+    Row(
+        suite="vector_env",
+        laws=("..suites.gym_vector", "vector_env_laws"),
+        signature="make(num_envs) -> gymnasium.vector.VectorEnv",
+        example='verify(vector_env_laws("CartPole-v1"), make)',
+        names=r"(?i)vec(tor)?_?env",
+        bases=("gymnasium.vector.VectorEnv", "stable_baselines3.common.vec_env.VecEnv"),
+    ),
+    Row(
         suite="vtrace",
         laws=("..suites.returns", "vtrace_laws"),
         signature="f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar, ...)",
@@ -235,6 +399,16 @@ ROWS: tuple[Row, ...] = (
         needs=("log_ratios", "rewards", "values"),
         may=("next_values", "terminated", "truncated", "gamma", "lambda_", "discount", "rho_bar", "c_bar"),
         words=r"(?i)v-?trace",
+    ),
+    Row(
+        suite="wrapper",
+        laws=("..suites.gym_wrapper", "wrapper_laws"),
+        signature="make(env) -> gymnasium.Wrapper",
+        example='verify(wrapper_laws("CartPole-v1", reward=half), lambda env: TransformReward(env, half))',
+        names=r"(?i)wrapper|frame_?stack|action_?repeat|frame_?skip",
+        bases=("gymnasium.Wrapper", "gym.Wrapper"),
+        needs=("env",),
+        words=r"(?i)wrap",
     ),
 )
 
@@ -263,7 +437,16 @@ def suite_of(row: Row, declared: Mapping[str, Any] | None = None) -> "Suite":
             raise StructureError(message(row.suite, got=sorted(declared), wanted="no keyword", remedy=remedy))
         return made  # type: ignore[no-any-return]
     takes = inspect.signature(made).parameters
-    for name in declared or {}:
+    free = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+    for name in () if free else declared or {}:
         choose(f"--declare: a keyword of {made.__name__}", name, takes)
-    suite: Suite = made(**{**row.declared, **(declared or {})})
+    words = {**row.declared, **(declared or {})}
+    missing = [n for n, p in takes.items() if p.default is p.empty and n not in words and p.kind is not p.VAR_KEYWORD]
+    if missing:
+        remedy = f"add {' '.join(f'--declare {name}=VALUE' for name in missing)}"
+        wanted = f"{', '.join(missing)} declared"
+        raise StructureError(
+            message(f"verify: {row.suite}", got="a suite of several conventions", wanted=wanted, remedy=remedy)
+        )
+    suite: Suite = made(**words)
     return suite

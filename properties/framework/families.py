@@ -218,19 +218,6 @@ def _optimizers() -> list[Family]:
     ]
 
 
-def recorded() -> Any:
-    """Return Gymnasium's CartPole, with the length of an episode in the info of its end."""
-    env = registered("CartPole-v1")()
-    from gymnasium.wrappers import RecordEpisodeStatistics
-
-    return RecordEpisodeStatistics(env)
-
-
-def stacked(env: Any) -> Any:
-    """Return Gymnasium's stack of the last three observations."""
-    from gymnasium.wrappers import FrameStackObservation
-
-    return FrameStackObservation(env, 3)
 def own_td(rewards: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float) -> Tensor:
     """Return r + gamma v', the n-step return for n = 1 of each row alone, without a gradient."""
     return n_step(rewards, next_values, terminated, truncated, gamma=gamma, n=1).detach()
@@ -254,6 +241,21 @@ def own_min(
 ) -> Tensor:
     """Return the target of TD3."""
     return own_td(rewards, torch.minimum(first, second), terminated, truncated, gamma=gamma)
+
+
+def recorded() -> Any:
+    """Return Gymnasium's CartPole, with the length of an episode in the info of its end."""
+    env = registered("CartPole-v1")()
+    from gymnasium.wrappers import RecordEpisodeStatistics
+
+    return RecordEpisodeStatistics(env)
+
+
+def stacked(env: Any) -> Any:
+    """Return Gymnasium's stack of the last three observations."""
+    from gymnasium.wrappers import FrameStackObservation
+
+    return FrameStackObservation(env, 3)
 
 
 def _steps_and_folds() -> list[Family]:

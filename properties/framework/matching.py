@@ -17,6 +17,7 @@ from .catalogue import NAMES, ROWS, Row
 CERTAIN = 45  # the least score with which a suite is chosen without --suite
 OFFERED = 15  # and the least with which it is offered
 BASE, NAME, METHODS, ROLES, WORDS = 60, 35, 40, 50, 10  # shares of a score
+ALONE = 15  # more for the name, where a row has no other marks
 
 
 @frozen
@@ -113,6 +114,15 @@ def is_kind(wanted: str, found: Sequence[str]) -> bool:
     return any(one.endswith(f".{name}") and one.startswith(f"{package}.") for one in found)
 
 
+def _nearest(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, int]:
+    """Return the first of the qualified names that is of a wanted class, and its place in the order of resolution."""
+    for place, name in enumerate(found):
+        base = next((one for one in wanted if is_kind(one, [name])), "")
+        if base:
+            return base, min(place, 10)
+    return "", 0
+
+
 def roles_of(row: Row, parameters: Sequence[str]) -> dict[str, str]:
     """Return which parameter of an object plays which role of a row's subject; each parameter plays one.
 
@@ -135,17 +145,17 @@ def roles_of(row: Row, parameters: Sequence[str]) -> dict[str, str]:
 def match(row: Row, marks: Marks) -> Match:
     """Return how well one suite fits."""
     score, reasons, calls = 0, [], False
-    base = next((base for base in row.bases if is_kind(base, marks.bases)), None)
-    made = next((base for base in row.bases if is_kind(base, marks.returned)), None)
+    base, far = _nearest(row.bases, marks.bases)
+    made, away = _nearest(row.bases, marks.returned)
     if base or made:
-        score += BASE
+        score += BASE - (far if base else away)  # the class itself fits better than a base of a base
         calls = bool(made) and not base
         reasons.append(f"returns {made}" if calls else f"is a kind of {base}")
-    if row.methods and all(re.search(rf"(?m)^({m})$", "\n".join(marks.methods)) for m in row.methods):
+    elif row.methods and all(re.search(rf"(?m)^({m})$", "\n".join(marks.methods)) for m in row.methods):
         score += METHODS
         reasons.append(f"has the methods {', '.join(row.methods)}")
     if row.names and re.search(row.names, marks.name):
-        score += NAME
+        score += NAME if row.needs or row.bases or row.methods else NAME + ALONE
         reasons.append(f"its name is {marks.name}")
     roles = roles_of(row, marks.parameters) if row.needs and not marks.is_class else {}
     if roles:

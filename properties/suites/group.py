@@ -275,7 +275,8 @@ def _equal_rewards() -> Law:
     def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
         several = _sizes(drawn) > 1
         seen("a group of several", several.any())
-        got = _ask(estimator, drawn)[several]
+        first = (drawn.group[:, None] == drawn.group).int().argmax(1)  # of each row's group
+        got = _ask(estimator, drawn, reward=drawn.reward[first])[several]
         same("the advantages of equal rewards", got, torch.zeros_like(got), LEVEL)
 
     claim = "Where all rewards of a group are equal, its advantages are 0, never NaN."
