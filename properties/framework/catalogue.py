@@ -90,6 +90,7 @@ class Row:
     methods: tuple[str, ...] = ()  # that a class must have, all of them
     words: str = ""  # regular expression, searched in the first paragraph of the docstring
     adapt: tuple[str, str] = ("", "")
+    conventions: tuple[Mapping[str, Any], ...] = ()  # declarations to try, for a hint, where a law is broken
 
 
 ROWS: tuple[Row, ...] = (
@@ -160,6 +161,13 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.group", "group_laws"),
         signature="f(reward [N], group [N], *, groups) -> advantages [N]",
         example="verify(group_laws(), grpo_advantages)",
+        conventions=(
+            {"singleton": "any"},
+            {"singleton": "raw"},
+            {"correction": 0},
+            {"scaled": False},
+            {"centre": "leave_one_out", "scaled": False},
+        ),
         names=r"(?i)grpo.*adv|group.*adv|rloo|leave_one_out|adv.*grpo|group_normali[sz]e",
         needs=("reward", "group"),
         may=("groups", "count"),
@@ -178,7 +186,7 @@ ROWS: tuple[Row, ...] = (
         suite="importance",
         laws=("..suites.importance", "importance_laws"),
         declared={"low": 0.5, "high": 2.0},
-        signature="f(log_prob, sampler_log_prob, mask) -> weights [N, L]",
+        signature="f(log_prob, behaviour_log_prob, mask) -> weights [N, L]",
         example="verify(importance_laws(low=0.5, high=2.0), partial(truncated_weights, low=0.5, high=2.0))",
         names=r"(?i)importance.*weight|is_weights?|truncated_(is|importance|weights)|tis(_|$)|rollout_correction",
         needs=("log_prob", "behaviour_log_prob", "mask"),
@@ -189,6 +197,14 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.kl", "kl_laws"),
         signature="f(log_prob, reference_log_prob) -> estimates [*]",
         example="verify(kl_laws(), k3)",
+        conventions=(
+            {"gradient": "none"},
+            {"gradient": "divergence"},
+            {"never_negative": False},
+            {"unbiased": False},
+            {"unbiased": False, "gradient": "divergence"},
+            {"never_negative": False, "gradient": "none"},
+        ),
         names=r"(?i)(^|_)kl(_|$)|kl_?(penalty|div\w*|estimat\w*|approx)|approx_?kl|^k[123]$|kullback",
         needs=("log_prob", "reference_log_prob"),
         may=("mask",),
@@ -210,6 +226,7 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.loss", "loss_laws"),
         signature="f(log_prob, behaviour_log_prob, advantage, *, clip) -> losses [*]",
         example="verify(loss_laws(), ppo_clip)",
+        conventions=({"mean": True}, {"dual_clip": 3.0}, {"clipped": False}),
         names=r"(?i)ppo.*(loss|clip|objective|surrogate)|clip(ped)?_?(surrogate|objective|policy|pg)|surrogate|pg_loss|policy_loss",
         needs=("log_prob", "behaviour_log_prob", "advantage", "clip"),
         words=r"(?i)clip(ped)? (surrogate|objective|policy)|\bPPO\b",
@@ -228,6 +245,7 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.masked_loss", "masked_loss_laws"),
         signature="f(log_prob, behaviour_log_prob, advantage, mask) -> loss []",
         example="verify(masked_loss_laws(), my_loss)",
+        conventions=({"empty": False},),
         names=r"(?i)(grpo|ppo|policy|pg|token).*loss",
         needs=("log_prob", "behaviour_log_prob", "advantage", "mask"),
         may=("clip",),
@@ -257,6 +275,7 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.normalizer", "normalizer_laws"),
         signature="make(shape=...) -> object with update(batch), mean and var",
         example='verify(normalizer_laws(arrays="numpy", prior=1e-4), RunningMeanStd)',
+        conventions=({"arrays": "numpy"}, {"arrays": "numpy", "prior": 1e-4}, {"prior": 1e-4}, {"ddof": 1}),
         names=r"(?i)running_?(mean|stat|norm)|normali[sz]er|welford|obs(ervation)?_?norm|mean_?std",
         methods=("update|update_from_moments|push|record",),
         words=r"(?i)running (mean|stat|var)",
@@ -376,6 +395,12 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.value_loss", "value_loss_laws"),
         signature="f(value, behaviour_value, target, *, clip) -> losses [*]",
         example='verify(value_loss_laws(clipped=False, scale=1.0, reduction="mean"), mse_loss)',
+        conventions=(
+            {"scale": 1.0},
+            {"reduction": "mean"},
+            {"scale": 1.0, "reduction": "mean"},
+            {"largest": False},
+        ),
         names=r"(?i)(value|critic|vf|v)_?(function_)?loss|clipped_value|mse|huber",
         needs=("value", "target"),
         may=("behaviour_value", "clip"),

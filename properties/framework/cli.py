@@ -35,7 +35,8 @@ class Chosen:
     subject: Any
     suite: "Suite"
     reasons: tuple[str, ...] = ()
-    others: tuple[Match, ...] = field(factory=tuple)
+    others: tuple[Match, ...] = ()
+    declared: Mapping[str, Any] = field(factory=dict)
 
     def line(self) -> str:
         """Return the choice in one line."""
@@ -81,7 +82,8 @@ returns
     _check_kind(row, subject)
     subject, forms = subject_for(row, subject, {} if call else given)
     others = tuple(one for one in found if one.row is not row)
-    return Chosen(row, subject, suite_of(row, {**forms, **(declared or {})}), reasons, others)
+    words = {**forms, **(declared or {})}
+    return Chosen(row, subject, suite_of(row, words), reasons, others, words)
 
 
 def _best(subject: Any, found: Sequence[Match]) -> tuple[Row, tuple[str, ...]]:
@@ -231,6 +233,8 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         return [report], 0
     if found.suite.name == "estimator_laws":
         print(f"its convention on truncation: {_convention(found.subject, options.limit)}")
+    elif hint := _holds_with(found, options.limit):
+        print(f"all its laws hold {hint}")
     print(f"purestep verify: {target} {report.failures[0].line()}", file=sys.stderr)
     return [report], 1
 
@@ -247,6 +251,23 @@ def _convention(subject: Any, limit: float) -> str:
 
     (answer,) = each_apart(1, lambda i: classify(subject), limit=5 * limit)
     return str(answer.value) if isinstance(answer, Done) else "not found in time"
+
+
+def _holds_with(found: Chosen, limit: float) -> str:
+    """Return the first convention of the suite with which every law holds, as options; "" if none is found in time."""
+    from .isolated import Done, each_apart
+    from .run import run
+
+    known = found.row.conventions
+
+    def work(i: int) -> bool:
+        suite = suite_of(found.row, {**found.declared, **known[i]})
+        return all(run(law, found.subject, shrink=False).holds for law in suite)
+
+    for words, one in zip(known, each_apart(len(known), work, limit=limit), strict=True):
+        if isinstance(one, Done) and one.value:
+            return "with " + " ".join(f"--declare {name}={value}" for name, value in words.items())
+    return ""
 
 
 def verify_apart(

@@ -15,7 +15,6 @@ from attrs import evolve, field, mutable
 from hypothesis import example, given, seed, target
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, FlakyReplay, StopTest, UnsatisfiedAssumption
-
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
