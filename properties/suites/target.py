@@ -193,9 +193,9 @@ class Rows:
 def rows(draw: DrawFn) -> Rows:
     """Up to four rows of three actions, in multiples of 1/4."""
     count = draw(st.sampled_from((4, 3, 1)))
-    tables = [draw(dyadic((count, 3))) for _ in range(2)]
-    ends = [draw(flags((count,))) for _ in range(2)]
-    return Rows(draw(dyadic((count,))), *tables, *ends, draw(st.sampled_from(FRACTIONS)))
+    first, second = draw(dyadic((count, 3))), draw(dyadic((count, 3)))
+    terminated, truncated = draw(flags((count,))), draw(flags((count,)))
+    return Rows(draw(dyadic((count,))), first, second, terminated, truncated, draw(st.sampled_from(FRACTIONS)))
 
 
 @attrs.frozen
@@ -311,8 +311,9 @@ def _forgets_truncation(target: Target) -> Target:
 def _own_row(how: Claims) -> Law:
     def check(target: Target, drawn: Rows, seen: Seen) -> None:
         seen("several rows", len(drawn.rewards) > 1)
+        names = ("rewards", "first", "second", "terminated", "truncated")
         alone = [
-            how.ask(target, Rows(*(x[i : i + 1] for x in attrs.astuple(drawn, recurse=False)[:-1]), drawn.gamma))
+            how.ask(target, drawn, **{name: getattr(drawn, name)[i : i + 1] for name in names})
             for i in range(len(drawn.rewards))
         ]
         same("targets of a batch against its rows", how.ask(target, drawn), torch.cat(alone))
@@ -372,7 +373,7 @@ class Horizon:
 
 def horizons(*counts: int) -> Any:
     """Streams with gamma and one of these n."""
-    return st.builds(Horizon, streams(), st.sampled_from(FRACTIONS), st.sampled_from(counts or (2, 3, 1, 8)))
+    return st.builds(Horizon, _long_streams(), st.sampled_from(FRACTIONS), st.sampled_from(counts or (2, 3, 1, 8)))
 
 
 _stream_law = law_constructor(horizons, SOURCE)
@@ -522,7 +523,7 @@ def _long_streams() -> Any:
             stream, terminated=none, truncated=none, next_values=torch.cat([stream.values[1:], stream.next_values[-1:]])
         )
 
-    return st.one_of(streams(), streams().map(quiet))
+    return st.one_of(streams(), streams(), streams().map(quiet))
 
 
 def _wraps(target: Target) -> Target:
