@@ -1,28 +1,33 @@
 """Suites pointed at bugs from public threads and at their twins, with the conventions that a user would declare.
 
     python -m benchmarks.own_bugs                       # all; writes benchmarks/results/own_bugs.json
-    python -m benchmarks.own_bugs --only gae kl -v      # families or names
+    python -m benchmarks.own_bugs --only gae kl -v      # families or names; the rest of the file stays
+    python -m benchmarks.own_bugs --second              # the set that was collected without a look at the suites
 
 A bug is killed where a law breaks that its twin keeps, and a twin is alarmed where any law breaks. Prints shares by family, and
 CPU seconds to the kill.
 """
 
 import argparse
+import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from .. import evidence
 from .bug import Bug
 from .registry import ALL
+from .second import BUGS as SECOND
+from .second_uses import USES as SECOND_USES
 from .trial import Verdict, tried
 from .uses import USES
 
 
 def judged(bug: Bug) -> tuple[Verdict, Verdict]:
     """What the suite says of a bug and of its twin."""
-    use = USES.get(bug.name)
+    use = {**USES, **SECOND_USES}.get(bug.name)
     if use is None:
         return Verdict(detail="no suite"), Verdict(detail="no suite")
     twin = tried(use, bug.twin, stop=False)
@@ -38,63 +43,73 @@ def line(bug: Bug, found: Verdict, twin: Verdict) -> str:
     return f"{word:9}{bug.family:17}{bug.name:36}{found.suite:18}{law:34}{found.seconds:6.1f} s{alarm}{none}"
 
 
-def summary(rows: Sequence[tuple[Bug, Verdict, Verdict]]) -> dict[str, object]:
-    """Shares, all in all and by family."""
-    families: dict[str, dict[str, object]] = {}
-    for name in dict.fromkeys(bug.family for bug, _, _ in rows):
-        own = [(found, twin) for bug, found, twin in rows if bug.family == name]
-        seconds = [found.seconds for found, _ in own if found.broken]
-        families[name] = {
-            "bugs": len(own),
-            "killed": sum(bool(found.broken) for found, _ in own),
-            "twins_alarmed": sum(bool(twin.broken) for _, twin in own),
-            "median_seconds": round(statistics.median(seconds), 2) if seconds else None,
-        }
-    seconds = [found.seconds for _, found, _ in rows if found.broken]
-    killed = len(seconds)
+def summary(each: Mapping[str, Any]) -> dict[str, Any]:
+    """Shares, all in all and by family, of what was written of each bug."""
+    families = dict.fromkeys(row["family"] for row in each.values())
+    parts = {name: _shares([row for row in each.values() if row["family"] == name]) for name in families}
+    survivors = [name for name, row in each.items() if not row["bug"]["broken"]]
+    alarmed = [name for name, row in each.items() if row["twin"]["broken"]]
+    return {**_shares(list(each.values())), "families": parts, "survivors": survivors, "alarmed": alarmed}
+
+
+def _shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    seconds = [row["bug"]["seconds"] for row in rows if row["bug"]["broken"]]
     return {
         "bugs": len(rows),
-        "killed": killed,
-        "killed_share": round(killed / len(rows), 4),
-        "twins_alarmed": sum(bool(twin.broken) for _, _, twin in rows),
+        "killed": len(seconds),
+        "killed_share": round(len(seconds) / max(len(rows), 1), 4),
+        "twins_alarmed": sum(bool(row["twin"]["broken"]) for row in rows),
+        "no_suite": sum(not row["twin"]["laws"] for row in rows),
         "median_seconds": round(statistics.median(seconds), 2) if seconds else None,
-        "families": families,
     }
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.own_bugs", description=__doc__)
-    parser.add_argument("--only", nargs="+", default=[], help="families or names; nothing is written")
+    parser.add_argument("--only", nargs="+", default=[], help="families or names; what is written of others stays")
+    parser.add_argument("--second", action="store_true", help="the second set")
     parser.add_argument("-v", "--verbose", action="store_true", help="what broke, and on which inputs")
     return parser.parse_args(words)
 
 
 def main() -> int:
     """Judges all, prints, and writes."""
-    options, start, rows = parse(), time.perf_counter(), []
-    for bug in ALL:
+    options, start = parse(), time.perf_counter()
+    name, bugs = ("own_bugs_second", SECOND) if options.second else ("own_bugs", ALL)
+    each = written(name, bugs) if options.only else {}
+    for bug in bugs:
         if options.only and not {bug.family, bug.name} & set(options.only):
             continue
         found, twin = judged(bug)
-        rows.append((bug, found, twin))
-        print(line(bug, found, twin), flush=True)
-        if options.verbose:
-            for verdict in (found, twin):
-                print(
-                    f"    {verdict.detail}\n    {verdict.inputs}\n    vacuous {verdict.vacuous} skipped {verdict.skipped}"
-                )
-    figures = summary(rows)
-    print(*(f"{name}: {value}" for name, value in figures.items() if name != "families"), sep="\n")
-    for name, family in figures["families"].items():  # type: ignore[union-attr]
-        print(f"  {name:17} {family}")
-    if not options.only:
-        each = {
-            bug.name: {"family": bug.family, "link": bug.link, "bug": found.plain(), "twin": twin.plain()}
-            for bug, found, twin in rows
+        made = evidence.origin(name, 0.0)
+        each[bug.name] = {
+            "family": bug.family,
+            "link": bug.link,
+            "bug": found.plain(),
+            "twin": twin.plain(),
+            "commit": made["commit"],
         }
-        evidence.write("own_bugs", seconds=time.perf_counter() - start, figures={**figures, "each": each})
-    return int(figures["killed_share"] < 0.95 or figures["twins_alarmed"] > 0)  # type: ignore[operator]
+        print(line(bug, found, twin), flush=True)
+        for verdict in (found, twin) if options.verbose else ():
+            print(
+                f"    {verdict.detail}\n    {verdict.inputs}\n    vacuous {verdict.vacuous} skipped {verdict.skipped}"
+            )
+    each = {bug.name: each[bug.name] for bug in bugs if bug.name in each}
+    figures = summary(each)
+    print(*(f"{name}: {value}" for name, value in figures.items() if name != "families"), sep="\n")
+    for family, shares in figures["families"].items():
+        print(f"  {family:17} {shares}")
+    evidence.write(name, seconds=time.perf_counter() - start, figures={**figures, "each": each})
+    return int(figures["killed_share"] < 0.95 or figures["twins_alarmed"] > 0)
+
+
+def written(name: str, bugs: Sequence[Bug]) -> dict[str, Any]:
+    """What an earlier run wrote of each bug."""
+    path = evidence.RESULTS / f"{name}.json"
+    known = {bug.name for bug in bugs}
+    each = json.loads(path.read_text())["figures"]["each"] if path.exists() else {}
+    return {key: row for key, row in each.items() if key in known}
 
 
 if __name__ == "__main__":

@@ -78,6 +78,52 @@ def truncated(make: Any) -> Any:
     return made
 
 
+def of_scaled_actor(actor: Any) -> Any:
+    """The pair that it samples."""
+
+    def sample(mean: Tensor, log_std: Tensor) -> Any:
+        made = actor(1, mean.shape[-1])
+        made.forward = lambda state: (mean, log_std.exp())
+        return made.sample_normal(mean)
+
+    return sample
+
+
+def of_layers(actor: Any) -> Any:
+    """With the outputs of its two heads."""
+
+    def sample(mean: Tensor, log_std: Tensor) -> Any:
+        made = actor(1, 1, mean.shape[-1])
+        del made.fc1, made.fc_mu, made.fc_std
+        made.fc1, made.fc_mu, made.fc_std = (lambda x: x), (lambda x: mean), (lambda x: log_std.exp().expm1().log())
+        return made(mean)
+
+    return sample
+
+
+def of_ppo_actor(actor: Any) -> Any:
+    """With the output of its network."""
+
+    def sample(mean: Tensor, log_std: Tensor) -> Any:
+        made = actor(1, mean.shape[-1])
+        del made.net, made.action_std_log
+        made.net, made.action_std_log = (lambda state: mean), log_std
+        return made.get_action(mean)
+
+    return sample
+
+
+def rescored(make: Any) -> Any:
+    """A sample and what its distribution says of it."""
+
+    def sample(mean: Tensor, log_std: Tensor) -> Any:
+        found = make(mean, log_std.exp())
+        action = found.rsample()
+        return action, found.log_prob(action)
+
+    return sample
+
+
 # --- optimisers ---
 
 
@@ -778,11 +824,17 @@ USES: dict[str, Use] = {
     "tanh_on_mean_corrected": Use("distribution", mean_squashed),
     "mode_is_an_offset": Use("distribution", sparse, {"outcomes": lambda n: torch.arange(1, n + 1)}),
     "entropy_is_no_method": Use("distribution", truncated, {"low": -1.0, "high": 1.0, "event": False}),
-    "saturated_sample_rescored": Use(
-        "distribution",
-        lambda make: truncated(make),
-        {"low": -1.0, "high": 1.0, "finite_on_bounds": True, "entropy": 0.05},
+    "saturated_sample_rescored": Use("sampler", rescored, {"low": -1.0, "high": 1.0, "precise": 12.0}),
+    "atanh_of_clamped_action": Use("sampler", declared={"low": -1.0, "high": 1.0, "precise": 12.0}),
+    "tanh_correction_of_scaled_action": Use("sampler", of_scaled_actor, {"low": -2.0, "high": 2.0}),
+    "tanh_taken_twice": Use("sampler", of_layers, {"low": -1.0, "high": 1.0, "sizes": (1,), "column": True}),
+    "clipped_action_with_raw_log_prob": Use(
+        "sampler", lambda f: lambda mean, log_std: f(mean, log_std.exp(), -1.0, 1.0)
     ),
+    "log_prob_for_each_dimension": Use("sampler", of_ppo_actor),
+    "schedule_not_saved": Use("resume"),
+    "moments_not_restored": Use("resume"),
+    "seeded_after_load": Use("resume"),
     "decay_after_update": Use("optimizer", lambda o: functools.partial(o, **DECAY), {"rule": "adamw", **DECAY}),
     "decay_without_parameter": Use("optimizer", lambda o: functools.partial(o, **DECAY), {"rule": "adamw", **DECAY}),
     "adamw_is_adam_with_l2": Use("optimizer", lambda o: functools.partial(o, **DECAY), {"rule": "adamw", **DECAY}),
