@@ -296,7 +296,8 @@ def verify_apart(
         import torch
 
         torch.set_num_threads(1)  # a fork has no worker threads
-        return evolve(run(left[i], found.subject, profile=profile, exact=exact), law=None, error=None)
+        # A law holds functions, which cannot be sent; it is added again below.
+        return evolve(run(left[i], found.subject, profile=profile, exact=exact), law=None, error=None)  # type: ignore[arg-type]
 
     results = {law: Result(law, name, SKIPPED, skipped[law.name]) for law in found.suite if law.name in skipped}
     for law, one in zip(left, each_apart(len(left), work, limit=limit), strict=True):

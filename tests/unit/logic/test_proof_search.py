@@ -1,5 +1,7 @@
 """The search for all proofs, joint evidence, learned weights, and rankings among all entities."""
 
+from typing import Literal
+
 import pytest
 import torch
 from attrs import evolve
@@ -66,7 +68,9 @@ def test_a_query_with_two_variables_is_allowed_and_bounded(made: Proofs) -> None
 
 
 @pytest.mark.parametrize("strategy", ["beam", "sample"])
-def test_a_policy_guides_beams_and_walks_and_proves_no_more_than_exact_search(strategy: str, made: Proofs) -> None:
+def test_a_policy_guides_beams_and_walks_and_proves_no_more_than_exact_search(
+    strategy: Literal["beam", "sample"], made: Proofs
+) -> None:
     model = proof_policy(made.game.names, size=8, hidden=8, blocks=1)
     guide = policy_guide(made.game.names, model, model.init(keys.key(0)))
     own = prover(made, rule_weights(made), Bounds(rules=2, expansions=10_000))
@@ -130,7 +134,8 @@ def test_pca_confidence_leaves_out_subjects_without_a_fact() -> None:
     rules = parse_rules("p(X, Y) :- q(X, Y).", "x")
     made = proofs(Dataset("small", train, (), train[:1], rules))
     standard, pca = (with_confidences(made, kind, smoothing=0.0).dataset.rules[0] for kind in ("standard", "pca"))
-    assert (standard.confidence, pca.confidence) == (pytest.approx(1 / 3), pytest.approx(1 / 2))
+    assert standard.confidence == pytest.approx(1 / 3)
+    assert pca.confidence == pytest.approx(1 / 2)
 
 
 def test_rules_without_confidence_are_refused_where_it_is_used() -> None:
