@@ -56,9 +56,11 @@ if TYPE_CHECKING:
     from .suites.chat_template import chat_template_laws as chat_template_laws
     from .suites.checkpoint import TreeStore as TreeStore
     from .suites.checkpoint import checkpoint_laws as checkpoint_laws
+    from .suites.checkpoint import resume_laws as resume_laws
     from .suites.codec import codec_laws as codec_laws
     from .suites.credit import credit_laws as credit_laws
     from .suites.distribution import distribution_laws as distribution_laws
+    from .suites.distribution import sampler_laws as sampler_laws
     from .suites.env import env_laws as env_laws
     from .suites.env import env_suite as env_suite
     from .suites.estimator import estimator_laws as estimator_laws
@@ -133,10 +135,10 @@ else:
         "suites.categorical": ("categorical_laws",),
         "suites.causal": ("causal_laws",),
         "suites.chat_template": ("chat_template_laws",),
-        "suites.checkpoint": ("TreeStore", "checkpoint_laws"),
+        "suites.checkpoint": ("TreeStore", "checkpoint_laws", "resume_laws"),
         "suites.codec": ("codec_laws",),
         "suites.credit": ("credit_laws",),
-        "suites.distribution": ("distribution_laws",),
+        "suites.distribution": ("distribution_laws", "sampler_laws"),
         "suites.env": ("env_laws", "env_suite"),
         "suites.estimator": ("estimator_laws",),
         "suites.gradient": ("gradient_laws",),

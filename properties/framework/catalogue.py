@@ -20,10 +20,11 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "add_generation_prompt": r"add_generation_prompt|generation_prompt",
     "action": r"actions?|act|a|a_t|u",
     "advantage": r"adv(antage)?s?|adv(antage)?_t|mb_advantages|b_advantages|weights?_t",
-    "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?(policy_)?(per_token_)?"
-    r"(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
+    "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?"
+    r"(policy_)?(per_token_)?(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
     "entropy": r"entrop(y|ies)(_loss)?|ent",
-    "behaviour_value": r"(old|behaviou?r|prev(ious)?|rollout)_?(values?|vals?|vpreds?)|(values?|vals?|vpreds?)_(old|b)|b_values",
+    "behaviour_value": r"(old|behaviou?r|prev(ious)?|rollout)_?(values?|vals?|vpreds?)|"
+    r"(values?|vals?|vpreds?)_(old|b)|b_values",
     "clip": r"clip(_(eps(ilon)?|range|coef|ratio|param|value|pi))?|cliprange|(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
     "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size)(_in_batch)?",
     "discount": r"discounts?(_t)?|pcont(_t)?",
@@ -62,8 +63,8 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "terminated": r"terminat(ed|ions?|als?|es)|terminals?|terms?|is_terminal",
     "truncated": r"truncat(ed|ions?|es)|truncs?|time_?outs?|time_limit_dones?",
     "value": r"((new|pred(icted)?|state|current)_?)?(values?|vals?|vpreds?|predictions?|v|input|preds?)|newvalue",
-    "values": r"((state|critic|old|pred(icted)?|baseline|mb|b)_)?(values?|vals?|vpreds?|baselines?|value_preds?)(_t|_tm1|_seq|_buf)?"
-    r"|v|vs|v_t|v_tm1|val_buf",
+    "values": r"((state|critic|old|pred(icted)?|baseline|mb|b)_)?(values?|vals?|vpreds?|baselines?|value_preds?)"
+    r"(_t|_tm1|_seq|_buf)?|v|vs|v_t|v_tm1|val_buf",
 }
 
 
@@ -90,6 +91,7 @@ class Row:
     methods: tuple[str, ...] = ()  # that a class must have, all of them
     words: str = ""  # regular expression, searched in the first paragraph of the docstring
     adapt: tuple[str, str] = ("", "")
+    conventions: tuple[Mapping[str, Any], ...] = ()  # declarations to try, for a hint, where a law is broken
 
 
 ROWS: tuple[Row, ...] = (
@@ -160,6 +162,13 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.group", "group_laws"),
         signature="f(reward [N], group [N], *, groups) -> advantages [N]",
         example="verify(group_laws(), grpo_advantages)",
+        conventions=(
+            {"singleton": "any"},
+            {"singleton": "raw"},
+            {"correction": 0},
+            {"scaled": False},
+            {"centre": "leave_one_out", "scaled": False},
+        ),
         names=r"(?i)grpo.*adv|group.*adv|rloo|leave_one_out|adv.*grpo|group_normali[sz]e",
         needs=("reward", "group"),
         may=("groups", "count"),
@@ -178,7 +187,7 @@ ROWS: tuple[Row, ...] = (
         suite="importance",
         laws=("..suites.importance", "importance_laws"),
         declared={"low": 0.5, "high": 2.0},
-        signature="f(log_prob, sampler_log_prob, mask) -> weights [N, L]",
+        signature="f(log_prob, behaviour_log_prob, mask) -> weights [N, L]",
         example="verify(importance_laws(low=0.5, high=2.0), partial(truncated_weights, low=0.5, high=2.0))",
         names=r"(?i)importance.*weight|is_weights?|truncated_(is|importance|weights)|tis(_|$)|rollout_correction",
         needs=("log_prob", "behaviour_log_prob", "mask"),
@@ -189,6 +198,14 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.kl", "kl_laws"),
         signature="f(log_prob, reference_log_prob) -> estimates [*]",
         example="verify(kl_laws(), k3)",
+        conventions=(
+            {"gradient": "none"},
+            {"gradient": "divergence"},
+            {"never_negative": False},
+            {"unbiased": False},
+            {"unbiased": False, "gradient": "divergence"},
+            {"never_negative": False, "gradient": "none"},
+        ),
         names=r"(?i)(^|_)kl(_|$)|kl_?(penalty|div\w*|estimat\w*|approx)|approx_?kl|^k[123]$|kullback",
         needs=("log_prob", "reference_log_prob"),
         may=("mask",),
@@ -210,6 +227,7 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.loss", "loss_laws"),
         signature="f(log_prob, behaviour_log_prob, advantage, *, clip) -> losses [*]",
         example="verify(loss_laws(), ppo_clip)",
+        conventions=({"mean": True}, {"dual_clip": 3.0}, {"clipped": False}),
         names=r"(?i)ppo.*(loss|clip|objective|surrogate)|clip(ped)?_?(surrogate|objective|policy|pg)|surrogate|pg_loss|policy_loss",
         needs=("log_prob", "behaviour_log_prob", "advantage", "clip"),
         words=r"(?i)clip(ped)? (surrogate|objective|policy)|\bPPO\b",
@@ -228,6 +246,7 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.masked_loss", "masked_loss_laws"),
         signature="f(log_prob, behaviour_log_prob, advantage, mask) -> loss []",
         example="verify(masked_loss_laws(), my_loss)",
+        conventions=({"empty": False},),
         names=r"(?i)(grpo|ppo|policy|pg|token).*loss",
         needs=("log_prob", "behaviour_log_prob", "advantage", "mask"),
         may=("clip",),
@@ -257,6 +276,7 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.normalizer", "normalizer_laws"),
         signature="make(shape=...) -> object with update(batch), mean and var",
         example='verify(normalizer_laws(arrays="numpy", prior=1e-4), RunningMeanStd)',
+        conventions=({"arrays": "numpy"}, {"arrays": "numpy", "prior": 1e-4}, {"prior": 1e-4}, {"ddof": 1}),
         names=r"(?i)running_?(mean|stat|norm)|normali[sz]er|welford|obs(ervation)?_?norm|mean_?std",
         methods=("update|update_from_moments|push|record",),
         words=r"(?i)running (mean|stat|var)",
@@ -376,6 +396,12 @@ ROWS: tuple[Row, ...] = (
         laws=("..suites.value_loss", "value_loss_laws"),
         signature="f(value, behaviour_value, target, *, clip) -> losses [*]",
         example='verify(value_loss_laws(clipped=False, scale=1.0, reduction="mean"), mse_loss)',
+        conventions=(
+            {"scale": 1.0},
+            {"reduction": "mean"},
+            {"scale": 1.0, "reduction": "mean"},
+            {"largest": False},
+        ),
         names=r"(?i)(value|critic|vf|v)_?(function_)?loss|clipped_value|mse|huber",
         needs=("value", "target"),
         may=("behaviour_value", "clip"),

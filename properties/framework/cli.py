@@ -35,7 +35,8 @@ class Chosen:
     subject: Any
     suite: "Suite"
     reasons: tuple[str, ...] = ()
-    others: tuple[Match, ...] = field(factory=tuple)
+    others: tuple[Match, ...] = ()
+    declared: Mapping[str, Any] = field(factory=dict)
 
     def line(self) -> str:
         """Return the choice in one line."""
@@ -81,7 +82,8 @@ returns
     _check_kind(row, subject)
     subject, forms = subject_for(row, subject, {} if call else given)
     others = tuple(one for one in found if one.row is not row)
-    return Chosen(row, subject, suite_of(row, {**forms, **(declared or {})}), reasons, others)
+    words = {**forms, **(declared or {})}
+    return Chosen(row, subject, suite_of(row, words), reasons, others, words)
 
 
 def _best(subject: Any, found: Sequence[Match]) -> tuple[Row, tuple[str, ...]]:
@@ -218,6 +220,10 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         target, call = options.gym, False
     else:
         value, target, call = load(options.target), options.target, options.call
+    if options.only_name and not call:
+        row, reasons = _best(value, matches(value))  # also where a parameter keeps the suite from calling the object
+        print(f"{target}: {row.suite}, because {'; '.join(reasons)}")
+        return [], 0
     found = chosen(value, options.suite or ("gym" if options.gym else ""), call=call, declared=declared, given=given)
     print(f"{target}: {found.line()}")
     if options.only_name:
@@ -231,6 +237,8 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         return [report], 0
     if found.suite.name == "estimator_laws":
         print(f"its convention on truncation: {_convention(found.subject, options.limit)}")
+    elif hint := _holds_with(found, options.limit):
+        print(f"all its laws hold {hint}")
     print(f"purestep verify: {target} {report.failures[0].line()}", file=sys.stderr)
     return [report], 1
 
@@ -247,6 +255,23 @@ def _convention(subject: Any, limit: float) -> str:
 
     (answer,) = each_apart(1, lambda i: classify(subject), limit=5 * limit)
     return str(answer.value) if isinstance(answer, Done) else "not found in time"
+
+
+def _holds_with(found: Chosen, limit: float) -> str:
+    """Return the first convention of the suite with which every law holds, as options; "" if none is found in time."""
+    from .isolated import Done, each_apart
+    from .run import run
+
+    known = found.row.conventions
+
+    def work(i: int) -> bool:
+        suite = suite_of(found.row, {**found.declared, **known[i]})
+        return all(run(law, found.subject, shrink=False).holds for law in suite)
+
+    for words, one in zip(known, each_apart(len(known), work, limit=limit), strict=True):
+        if isinstance(one, Done) and one.value:
+            return "with " + " ".join(f"--declare {name}={value}" for name, value in words.items())
+    return ""
 
 
 def verify_apart(
@@ -271,7 +296,8 @@ def verify_apart(
         import torch
 
         torch.set_num_threads(1)  # a fork has no worker threads
-        return evolve(run(left[i], found.subject, profile=profile, exact=exact), law=None, error=None)
+        # A law holds functions, which cannot be sent; it is added again below.
+        return evolve(run(left[i], found.subject, profile=profile, exact=exact), law=None, error=None)  # type: ignore[arg-type]
 
     results = {law: Result(law, name, SKIPPED, skipped[law.name]) for law in found.suite if law.name in skipped}
     for law, one in zip(left, each_apart(len(left), work, limit=limit), strict=True):

@@ -53,11 +53,11 @@ from ..suites.causal import MUTANTS as CAUSAL_MUTANTS
 from ..suites.causal import causal_laws
 from ..suites.chat_template import chat_template_laws
 from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
-from ..suites.checkpoint import checkpoint_laws, own_store
+from ..suites.checkpoint import RESUME, SmallTrainer, checkpoint_laws, own_store, resume_laws
 from ..suites.codec import codec_laws
 from ..suites.credit import MUTANTS as CREDIT_MUTANTS
 from ..suites.credit import Crediting, credit_laws
-from ..suites.distribution import classes, distribution_laws
+from ..suites.distribution import classes, distribution_laws, sampler_laws
 from ..suites.env import env_laws
 from ..suites.estimator import MUTANTS as ESTIMATOR_MUTANTS
 from ..suites.estimator import estimator_laws
@@ -195,6 +195,13 @@ def own_squashed(mean: Tensor, log_std: Tensor) -> TanhNormal:
     return TanhNormal(mean=mean, log_std=log_std, low=torch.full_like(mean, -1.0), high=torch.full_like(mean, 3.0))
 
 
+def own_sampler(mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an action of `own_squashed` and its log-prob, computed before squashing."""
+    distribution = own_squashed(mean, log_std)
+    x = mean + log_std.exp() * torch.randn_like(mean)
+    return distribution.squash(x), distribution.log_prob_before(x)
+
+
 def _distributions() -> list[Family]:
     squashed = distribution_laws(low=-1.0, high=3.0, entropy=0.05, finite_on_bounds=True)
     return [
@@ -202,6 +209,7 @@ def _distributions() -> list[Family]:
         Family(squashed, own_squashed),
         Family(distribution_laws(outcomes=classes), lambda logits: Categorical(logits=logits)),
         Family(distribution_laws(outcomes=classes, masked=True), masked),
+        Family(sampler_laws(low=-1.0, high=3.0, precise=12.0), own_sampler),
     ]
 
 
@@ -338,7 +346,7 @@ def _tokens() -> list[Family]:
         (token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
         (token_loss_laws(partial(ppo_clip, clip=0.25), level="sequence"), as_token_loss(gspo, clip=0.25)),
     ]
-    claims = {"nan_padding": True, "detached": True, "unknown": True}
+    claims: dict[str, Any] = {"nan_padding": True, "detached": True, "unknown": True}
     weights = [
         (importance_laws(low=0.5, high=2.0, **claims), truncated),
         (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero", **claims), geometric),
@@ -427,6 +435,7 @@ def _effects() -> list[Family]:
     return [
         Family(checkpoint_laws(), own_store(), edits(CHECKPOINT_MUTANTS)),
         Family(machine_laws(), fetcher()),
+        Family(resume_laws(), SmallTrainer, edits(RESUME)),
         Family(replay_laws(replacement=False), OwnBuffer),
         Family(replay_laws(alpha=0.5, beta=1.0), Prioritised),
         Family(replay_laws(n=3), NStep),

@@ -106,7 +106,7 @@ def _status(child: int) -> str:
 
 
 class _Watch:
-    """Notes of what happens in the child: files opened for writing, sleeps and children of its own."""
+    """Notes of what happens in the child: files opened for writing, seconds slept, processes and connections."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -119,8 +119,6 @@ class _Watch:
             return
         if event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"):
             self._note(f"writes to {arguments[0]}")
-        elif event == "time.sleep":
-            self.slept += arguments[0]
         elif event in ("subprocess.Popen", "os.system", "socket.connect"):
             self._note({"socket.connect": "opens a connection"}.get(event, "starts a process"))
 
@@ -140,6 +138,13 @@ def _work(start: int, count: int, work: Callable[[int], Any], pipe: int) -> None
             sys.stdout = sys.stderr = os.fdopen(os.dup(1), "w")
             watch = _Watch()
             sys.addaudithook(watch.hook)
+            sleep = time.sleep
+
+            def counted(seconds: float) -> None:
+                watch.slept += seconds
+                sleep(seconds)
+
+            time.sleep = counted  # type: ignore[assignment]
             for i in range(start, count):
                 watch.notes, watch.slept, watch.on = [], 0.0, True
                 value = work(i)

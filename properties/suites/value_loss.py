@@ -105,8 +105,8 @@ class Values:
 def values(draw: DrawFn) -> Values:
     """Up to four values, multiples of 1/4 that differ by more or less than the clip."""
     count = draw(st.sampled_from((4, 3, 1)))
-    columns = [draw(dyadic((count,), limit=limit)) for limit in (2, 1, 4)]
-    return Values(*columns, draw(st.sampled_from((0.5, 0.25, 1.0))))
+    value, behaviour_value, target = (draw(dyadic((count,), limit=limit)) for limit in (2, 1, 4))
+    return Values(value, behaviour_value, target, draw(st.sampled_from((0.5, 0.25, 1.0))))
 
 
 @attrs.frozen
