@@ -409,9 +409,9 @@ def _rendered(messages: list[dict[str, str]], prompt: bool) -> str:
 
 
 SCORED = (
-    {"completion": "It is 5.", "answer": "5"},
-    {"completion": "so \\boxed{-6}", "answer": "5"},
-    {"completion": "", "answer": "-6"},
+    {"completion": "It is 5.", "answer": "5", "reward": 1.0},
+    {"completion": "so \\boxed{-6}", "answer": "5", "reward": 0.0},
+    {"completion": "", "answer": "-6", "reward": 0.0},
 )
 
 
