@@ -294,7 +294,7 @@ def _enumeration() -> Law:
 
     mutant = Mutant("takes a mean of the rules of a proof", _edited(counts_the_last_rule))
     claim = "An answer's probability is 1 - prod (1 - w) over all of its proofs, w the product of their rules' weights."
-    return _law("enumeration", claim, mutant, check, TWO, "a proof by two rules")
+    return _law("enumeration", claim, mutant, check, TWO, "a proof by two rules", most=60)
 
 
 def _beam() -> Law:
