@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from attrs import field, frozen
@@ -86,7 +86,7 @@ class Kept:
             self.found[name] = self.own.open_proofs(queries, side)
         return self.found[name]
 
-    def table(self, weights: Tensor, join: Join | str) -> Table:
+    def table(self, weights: Tensor, join: Join | Literal["number"]) -> Table:
         def scores(queries: Tensor, side: int) -> Tensor:
             found, search_of = self.proofs(queries, side)
             told = reweighed(found, torch.full_like(weights, 0.5) if join == "number" else weights)

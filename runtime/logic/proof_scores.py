@@ -18,7 +18,7 @@ from .search import Bounds, Guide, ProofsFound, roomy, search
 
 @frozen
 class Prover:
-    """What a search needs: names and facts with room for it, and the weights of the rules in the order of the knowledge."""
+    """Names and facts with room for a search, the weights of the rules in the order of the knowledge, and the bounds."""
 
     names: Vocabulary
     base: Knowledge
