@@ -311,6 +311,18 @@ class TorchrlBuffer:
         return len(self.buffer)
 
 
+def selected(log_softmax: Any) -> Any:
+    """Logits are divided by the temperature of the token that they predict; the first token has no log-prob."""
+
+    def scores(logits: Tensor, tokens: Tensor, *, temperature: Any = 1.0) -> Tensor:
+        heat = temperature if isinstance(temperature, Tensor) else torch.tensor(float(temperature))
+        heat = (heat[:, None] if heat.ndim == 1 else heat).expand(tokens.shape)
+        found = log_softmax(logits[:, :-1] / heat[:, 1:].unsqueeze(-1), tokens[:, 1:])
+        return torch.cat([torch.zeros(len(tokens), 1), found], 1)
+
+    return scores
+
+
 D, T, S, C = "torch.distributions:", "torch.optim:", "torch.optim.lr_scheduler:", "purestep.core."
 A, W = "purestep.algorithms.", "gym:CartPole-v1|"
 ONE = {"event": False}
@@ -505,22 +517,7 @@ def uses() -> dict[str, Use]:
         "torchrl.objectives.value.functional:td_lambda_return_estimate": Use("lambda_return", torchrl_lambda),
         "torchrl.data:ReplayBuffer": Use("replay", lambda kind: functools.partial(TorchrlBuffer, kind)),
         # TRL
-        "trl.trainer.utils:selective_log_softmax": Use(
-            "token_log_prob",
-            lambda f: (
-                lambda logits, tokens, *, temperature=1.0: torch.cat(
-                    [
-                        torch.zeros(len(tokens), 1),
-                        f(
-                            logits[:, :-1]
-                            / (temperature[:, 1:, None] if getattr(temperature, "ndim", 0) == 2 else temperature),
-                            tokens[:, 1:],
-                        ),
-                    ],
-                    1,
-                )
-            ),
-        ),
+        "trl.trainer.utils:selective_log_softmax": Use("token_log_prob", selected),
     }
     ids = ("CartPole", "Pendulum", "MountainCar", "MountainCarContinuous", "Acrobot", "FrozenLake", "Taxi")
     return {**found, **{f"gym:{name}": Use("gym") for name in _ids((*ids, "CliffWalking", "Blackjack"))}}

@@ -582,6 +582,18 @@ def plain_gae(gae: Any) -> Any:
     return lambda *columns, gamma, lambda_: gae(*columns, gamma, lambda_)
 
 
+def of_pair(vtrace: Any) -> Any:
+    """Advantages and targets, at lambda 1."""
+
+    def found(
+        ratios: Tensor, r: Tensor, v: Tensor, n: Tensor, te: Tensor, tr: Tensor, *, gamma: Any, **bars: Any
+    ) -> Any:
+        advantages, targets = vtrace(ratios, r, v, n, te, te | tr, gamma)
+        return SimpleNamespace(advantages=advantages, targets=targets)
+
+    return found
+
+
 def plain_target(target: Any) -> Any:
     """By position."""
     return lambda r, n, te, tr, *, gamma: target(r, n, te, tr, gamma)
@@ -831,6 +843,9 @@ USES: dict[str, Use] = {
     "truncation_masks_value": Use("estimator", plain_gae),
     "end_of_the_next_step": Use("estimator", first_of, GAMMA),
     "timeout_of_state_before": Use("estimator", batched),
+    "target_of_next_trajectory": Use(
+        "vtrace", of_pair, only=("on_policy_advantage", "cut_at_endings", "causal")
+    ),  # it has no lambda
     "clipped_from_epsilon": Use("loss", lambda f: per_step(lambda lp, old, adv, *, clip: f(lp, old, adv, clip))),
     "each_part_clipped": Use("loss", halves),
     "ratio_to_itself": Use("loss", one_token),
