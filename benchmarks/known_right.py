@@ -1,6 +1,23 @@
-"""Functions and classes that are known to be right: what suites say of them is a false alarm."""
+"""Functions and classes that are known to be right: what a suite says against them is a false alarm.
 
-from collections.abc import Mapping, Sequence
+    python -m benchmarks.known_right                        # those of the development environment
+    python -m benchmarks.known_right --peers FOLDER         # and those of FOLDER/rlax, FOLDER/sb3, and so on
+    python -m benchmarks.known_right --only schedules sb3   # families, environments or targets; the rest of the file stays
+
+Prints a row for each; writes benchmarks/results/known_right.json. Exit code 1 after a false alarm, or below 100 judged.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from . import evidence
 
 # environment -> family -> targets. `main` is the development environment; others hold the package of that name beside ours.
 # `gym:ID` is an env of Gymnasium; `gym:ID|Wrapper` a wrapper around it.
@@ -172,3 +189,89 @@ def targets() -> list[tuple[str, str, str]]:
         for family, names in families.items()
         for target in names
     ]
+
+
+def judged(environment: str, asked: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What the suites say of an environment's targets; this process runs in that environment."""
+    from .known_right_uses import optax_uses, uses
+    from .own_bugs.trial import tried
+
+    known = {**uses(), **(optax_uses() if environment == "rlax" else {})}
+    for place, family, target in targets():
+        if place != environment or (asked and not {place, family, target} & set(asked)):
+            continue
+        row: dict[str, Any] = {"environment": place, "family": family, "target": target}
+        if target not in known:
+            yield {**row, "suite": "", "laws": 0, "broken": [], "detail": "no suite speaks of it"}
+            continue
+        found = tried(known[target], loaded(target), stop=False)
+        yield {**row, **found.plain()}
+
+
+def loaded(target: str) -> Any:
+    """The object of a target; an env by its id, and a wrapper by its class."""
+    import importlib
+
+    if target.startswith("gym:"):
+        identifier, _, wrapper = target[4:].partition("|")
+        return getattr(importlib.import_module("gymnasium.wrappers"), wrapper) if wrapper else identifier
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def elsewhere(python: Path, environment: str, asked: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The same, in another environment: one line of JSON for each target."""
+    words = [str(python), "-m", "benchmarks.known_right", "--inside", environment, "--only", *asked]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        for line in process.stdout or ():
+            if line.startswith("{"):
+                yield json.loads(line)
+
+
+def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.known_right", description=__doc__)
+    parser.add_argument("--peers", type=Path, help="folder of environments")
+    parser.add_argument("--only", nargs="*", default=[], help="families, environments or targets")
+    parser.add_argument("--inside", default="", help="print lines of JSON for this environment, in which this runs")
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Judges all, prints, and writes."""
+    options, start = parse(), time.perf_counter()
+    if options.inside:
+        for row in judged(options.inside, options.only):
+            print(json.dumps(row), flush=True)
+        return 0
+    each = written() if options.only else {}
+    for environment in KNOWN:
+        if environment != "main" and options.peers is None:
+            continue
+        python = options.peers / environment / "bin" / "python" if options.peers else Path(sys.executable)
+        found = judged("main", options.only) if environment == "main" else elsewhere(python, environment, options.only)
+        for row in found:
+            each[row["target"]] = row
+            word = f"ALARM {row['broken']}" if row["broken"] else "right" if row["laws"] else "not judged"
+            print(
+                f"{environment:8}{row['family']:17}{row['target']:60}{row['laws']:3} laws  {word}  {row['detail'][:300]}"
+            )
+            sys.stdout.flush()
+    rows = [each[target] for _, _, target in targets() if target in each]
+    alarms = [row["target"] for row in rows if row["broken"]]
+    count = sum(bool(row["laws"]) for row in rows)
+    figures = {"listed": len(targets()), "judged": count, "false_alarms": len(alarms), "alarmed": alarms, "each": rows}
+    print(f"listed: {len(targets())}", f"judged: {count}", f"false alarms: {len(alarms)} {alarms}", sep="\n")
+    evidence.write("known_right", seconds=time.perf_counter() - start, figures=figures)
+    return int(bool(alarms) or count < 100)
+
+
+def written() -> dict[str, Any]:
+    """What an earlier run wrote of each target."""
+    path = evidence.RESULTS / "known_right.json"
+    rows = json.loads(path.read_text())["figures"]["each"] if path.exists() else []
+    return {row["target"]: row for row in rows}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

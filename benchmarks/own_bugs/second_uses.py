@@ -92,6 +92,18 @@ def acts(agent: Any) -> Tensor:
     return found
 
 
+def with_temperature(score: Any) -> Any:
+    """Logits are divided by the temperature of the token that they predict."""
+
+    def scores(logits: Tensor, tokens: Tensor, *, temperature: Any = 1.0) -> Tensor:
+        heat = temperature if isinstance(temperature, Tensor) else torch.tensor(float(temperature))
+        heat = (heat[:, None] if heat.ndim == 1 else heat).expand(tokens.shape)
+        found: Tensor = score(logits / torch.cat([heat[:, 1:], heat[:, :1]], 1).unsqueeze(-1), tokens)
+        return found
+
+    return scores
+
+
 class Runs(Rows):
     """Runs of two steps of whole episodes: a step, and the one after it."""
 
@@ -106,8 +118,10 @@ class Runs(Rows):
     def sample(self, count: int) -> dict[str, Tensor]:
         """The next observation of the first is the observation of the second."""
         episodes: list[list[int]] = [[]]
-        for i, row in enumerate(self.rows):
+        oldest = self.count % self.capacity if len(self.rows) == self.capacity else 0
+        for i in [*range(oldest, len(self.rows)), *range(oldest)]:
             episodes[-1].append(i)
+            row = self.rows[i]
             if row["terminated"] | row["truncated"]:
                 episodes.append([])
         sampler = self.make(2)
@@ -152,19 +166,12 @@ USES: dict[str, Use] = {
     "answer_before_the_window": Use("reward_function", scored, {"rows": ANSWERS, **UNIT}),
     "dot_matches_anything": Use("reward_function", declared={"rows": NUMBERS, **UNIT}),
     "commas_of_lists_removed": Use("reward_function", declared={"rows": LISTS, **UNIT}),
-    "statistics_not_saved": Use("resume", on_noise, {"observe": acts}),
+    "statistics_not_saved": Use("resume", on_noise, {"observe": acts}, only=("load_gives_what_was_saved",)),
     "masked_twice": Use("estimator", windowed, {"convention": "terminate"}),
     "timeout_not_discounted": Use("estimator", plain_gae),
     "mask_one_step_late": Use("estimator", rollout, {"convention": "terminate"}),
     "kl_of_retrieved_tokens": Use("aggregate", of_written, {"weights": WEIGHTS["token_mean"]}),
     "numpy_s_global_generator": Use("gym"),
-    "labels_shifted": Use(
-        "token_log_prob",
-        lambda f: (
-            lambda logits, tokens, *, temperature=1.0: f(
-                logits / (temperature[:, :, None] if getattr(temperature, "ndim", 0) == 2 else temperature), tokens
-            )
-        ),
-    ),
+    "labels_shifted": Use("token_log_prob", with_temperature),
     "run_across_episodes": Use("replay", lambda make: functools.partial(Runs, make), only=("next_observation",)),
 }

@@ -14,7 +14,7 @@ from purestep.properties.framework.catalogue import rows, suite_of
 from purestep.properties.framework.isolated import Done, each_apart
 from purestep.properties.framework.law import Suite
 
-from .uses import Use
+from .use import Use
 
 LIMIT = 240.0  # seconds for a law
 

@@ -10,30 +10,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from attrs import field, frozen
 from torch import Tensor
 
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
 from purestep.properties.suites.normalizer import NormalizerFunctions
 
-
-def same(subject: Any) -> Any:
-    """As it is."""
-    return subject
-
-
-@frozen
-class Use:
-    """A suite by its name without `_laws`, its keywords, and the subject made of a bug or its twin."""
-
-    suite: str
-    subject: Callable[[Any], Any] = same
-    declared: Mapping[str, Any] = field(factory=dict)
-    given: Mapping[str, Any] = field(factory=dict)  # values of further parameters, with the catalogue's binding
-    bound: bool = False  # by the names of its parameters, as `purestep verify` does
-    only: tuple[str, ...] = ()  # of the suite's laws, where the object claims no more
-    leave: tuple[str, ...] = ()  # laws of what the object does not claim
+from .use import Use
 
 
 def per_step(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -599,6 +582,18 @@ def plain_gae(gae: Any) -> Any:
     return lambda *columns, gamma, lambda_: gae(*columns, gamma, lambda_)
 
 
+def of_pair(vtrace: Any) -> Any:
+    """Advantages and targets, at lambda 1."""
+
+    def found(
+        ratios: Tensor, r: Tensor, v: Tensor, n: Tensor, te: Tensor, tr: Tensor, *, gamma: Any, **bars: Any
+    ) -> Any:
+        advantages, targets = vtrace(ratios, r, v, n, te, te | tr, gamma)
+        return SimpleNamespace(advantages=advantages, targets=targets)
+
+    return found
+
+
 def plain_target(target: Any) -> Any:
     """By position."""
     return lambda r, n, te, tr, *, gamma: target(r, n, te, tr, gamma)
@@ -848,6 +843,9 @@ USES: dict[str, Use] = {
     "truncation_masks_value": Use("estimator", plain_gae),
     "end_of_the_next_step": Use("estimator", first_of, GAMMA),
     "timeout_of_state_before": Use("estimator", batched),
+    "target_of_next_trajectory": Use(
+        "vtrace", of_pair, only=("on_policy_advantage", "cut_at_endings", "causal")
+    ),  # it has no lambda
     "clipped_from_epsilon": Use("loss", lambda f: per_step(lambda lp, old, adv, *, clip: f(lp, old, adv, clip))),
     "each_part_clipped": Use("loss", halves),
     "ratio_to_itself": Use("loss", one_token),
