@@ -1,8 +1,11 @@
-"""Two entry points: `check` makes a pytest test of a suite and a subject, `verify` returns a report without pytest."""
+"""Entry points: `check` and `check_as` make a pytest test of a suite and a subject, `verify` returns a report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...core.errors import choose
+from .binding import subject_for
+from .catalogue import rows, suite_of
 from .law import Broken, Suite, reasons
 from .profiles import Profile, current
 from .report import SKIPPED, Report, Result, name_of
@@ -12,11 +15,14 @@ Skip = Mapping[str, str] | None
 Examples = Mapping[str, Sequence[Any]] | None
 
 
-def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None) -> Callable[..., None]:
+def check(
+    suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None, exact: bool = False
+) -> Callable[..., None]:
     """Return a pytest test with one case for each law: `test_mine = check(env_laws, my_env)`.
 
-    `skip` maps a law's name to the reason for skipping it, `examples` a law's name to inputs to try first. The profile is
-    read when the test runs. Raises: ChoiceError for a name that the suite does not have, or an empty reason.
+    `skip` maps a law's name to the reason for skipping it, `examples` a law's name to inputs to try first. `exact`: the
+    subject promises equal bits also where a law is about numbers and would let it round. The profile is read when the test
+    runs. Raises: ChoiceError for a name that the suite does not have, or an empty reason.
     """
     import pytest
 
@@ -27,7 +33,7 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
         __tracebackhide__ = True
         if law.name in skipped:
             pytest.skip(skipped[law.name])
-        result = run(law, subject, examples=kept.get(law.name, ()))
+        result = run(law, subject, examples=kept.get(law.name, ()), exact=exact)
         if result.outcome == SKIPPED:
             pytest.skip(result.detail)
         if not result.holds:
@@ -39,8 +45,35 @@ def check(suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples =
     return marked
 
 
+def check_as(
+    suite: str,
+    value: Any,
+    *,
+    declared: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
+    skip: Skip = None,
+    examples: Examples = None,
+    exact: bool = False,
+) -> Callable[..., None]:
+    """Return a pytest test of an object against the suite of that name in the catalogue, as `purestep write` writes it.
+
+    The object's parameters may have other names than the suite's subject; `declared` are keywords of the suite, `given`
+    values or strategies of further parameters. Raises: ChoiceError for an unknown suite; StructureError for a parameter that
+    nobody can draw.
+    """
+    row = choose("check_as: suite", suite, rows())
+    subject, forms = subject_for(row, value, given)
+    return check(suite_of(row, {**forms, **(declared or {})}), subject, skip=skip, examples=examples, exact=exact)
+
+
 def verify(
-    suite: Suite, subject: Any, *, skip: Skip = None, examples: Examples = None, profile: Profile | None = None
+    suite: Suite,
+    subject: Any,
+    *,
+    skip: Skip = None,
+    examples: Examples = None,
+    exact: bool = False,
+    profile: Profile | None = None,
 ) -> Report:
     """Return the report of a suite on a subject, without pytest; a broken law is reported, not raised.
 
@@ -55,7 +88,7 @@ def verify(
     def result(law: Any) -> Result:
         if law.name in skipped:
             return Result(law, name_of(subject), SKIPPED, skipped[law.name])
-        return run(law, subject, profile=profile, examples=kept.get(law.name, ()))
+        return run(law, subject, profile=profile, examples=kept.get(law.name, ()), exact=exact)
 
     return Report(suite.name, name_of(subject), tuple(result(law) for law in suite))
 

@@ -1,16 +1,17 @@
-"""Equality that reports where it fails, and values printed as Python source that can be pasted back."""
+"""Equality that reports where it fails."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
-import attrs
 import torch
 import torch.utils._pytree as pytree
 from attrs import frozen
 from torch import Tensor
 
-from ...core.record import is_record
-from ...core.tree import leaf_names, leaves
-from .law import Broken
+from ...core.tree import leaf_names
+from .law import Broken, Unlike
 
 
 @frozen
@@ -24,9 +25,31 @@ class Tolerance:
 
 PLAIN = (int, str, bool)
 EXACT = Tolerance("exact")
+ULPS = 64  # of rounding errors that an equation may collect where equal bits are not promised
 ROUNDING = Tolerance("rounding", 1e-5, 1e-6)  # float32, another order of sums or another kernel's exp, sin, tanh
 DOUBLE = Tolerance("double", 1e-9, 1e-10)  # float64 expectations and linear solves
 CURVATURE = Tolerance("curvature", 1e-3, 1e-5)  # finite differences in float64
+
+
+_rounded: ContextVar[bool] = ContextVar("purestep_rounded", default=False)
+
+
+@contextmanager
+def rounding() -> Iterator[None]:
+    """Let floats of numeric laws differ by rounding inside a `with` block: EXACT then allows ULPS units of the last place.
+
+    The unit is that of the largest finite number on either side, since a sum rounds as its largest term does.
+    """
+    token = _rounded.set(True)
+    try:
+        yield
+    finally:
+        _rounded.reset(token)
+
+
+def _arithmetic(got: Tensor, wanted: Tensor) -> Tolerance:
+    largest = max([float(x[x.isfinite()].abs().max()) for x in (got, wanted) if bool(x.isfinite().any())] + [1.0])
+    return Tolerance("arithmetic", absolute=ULPS * torch.finfo(wanted.dtype).eps * largest)
 
 
 def bits(tensor: Tensor) -> Tensor:
@@ -48,6 +71,8 @@ def unequal(got: Tensor, wanted: Tensor, tolerance: Tolerance = EXACT) -> Tensor
     """Return where two tensors of one shape and dtype differ: bool [*]. 0.0 equals -0.0, and NaN equals NaN."""
     if not got.is_floating_point():
         return got != wanted
+    if tolerance is EXACT and _rounded.get():
+        tolerance = _arithmetic(got, wanted)
     same = (got == wanted) | (got.isnan() & wanted.isnan())
     if tolerance.relative or tolerance.absolute:
         same = same | ((got - wanted).abs() <= tolerance.absolute + tolerance.relative * wanted.abs())
@@ -63,10 +88,13 @@ def same(claim: str, got: Any, wanted: Any, tolerance: Tolerance = EXACT) -> Non
     """
     if _plainly_same(got, wanted):
         return
-    if pytree.tree_structure(got) != pytree.tree_structure(wanted):
-        raise Broken(f"{claim}: got the structure {leaf_names(got)}, wanted {leaf_names(wanted)}")
-    for name, a, b in zip(leaf_names(got), leaves(got), leaves(wanted), strict=True):
-        _same_leaf(f"{claim}{name and f' at {name}'}", a, b, tolerance)
+    (ours, structure), (theirs, expected) = pytree.tree_flatten(got), pytree.tree_flatten(wanted)
+    if structure != expected:
+        raise Unlike(f"{claim}: got the structure {leaf_names(got)}, wanted {leaf_names(wanted)}")
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not _alike(a, b, tolerance):
+            name = leaf_names(got)[number]  # names are needed for a message alone
+            _refuse_leaf(f"{claim}{name and f' at {name}'}", a, b, tolerance)
 
 
 def _plainly_same(got: Any, wanted: Any) -> bool:
@@ -80,24 +108,30 @@ def _plainly_same(got: Any, wanted: Any) -> bool:
     return rows and all(type(a) is type(b) and type(a) in PLAIN and a == b for a, b in zip(got, wanted, strict=True))
 
 
-def _same_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
+def _alike(got: Any, wanted: Any, tolerance: Tolerance) -> bool:
     if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)):
-        if type(got) is not type(wanted) or got != wanted:
-            raise Broken(f"{where}: got {got!r}, wanted {wanted!r}")
-        return
+        return type(got) is type(wanted) and bool(got == wanted)
     if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
-        raise Broken(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
+        return False
+    return not bool(unequal(got.detach(), wanted.detach(), tolerance).any())
+
+
+def _refuse_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
+    if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)):
+        kind = f"{type(got).__name__} " if isinstance(wanted, Tensor) else ""
+        raise Unlike(f"{where}: got {kind}{got!r}, wanted {wanted!r}")
+    if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+        raise Unlike(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
     got, wanted = got.detach(), wanted.detach()
-    different = unequal(got, wanted, tolerance)
-    if not bool(different.any()):
-        return
-    index = tuple(int(i) for i in different.nonzero()[0])
+    index = tuple(int(i) for i in unequal(got, wanted, tolerance).nonzero()[0])
     text = f"{where}: got {_number(got[index])}, wanted {_number(wanted[index])}"
     if index:
         text += f" at {list(index)}"
         if got.numel() <= 8:
             text += f" (got {_numbers(got)}, wanted {_numbers(wanted)})"
-    raise Broken(text)
+    broken = Broken(text)
+    broken.got, broken.wanted = got, wanted
+    raise broken
 
 
 def require(condition: Any, claim: str) -> None:
@@ -112,27 +146,3 @@ def _number(value: Tensor) -> str:
 
 def _numbers(value: Tensor) -> str:
     return repr(value.tolist())
-
-
-def render(value: Any) -> str:
-    """Return Python source of a value, tensors and records included.
-
-    >>> render({"a": torch.tensor([0.5])})
-    "{'a': torch.tensor([0.5])}"
-    """
-    if isinstance(value, Tensor):
-        plain = value.dtype in (torch.float32, torch.bool, torch.int64) and value.numel() > 0
-        text = _numbers(value).replace("nan", "float('nan')").replace("inf", "float('inf')")
-        return f"torch.tensor({text}{'' if plain else f', dtype={value.dtype}'})"
-    if is_record(value) or attrs.has(type(value)):
-        fields = attrs.fields(type(value))
-        inside = ", ".join(f"{f.name}={render(getattr(value, f.name))}" for f in fields)
-        return f"{type(value).__name__}({inside})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {render(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        inside = ", ".join(render(item) for item in value)
-        if isinstance(value, list):
-            return f"[{inside}]"
-        return f"({inside},)" if len(value) == 1 else f"({inside})"
-    return getattr(value, "__qualname__", None) or repr(value)

@@ -5,8 +5,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
+from torch import Tensor
 
 from ...algorithms.a2c import a2c
 from ...algorithms.advantages import gae
@@ -20,24 +21,27 @@ from ...algorithms.language.token_gae import token_gae
 from ...algorithms.language.token_losses import cispo, dual_clip, gspo
 from ...algorithms.policy_losses import ppo_clip
 from ...algorithms.ppo import order, ppo
-from ...algorithms.returns import lambda_returns
-from ...algorithms.value_losses import squared
+from ...algorithms.returns import discounted, lambda_returns, n_step
+from ...algorithms.value_losses import clipped, squared
 from ...algorithms.vtrace import vtrace
-from ...core.distributions import Categorical
+from ...core.distributions import Categorical, Normal, TanhNormal, masked
 from ...core.env import auto_reset, time_limit
 from ...core.envs.cartpole import cartpole
 from ...core.language import parsers
 from ...core.language.codec import byte_codec
 from ...core.language.list_reduction import lists, tasks
+from ...core.language.pass_at_k import pass_at_k
 from ...core.language.reasoning_cache import conversations, machine, rollouts, task
 from ...core.language.reasoning_cache import settings as reasoning_settings
 from ...core.language.task import TextTask
+from ...core.language.tool_calls import hermes_calls
 from ...core.networks import functional
-from ...core.optim import optimizers
+from ...core.optim import optimizers, schedules
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.scan import scan
 from ...core.spaces import Box, Discrete
 from ...core.transcript.log_probs import token_log_probs
+from ...runtime.effects.rewards.built_in import numeric
 from ...runtime.rollout import rollout
 from ..strategies.language import MOVES, LanguageLedger, ledger, ledger_parser
 from ..strategies.table_causal import table_causal
@@ -47,30 +51,40 @@ from ..suites.aggregate import WEIGHTS, Reduction, aggregate_laws
 from ..suites.categorical import categorical_laws
 from ..suites.causal import MUTANTS as CAUSAL_MUTANTS
 from ..suites.causal import causal_laws
+from ..suites.chat_template import chat_template_laws
 from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
-from ..suites.checkpoint import checkpoint_laws, own_store
+from ..suites.checkpoint import RESUME, SmallTrainer, checkpoint_laws, own_store, resume_laws
 from ..suites.codec import codec_laws
 from ..suites.credit import MUTANTS as CREDIT_MUTANTS
 from ..suites.credit import Crediting, credit_laws
+from ..suites.distribution import classes, distribution_laws, sampler_laws
 from ..suites.env import env_laws
 from ..suites.estimator import MUTANTS as ESTIMATOR_MUTANTS
 from ..suites.estimator import estimator_laws
 from ..suites.gradient import gradient_laws
 from ..suites.group import MUTANTS as GROUP_MUTANTS
 from ..suites.group import group_laws
+from ..suites.gym import gym_laws, registered
+from ..suites.gym_vector import vector_env_laws, vectored
+from ..suites.gym_wrapper import wrapper_laws
 from ..suites.importance import MUTANTS as IMPORTANCE_MUTANTS
 from ..suites.importance import importance_laws
 from ..suites.kl import MUTANTS as KL_MUTANTS
+from ..suites.kl import constant as constant_of
 from ..suites.kl import kl_laws
 from ..suites.learner import MUTANTS as LEARNER_MUTANTS
 from ..suites.learner import learner_laws, learning
 from ..suites.loss import MUTANTS as LOSS_MUTANTS
-from ..suites.loss import loss_laws
+from ..suites.loss import dual_clip_loss, loss_laws, mean_loss
 from ..suites.machine import fetcher, machine_laws
-from ..suites.masked_loss import MASKED, masked_loss_laws, masked_reference
+from ..suites.masked_loss import MASKED, divides_by_count, masked_loss_laws, masked_reference
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
+from ..suites.metric import explained_variance, finished_returns, metric_laws
 from ..suites.module import module_laws
+from ..suites.normalizer import MUTANTS as NORMALIZER_MUTANTS
+from ..suites.normalizer import normalizer_laws, own_statistics
+from ..suites.optimizer import optimizer_laws
 from ..suites.order import ORDERS, order_laws
 from ..suites.parser import ParserFunctions, parser_laws
 from ..suites.policy import policy_laws
@@ -78,11 +92,16 @@ from ..suites.precision import MUTANTS as PRECISION_MUTANTS
 from ..suites.precision import Descending, precision_laws
 from ..suites.preparation import preparation_laws
 from ..suites.probe import probe_laws
+from ..suites.replay import NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
+from ..suites.reward_function import reward_function_laws
 from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
+from ..suites.schedule import schedule_laws, straight
 from ..suites.step import MUTANTS as STEP_MUTANTS
 from ..suites.step import running_total, step_laws, totals
+from ..suites.target import MUTANTS as TARGET_MUTANTS
+from ..suites.target import N_STEP, n_step_laws, target_laws
 from ..suites.text_env import MUTANTS as TEXT_ENV_MUTANTS
 from ..suites.text_env import text_env_laws
 from ..suites.token_gae import MUTANTS as TOKEN_GAE_MUTANTS
@@ -91,7 +110,11 @@ from ..suites.token_log_prob import MUTANTS as TOKEN_LOG_PROB_MUTANTS
 from ..suites.token_log_prob import token_log_prob_laws
 from ..suites.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
 from ..suites.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
+from ..suites.token_mask import Convention, collated, ends_what_was_cut, token_mask_laws
+from ..suites.tool_parser import tool_parser_laws
 from ..suites.update import update_laws
+from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
+from ..suites.value_loss import value_loss_laws
 from ..suites.wrapper import AUTO_RESET, TIME_LIMIT, auto_reset_laws, time_limit_laws
 from .law import Mutant, Subject, Suite, instead
 
@@ -167,6 +190,82 @@ def own_prepared() -> TextTask:
     return task.list_cache_task(cache, settings, {"training": few, "evaluation": few}, trained, shows)
 
 
+def own_squashed(mean: Tensor, log_std: Tensor) -> TanhNormal:
+    """Return this library's squashed normal distribution over [-1, 3]."""
+    return TanhNormal(mean=mean, log_std=log_std, low=torch.full_like(mean, -1.0), high=torch.full_like(mean, 3.0))
+
+
+def own_sampler(mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
+    """Return an action of `own_squashed` and its log-prob, computed before squashing."""
+    distribution = own_squashed(mean, log_std)
+    x = mean + log_std.exp() * torch.randn_like(mean)
+    return distribution.squash(x), distribution.log_prob_before(x)
+
+
+def _distributions() -> list[Family]:
+    squashed = distribution_laws(low=-1.0, high=3.0, entropy=0.05, finite_on_bounds=True)
+    return [
+        Family(distribution_laws(), lambda mean, log_std: Normal(mean=mean, log_std=log_std)),
+        Family(squashed, own_squashed),
+        Family(distribution_laws(outcomes=classes), lambda logits: Categorical(logits=logits)),
+        Family(distribution_laws(outcomes=classes, masked=True), masked),
+        Family(sampler_laws(low=-1.0, high=3.0, precise=12.0), own_sampler),
+    ]
+
+
+def own_clipped(rate: float) -> optimizers.Optimizer:
+    """Return this library's gradient descent, clipped to a global norm of 1."""
+    return optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.sgd(rate))
+
+
+def _optimizers() -> list[Family]:
+    return [
+        Family(optimizer_laws("adam"), torch.optim.Adam),
+        Family(optimizer_laws("adamw"), optimizers.adamw),
+        Family(optimizer_laws("sgd", clip_norm=1.0), own_clipped),
+    ]
+
+
+def own_td(rewards: Tensor, next_values: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float) -> Tensor:
+    """Return r + gamma v', the n-step return for n = 1 of each row alone, without a gradient."""
+    return n_step(rewards, next_values, terminated, truncated, gamma=gamma, n=1).detach()
+
+
+def own_max(rewards: Tensor, next_q: Tensor, terminated: Tensor, *, gamma: float) -> Tensor:
+    """Return the target of DQN."""
+    return own_td(rewards, next_q.amax(-1), terminated, torch.zeros_like(terminated), gamma=gamma)
+
+
+def own_double(
+    rewards: Tensor, online: Tensor, target: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float
+) -> Tensor:
+    """Return the target of double DQN."""
+    chosen = target.gather(-1, online.argmax(-1, keepdim=True))[:, 0]
+    return own_td(rewards, chosen, terminated, truncated, gamma=gamma)
+
+
+def own_min(
+    rewards: Tensor, first: Tensor, second: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float
+) -> Tensor:
+    """Return the target of TD3."""
+    return own_td(rewards, torch.minimum(first, second), terminated, truncated, gamma=gamma)
+
+
+def recorded() -> Any:
+    """Return Gymnasium's CartPole, with the length of an episode in the info of its end."""
+    env = registered("CartPole-v1")()
+    from gymnasium.wrappers import RecordEpisodeStatistics
+
+    return RecordEpisodeStatistics(env)
+
+
+def stacked(env: Any) -> Any:
+    """Return Gymnasium's stack of the last three observations."""
+    from gymnasium.wrappers import FrameStackObservation
+
+    return FrameStackObservation(env, 3)
+
+
 def _steps_and_folds() -> list[Family]:
     pairs = st.tuples(smooth((2,)), smooth((2,)))
     return [
@@ -183,6 +282,10 @@ def _worlds() -> list[Family]:
         Family(auto_reset_laws(limited), auto_reset(limited), edits(AUTO_RESET)),
         Family(time_limit_laws(cartpole(), LIMIT), limited, edits(TIME_LIMIT)),
         Family(memory_laws(), rollout, edits(MEMORY_MUTANTS)),
+        Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
+        Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
+        *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
+        Family(wrapper_laws(registered("CartPole-v1", 6), stack=3, steps=12), stacked),
     ]
 
 
@@ -191,10 +294,42 @@ def _objectives() -> list[Family]:
         Family(estimator_laws(), gae, constant(ESTIMATOR_MUTANTS)),
         Family(lambda_return_laws(), lambda_returns, constant(LAMBDA_RETURNS)),
         Family(vtrace_laws(), vtrace, constant(VTRACE)),
-        Family(loss_laws(clipped=True), ppo_clip, constant(LOSS_MUTANTS)),
-        Family(masked_loss_laws(), masked_reference, constant(MASKED)),
+        Family(loss_laws(detached=True, nan_padding=True), ppo_clip, constant(LOSS_MUTANTS)),
+        Family(loss_laws(mean=True), mean_loss),
+        Family(loss_laws(dual_clip=3.0), dual_clip_loss),
+        Family(masked_loss_laws(nan_padding=True), masked_reference, constant(MASKED)),
+        Family(masked_loss_laws(empty=False), divides_by_count),
         Family(kl_laws(), k3, constant(KL_MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
+        Family(kl_laws(unbiased=False, gradient="divergence"), k2),
+        Family(kl_laws(gradient="none"), constant_of(k3)),
+        Family(value_loss_laws(), clipped, edits(VALUE_LOSS_MUTANTS)),
+        Family(value_loss_laws(clipped=False), squared),
+    ]
+
+
+def _targets() -> list[Family]:
+    return [
+        Family(target_laws("td", detached=True), own_td, edits(TARGET_MUTANTS)),
+        Family(target_laws("double"), own_double),
+        Family(target_laws("max", endings="terminated"), own_max),
+        Family(target_laws("min"), own_min),
+        Family(target_laws("reward_to_go"), discounted),
+        Family(n_step_laws(), n_step, edits(N_STEP)),
+    ]
+
+
+def _figures() -> list[Family]:
+    """Return the families of running statistics, schedules and metrics."""
+    warm = schedule_laws(start=1 / 6, peak=1.0, end=0.1, warmup=5, steps=20, shape="cosine", argument="tensor")
+    return [
+        Family(normalizer_laws(clip=2.0), own_statistics(clip=2.0), edits(NORMALIZER_MUTANTS)),
+        Family(warm, schedules.warmup(5, schedules.cosine(1.0, 0.1, 15))),
+        Family(schedule_laws(start=1.0, end=0.25, steps=20, shape="linear"), straight),
+        Family(metric_laws("pass_at_k"), pass_at_k),
+        Family(metric_laws("explained_variance"), explained_variance),
+        Family(metric_laws("token_mean"), lambda value, mask: token_mean(value, mask)),
+        Family(metric_laws("episode_returns"), finished_returns),
     ]
 
 
@@ -211,14 +346,24 @@ def _tokens() -> list[Family]:
         (token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
         (token_loss_laws(partial(ppo_clip, clip=0.25), level="sequence"), as_token_loss(gspo, clip=0.25)),
     ]
+    claims: dict[str, Any] = {"nan_padding": True, "detached": True, "unknown": True}
     weights = [
-        (importance_laws(low=0.5, high=2.0), truncated),
+        (importance_laws(low=0.5, high=2.0, **claims), truncated),
+        (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero", **claims), geometric),
         (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero"), geometric),
     ]
     return [
-        Family(group_laws(), grpo_advantages, edits(GROUP_MUTANTS)),
-        Family(group_laws(centre="leave_one_out", scaled=False), rloo_advantages, edits(GROUP_MUTANTS)),
-        *[Family(aggregate_laws(WEIGHTS[name]), one, edits(AGGREGATE_MUTANTS)) for name, one in reductions.items()],
+        Family(group_laws(nan_rewards=True, ungrouped=True), grpo_advantages, edits(GROUP_MUTANTS)),
+        Family(group_laws(singleton="any"), grpo_advantages),
+        Family(
+            group_laws(centre="leave_one_out", scaled=False, nan_rewards=True, ungrouped=True),
+            rloo_advantages,
+            edits(GROUP_MUTANTS),
+        ),
+        *[
+            Family(aggregate_laws(WEIGHTS[name], nan_padding=True, live=True), one, edits(AGGREGATE_MUTANTS))
+            for name, one in reductions.items()
+        ],
         *[Family(suite, loss, edits(TOKEN_LOSS_MUTANTS)) for suite, loss in losses],
         *[Family(suite, weighting, edits(IMPORTANCE_MUTANTS)) for suite, weighting in weights],
         Family(token_log_prob_laws(), token_log_probs, edits(TOKEN_LOG_PROB_MUTANTS)),
@@ -257,8 +402,28 @@ def _learners() -> list[Family]:
     ]
 
 
+def _rendered(messages: list[dict[str, str]], prompt: bool) -> str:
+    """Return a conversation in the format of ChatML."""
+    text = "".join(f"<|im_start|>{one['role']}\n{one['content']}<|im_end|>\n" for one in messages)
+    return f"{text}<|im_start|>assistant\n" if prompt else text
+
+
+SCORED = (
+    {"completion": "It is 5.", "answer": "5", "reward": 1.0},
+    {"completion": "so \\boxed{-6}", "answer": "5", "reward": 0.0},
+    {"completion": "", "answer": "-6", "reward": 0.0},
+)
+
+
 def _texts() -> list[Family]:
+    adding = Convention(end=2, padding=2, left=True, adds_end=True, predicts=True)
+    adds_end = token_mask_laws(side="left", adds_end=True, predicts=True)
     return [
+        Family(reward_function_laws(SCORED, low=0.0, high=1.0), numeric),
+        Family(tool_parser_laws(), hermes_calls),
+        Family(chat_template_laws(end="<|im_end|>", trims=False), _rendered),
+        Family(token_mask_laws(), collated(evolve(adding, left=False, adds_end=False, predicts=False))),
+        Family(adds_end, collated(adding), edits({"ends what a limit cut": ends_what_was_cut})),
         Family(parser_laws(), own_reading()),
         Family(codec_laws(), byte_codec()),
         Family(own_world_laws(), ledger(), edits(TEXT_ENV_MUTANTS)),
@@ -270,10 +435,15 @@ def _effects() -> list[Family]:
     return [
         Family(checkpoint_laws(), own_store(), edits(CHECKPOINT_MUTANTS)),
         Family(machine_laws(), fetcher()),
+        Family(resume_laws(), SmallTrainer, edits(RESUME)),
+        Family(replay_laws(replacement=False), OwnBuffer),
+        Family(replay_laws(alpha=0.5, beta=1.0), Prioritised),
+        Family(replay_laws(n=3), NStep),
     ]
 
 
 def families() -> tuple[Family, ...]:
     """Return every suite of this package with a subject and its mutants."""
-    agents = _steps_and_folds() + _worlds() + _objectives() + _tokens() + _learners()
-    return tuple(agents + _texts() + _effects())
+    steps = _steps_and_folds() + _worlds() + _distributions() + _objectives() + _targets() + _tokens()
+    learning_ = _optimizers() + _figures() + _learners()
+    return tuple(steps + learning_ + _texts() + _effects())

@@ -13,9 +13,18 @@ from ...core.errors import ChoiceError, PurestepError, StructureError, choose, m
 Subject = Any
 Inputs = Any
 
+SHARE = 0.1  # of a law's draws in which an event that it needs must occur
+
 
 class Broken(PurestepError, AssertionError):
-    """A law does not hold for the inputs at hand."""
+    """A law does not hold for the inputs at hand; `got` and `wanted` are the tensors that differ, if two were compared."""
+
+    got: Any = None
+    wanted: Any = None
+
+
+class Unlike(Broken):
+    """Two values of a law have other types, shapes or dtypes."""
 
 
 class Vacuous(PurestepError, AssertionError):
@@ -42,9 +51,9 @@ class Seen:
         self.measured[name] = max(value, self.measured.get(name, value))
 
     def add(self, other: "Seen") -> None:
-        """Add the counts of another run to these."""
+        """Count a run in which an event occurred, however often, as one more."""
         for name, count in other.events.items():
-            self.events[name] = self.events.get(name, 0) + count
+            self.events[name] = self.events.get(name, 0) + (count > 0)
 
 
 @frozen
@@ -71,8 +80,10 @@ class Law:
 
     `inputs(subject)` is the strategy of its inputs, `check(prepared, inputs, seen)` raises `Broken` or an exception of the
     subject. `prepare` runs once, before the first draw (to compile, for example). `needs` are the events that must occur for
-    a pass to count. `mutant` is an edit of the subject that the law must catch. `least` is the first profile in which the law
-    runs, and `most` limits the number of inputs where each is expensive.
+    a pass to count, each in at least the `share` of the draws. `mutant` is an edit of the subject that the law must catch.
+    `least` is the first profile in which the law runs, and `most` limits the number of inputs where each is expensive.
+    `numeric`: the claim is about numbers, so that a subject that does not promise equal bits may round, and one that is not
+    written for tensors is called in another way (see `calling.py`).
     """
 
     name: str = field(validator=_is_word)
@@ -83,8 +94,10 @@ class Law:
     mutant: Mutant
     needs: tuple[str, ...] = ()
     prepare: Callable[[Subject], Subject] = _same
+    share: float = SHARE
     least: str = "quick"
     most: int = 2000
+    numeric: bool = False
 
 
 @frozen

@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from attrs import evolve, frozen
 
-from .cli import load
 from .families import Family
 from .law import Mutant
 from .profiles import Profile, named_profile
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS
 from .run import absent, run
+from .target import load
 
 MARKS = {BROKEN: "KILL", PASSED: ".", VACUOUS: "vacuous", SKIPPED: "skipped"}
 ORIGINAL = "(the original)"

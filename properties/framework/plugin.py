@@ -1,7 +1,4 @@
-"""The pytest option `--laws=quick|ci|night`.
-
-Load it with `-p purestep.properties.framework.plugin` or in a conftest's pytest_plugins.
-"""
+"""The pytest option `--laws=quick|ci|night`; alone, `--laws` is quick. An installed purestep gives it to pytest."""
 
 import os
 
@@ -13,7 +10,8 @@ from .profiles import ORDER, VARIABLE
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option --laws."""
     group = parser.getgroup("purestep")
-    group.addoption("--laws", choices=ORDER, default=None, help=f"how hard laws look (default: ${VARIABLE} or quick)")
+    about = f"how hard laws look (default: ${VARIABLE} or quick)"
+    group.addoption("--laws", nargs="?", const=ORDER[0], choices=ORDER, default=None, help=about)
 
 
 def pytest_configure(config: pytest.Config) -> None:

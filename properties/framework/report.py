@@ -13,8 +13,10 @@ PASSED, BROKEN, VACUOUS, SKIPPED = "passed", "broken", "vacuous", "skipped"
 class Result:
     """Result of one law on one subject.
 
-    `inputs` is the shrunk counterexample as source, `detail` the difference (or the reason of a skip), `seen` the counts of
-    events and `examples` the number of inputs tried.
+    `inputs` is the shrunk counterexample as source and `imports` the lines that it needs, `detail` the difference (or the
+    reason of a skip), `seen` the numbers of inputs with each event, `examples` the number of inputs tried, `way` another
+    way in which the subject had to be called (see `calling.py`), `notes` what it did beside returning,
+    and `script` the counterexample without purestep.
     """
 
     law: Law
@@ -26,6 +28,10 @@ class Result:
     examples: int = 0
     seconds: float = 0.0
     error: BaseException | None = None
+    imports: tuple[str, ...] = ()
+    way: str = ""
+    notes: tuple[str, ...] = ()
+    script: str = ""
 
     @property
     def holds(self) -> bool:
@@ -35,11 +41,12 @@ class Result:
     def line(self) -> str:
         """Return the result in one line."""
         tail = {
-            PASSED: self._events(),
+            PASSED: self.events(),
             BROKEN: self.detail + (f"; for {self.inputs}" if self.inputs else ""),
             VACUOUS: self.detail,
             SKIPPED: self.detail,
         }[self.outcome]
+        tail = "; ".join(part for part in (tail, self.way and f"called with {self.way}", *self.notes) if part)
         return f"{self.outcome:8}{self.law.name}" + (f": {tail}" if tail else "")
 
     def text(self) -> str:
@@ -51,17 +58,22 @@ class Result:
         rows = [
             ("claim", self.law.claim),
             ("found", self.detail),
+            ("called", f"with {self.way}" if self.way else ""),
             ("input", self.inputs),
-            ("seen", self._events()),
+            ("needs", "; ".join(self.imports)),
+            ("seen", self.events()),
             ("source", self.law.source),
             ("keep", f'examples={{"{self.law.name}": [{self.inputs}]}}' if self.inputs else ""),
         ]
         head = heads.get(self.outcome, f"{self.subject}: {self.law.name} {self.outcome}")
-        return "\n".join([head, *(f"  {name:7} {value}" for name, value in rows if value)])
+        lines = [head, *(f"  {name:7} {value}" for name, value in rows if value)]
+        return "\n".join([*lines, *(["  as a script:", self.script] if self.script else [])])
 
-    def _events(self) -> str:
+    def events(self) -> str:
+        """Return the number of inputs, and the share of them in which each event occurred."""
         tried = f"{self.examples} inputs" if self.examples != 1 else "1 input"
-        return ", ".join([tried, *(f"{name} {count}" for name, count in self.seen.items())]) if self.examples else ""
+        shares = (f"{name} in {count / max(1, self.examples):.0%}" for name, count in self.seen.items())
+        return ", ".join([tried, *shares]) if self.examples else ""
 
 
 @frozen
@@ -71,6 +83,11 @@ class Report:
     suite: str
     subject: str
     results: tuple[Result, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Whether no law could run, so that nothing is known."""
+        return not any(result.outcome != SKIPPED for result in self.results)
 
     def __bool__(self) -> bool:
         return all(result.holds for result in self.results)
@@ -88,7 +105,10 @@ class Report:
         seconds = sum(result.seconds for result in self.results)
         head = f"{self.suite}, {self.subject}: {count} of {len(self.results)} laws passed in {seconds:.1f} s"
         lines = [head, *(f"  {result.line()}" for result in self.results)]
-        return "\n".join([*lines, *(f"\n{result.text()}" for result in self.failures)])
+        first = {
+            result.detail: result for result in reversed(self.failures)
+        }  # of laws that fail in the same words, one
+        return "\n".join([*lines, *(f"\n{result.text()}" for result in reversed(first.values()))])
 
 
 def name_of(subject: Any) -> str:

@@ -1,22 +1,33 @@
 """Run one law on one subject through hypothesis and return the result."""
 
 import copy
+import re
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from attrs import field, mutable
+import attrs
+import torch
+import torch.utils._pytree as pytree
+from attrs import evolve, field, mutable
 from hypothesis import example, given, seed, target
+from hypothesis import strategies as st
 from hypothesis.errors import Flaky, FlakyReplay, StopTest, UnsatisfiedAssumption
+from hypothesis.strategies import SearchStrategy
+from torch import Tensor
 
-from .compare import render
-from .law import Broken, Law, NotHere, Seen, Vacuous
+from .calling import COPIES, OTHERS, called_with, is_callable
+from .compare import bits, rounding
+from .law import Broken, Law, NotHere, Seen, Unlike, Vacuous
 from .profiles import Profile, current, hypothesis_settings, includes, using
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
+from .script import script_of
 from .settled import settled
+from .source import source
 
+NO_GPU = r"not compiled with CUDA|no NVIDIA driver|Found no NVIDIA|No CUDA GPUs|CUDA is not available"  # torch's words
 ENGINE = (UnsatisfiedAssumption, StopTest)  # raised by hypothesis itself to leave a test
 
 
@@ -28,6 +39,7 @@ class _Trial:
     examples: int = 0
     failure: Exception | None = None
     inputs: Any = None
+    written: bool = False  # whether the check's copy of the inputs was changed
 
 
 def absent(law: Law, subject: Any, profile: Profile) -> str:
@@ -43,39 +55,83 @@ def absent(law: Law, subject: Any, profile: Profile) -> str:
 
 
 def run(
-    law: Law, subject: Any, *, profile: Profile | None = None, examples: Sequence[Any] = (), shrink: bool = True
+    law: Law,
+    subject: Any,
+    *,
+    profile: Profile | None = None,
+    examples: Sequence[Any] = (),
+    shrink: bool = True,
+    exact: bool = False,
 ) -> Result:
     """Return the result of one law: passed, broken, vacuous, or skipped if the profile or this machine cannot run it.
 
-    `examples` are inputs to try first, such as those that a failure printed.
+    `examples` are inputs to try first, such as those that a failure printed. `exact`: the subject promises equal bits also
+    where a law is about numbers. A subject that refuses tensors, or writes into them, is called in another way, which the
+    result names.
     """
     profile, name = profile or current(), name_of(subject)
     if not includes(profile, law.least):
         return Result(law, name, SKIPPED, f"runs in the profile {law.least}")
+    options: dict[str, Any] = {"profile": profile, "examples": examples, "exact": exact, "name": name}
+    found, trial = _tried(law, subject, shrink=shrink, **options)
+    if found.outcome != BROKEN or not law.numeric or not is_callable(subject):
+        return found
+    ways = [COPIES] if trial.written else []
+    if not isinstance(trial.failure, Broken) or isinstance(trial.failure, Unlike):
+        ways += OTHERS
+    for way in ways:
+        other, second = _tried(law, called_with(way, subject), shrink=shrink, **options)
+        if other.outcome != BROKEN or (way != COPIES and _of_numbers(second.failure)):
+            return evolve(_scripted(other, law, subject, way, second, shrink), way=way)
+    return _scripted(found, law, subject, "", trial, shrink)
+
+
+def _scripted(result: Result, law: Law, subject: Any, way: str, trial: _Trial, shrink: bool) -> Result:
+    if result.outcome != BROKEN or trial.inputs is None or not shrink:
+        return result
+    with suppress(Exception):  # a script is an extra: the result stands without it
+        return evolve(result, script=script_of(law, subject, way, trial.inputs, result.detail))
+    return result
+
+
+def _of_numbers(failure: Exception | None) -> bool:
+    return isinstance(failure, Broken) and not isinstance(failure, Unlike)
+
+
+def _tried(
+    law: Law, subject: Any, *, profile: Profile, examples: Sequence[Any], exact: bool, name: str, shrink: bool
+) -> tuple[Result, _Trial]:
     start, trial = time.perf_counter(), _Trial()
-    with using(profile):
+    with using(profile), rounding() if law.numeric and not exact else nullcontext():
         try:
             prepared = law.prepare(subject)
             _search(law, subject, prepared, trial, profile, examples, shrink)
         except NotHere as missing:
-            return Result(law, name, SKIPPED, str(missing))
+            return Result(law, name, SKIPPED, str(missing)), trial
         except Exception as error:
             trial.failure = trial.failure or error
-    return _result(law, name, trial, time.perf_counter() - start)
+    if trial.failure is not None and not torch.cuda.is_available() and re.search(NO_GPU, str(trial.failure)):
+        return Result(law, name, SKIPPED, "it needs a GPU, which this machine does not have"), trial
+    return _result(law, name, trial, time.perf_counter() - start), trial
 
 
 def _search(
     law: Law, subject: Any, prepared: Any, trial: _Trial, profile: Profile, examples: Sequence[Any], shrink: bool
 ) -> None:
+    extras = getattr(subject, "extras", {})
+
     def body(inputs: Any) -> None:
+        inputs, more = inputs if extras else (inputs, {})
+        if extras:
+            subject.drawn.update(more)
         trial.examples += trial.failure is None
-        seen = Seen()
+        seen, given = Seen(), copy.deepcopy(inputs)  # a copy, so that the inputs are printed unchanged
         try:
-            law.check(prepared, copy.deepcopy(inputs), seen)  # a copy, so that the inputs are printed unchanged
+            law.check(prepared, given, seen)
         except ENGINE:
             raise
         except Exception as error:
-            trial.failure, trial.inputs = error, inputs
+            trial.failure, trial.inputs, trial.written = error, inputs, _changed(given, inputs)
             raise
         finally:
             if trial.failure is None:  # events of inputs tried in shrinking do not count
@@ -85,7 +141,7 @@ def _search(
                 target(value, label=name)
 
     body.__name__ = law.name
-    test: Callable[[], None] = given(inputs=law.inputs(subject))(body)
+    test: Callable[[], None] = given(inputs=_drawn(law.inputs(subject), extras))(body)
     for inputs in reversed(examples):
         test = example(inputs=inputs)(test)
     _own_key(test, f"{law.name} {name_of(subject)} {getattr(subject, '__module__', '')}")
@@ -103,6 +159,21 @@ def _search(
         trial.failure.__cause__ = error
 
 
+def _changed(given: Any, inputs: Any) -> bool:
+    """Return whether a tensor of the copy differs from the input that it was copied from."""
+    pairs = zip(_tensors(given), _tensors(inputs), strict=False)
+    return any(a.shape != b.shape or not torch.equal(bits(a), bits(b)) for a, b in pairs)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    for leaf in pytree.tree_leaves(value):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif attrs.has(type(leaf)) and not isinstance(leaf, type):
+            for part in attrs.fields(type(leaf)):
+                yield from _tensors(getattr(leaf, part.name))
+
+
 def _own_key(test: Any, key: str) -> None:
     """Set a database key for each law and subject; by default, all would share the key of this module's function."""
     test._hypothesis_internal_database_key = key.encode()
@@ -114,15 +185,30 @@ def _unprinted(test: Any) -> None:
 
 
 def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
-    detail, inputs, outcome = "", "", PASSED
+    detail, inputs, outcome, imports = "", "", PASSED, tuple[str, ...]()
     if trial.failure is not None:
         outcome, detail = BROKEN, _says(trial.failure)
-        inputs = render(trial.inputs) if trial.inputs is not None else ""
+        inputs, imports = source(trial.inputs) if trial.inputs is not None else ("", ())
     else:
-        missing = [need for need in law.needs if not trial.seen.events.get(need)]
-        if missing:
-            outcome, detail = VACUOUS, f"in {trial.examples} inputs there never was {' or '.join(missing)}"
-    return Result(law, subject, outcome, detail, inputs, trial.seen.events, trial.examples, seconds, trial.failure)
+        detail = _missing(law, trial)
+        outcome = VACUOUS if detail else PASSED
+    return Result(
+        law, subject, outcome, detail, inputs, trial.seen.events, trial.examples, seconds, trial.failure, imports
+    )
+
+
+def _drawn(inputs: SearchStrategy[Any], extras: Mapping[str, SearchStrategy[Any]]) -> SearchStrategy[Any]:
+    return st.tuples(inputs, st.fixed_dictionaries(dict(extras))) if extras else inputs
+
+
+def _missing(law: Law, trial: _Trial) -> str:
+    """Return which events occurred in too small a share of the draws; "" if none."""
+    never = [need for need in law.needs if not trial.seen.events.get(need)]
+    if never:
+        return f"in {trial.examples} inputs there never was {' or '.join(never)}"
+    counts = {need: trial.seen.events[need] for need in law.needs}
+    few = [f"{need} in {n}" for need, n in counts.items() if n < law.share * trial.examples]
+    return f"of {trial.examples} inputs only {', '.join(few)}, wanted {law.share:.0%}" if few else ""
 
 
 def _says(error: BaseException) -> str:

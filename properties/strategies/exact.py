@@ -9,6 +9,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core.envs.tabular import TabularMDP
+from ..framework.compare import DOUBLE, ROUNDING, Tolerance
 from ..framework.law import Seen
 from .mdps import (
     Histories,
@@ -68,9 +69,18 @@ def columns(all_: Histories, value: Tensor) -> tuple[Tensor, ...]:
 
 
 def each(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Apply a function of one stream [H] to all streams [H, N]."""
-    result: Tensor = torch.vmap(function, in_dims=1, out_dims=1)(*tensors)
+    """Apply a function of one stream [H] to all streams [H, N]: by vmap, or in a loop if vmap cannot trace the function."""
+    try:
+        result: Tensor = torch.vmap(function, in_dims=1, out_dims=1)(*tensors)
+    except (RuntimeError, TypeError, ValueError):  # data-dependent, in place, or not of torch
+        rows = [function(*one) for one in zip(*(x.unbind(1) for x in tensors), strict=True)]
+        result = torch.stack(rows, 1)
     return result
+
+
+def arithmetic_of(got: Tensor) -> Tolerance:
+    """Return the tolerance of an expectation over what a subject returned: it may compute in float32 whatever it is given."""
+    return DOUBLE if got.dtype == torch.float64 else ROUNDING
 
 
 def expectations(all_: Histories, quantity: Tensor, shape: tuple[int, ...], *by: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,9 +89,9 @@ def expectations(all_: Histories, quantity: Tensor, shape: tuple[int, ...], *by:
     for part, size in zip(by, shape, strict=True):
         index = index * size + part
     size = torch.Size(shape).numel()
-    zero = torch.zeros(size, dtype=quantity.dtype)
+    zero = torch.zeros(size, dtype=all_.probability.dtype)
     weight = zero.index_add(0, index, all_.probability)
-    total = zero.index_add(0, index, all_.probability * quantity)
+    total = zero.index_add(0, index, all_.probability * quantity.to(zero.dtype))
     return (total / weight.clamp(min=1e-30)).reshape(shape), (weight > 0).reshape(shape)
 
 

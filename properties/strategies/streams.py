@@ -14,7 +14,7 @@ from ...core.errors import choose
 from ...core.record import record, replace, take, tensor
 from ...core.steps import ended
 
-ENDINGS = ("none", "none", "none", "truncated", "terminated", "both")
+ENDINGS = ("none", "truncated", "none", "terminated", "none", "both")
 FRACTIONS = (0.0, 0.5, 1.0, 0.5)  # gamma and lambda, 1/2 twice as often: products with multiples of 1/4 are exact
 CONVENTIONS = ("bootstrap", "terminate", "drop")
 

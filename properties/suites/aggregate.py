@@ -12,7 +12,7 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, dyadic, masks
-from .loss import PADDING
+from .loss import LARGE, NAN, PADDING
 
 # --- mutants ---
 # Common mistakes in reductions: each edits a correct one.
@@ -31,6 +31,15 @@ def multiplies_by_mask(subject: Reduction) -> Reduction:
 
     def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
         return subject.reduce(loss, mask, **denominator) + (loss * ~mask).sum() * 0.0
+
+    return attrs.evolve(subject, reduce=reduce)
+
+
+def sums_all(subject: Reduction) -> Reduction:
+    """Add the losses of tokens that do not count, with a small weight."""
+
+    def reduce(loss: Tensor, mask: Tensor, **denominator: Tensor | float) -> Tensor:
+        return subject.reduce(loss, mask, **denominator) + (loss * ~mask).sum() * 0.01
 
     return attrs.evolve(subject, reduce=reduce)
 
@@ -119,11 +128,11 @@ class Losses:
 
 
 @st.composite
-def token_batches(draw: DrawFn) -> Losses:
+def token_batches(draw: DrawFn, poison: tuple[float, ...] = POISON) -> Losses:
     """Sequences of different lengths, some of them empty, padded on the right."""
     rows, length = draw(st.sampled_from((1, 3, 4))), draw(st.sampled_from((1, 2, 4)))
     mask = draw(masks(rows, length))
-    return Losses(draw(dyadic((rows, length))), mask, draw(st.sampled_from(POISON)), draw(st.integers(0, rows)))
+    return Losses(draw(dyadic((rows, length))), mask, draw(st.sampled_from(poison)), draw(st.integers(0, rows)))
 
 
 def _per_token(lengths: Tensor) -> Tensor:
@@ -146,13 +155,20 @@ WEIGHTS: Mapping[str, Weights] = {
 }
 
 
-def aggregate_laws(weights: Weights) -> Suite:
-    """Return the laws of a reduction that weights each sequence's tokens by `weights(lengths)`, such as one of `WEIGHTS`."""
-    laws = (_padding(), _longer(), _nothing(), _live(), _parts(), _rows(), _declared(weights), _equal(weights))
-    return Suite("aggregate_laws", laws)
+def aggregate_laws(
+    weights: Weights, *, nan_padding: bool = False, empty: bool = True, live: bool = False, parts: bool = True
+) -> Suite:
+    """Return the laws of a reduction that weights each sequence's tokens by `weights(lengths)`, such as one of `WEIGHTS`.
+
+    Claims that the subject makes: `nan_padding` does not matter, a batch without tokens (`empty`) has the loss 0
+    and, if `live`, a graph, and `parts` divided by a denominator that is given add up.
+    """
+    laws = [_padding(nan_padding), _longer(), _rows(), _declared(weights), _equal(weights)]
+    laws += [*([_nothing(parts)] if empty else []), *([_live()] if live else []), *([_parts()] if parts else [])]
+    return Suite("aggregate_laws", tuple(laws))
 
 
-_law = law_constructor(token_batches, PADDING)
+_law = law_constructor(token_batches, PADDING, numeric=True)
 
 
 def _both(subject: Reduction, loss: Tensor, mask: Tensor, **denominator: Any) -> tuple[Tensor, Tensor]:
@@ -164,7 +180,7 @@ def _both(subject: Reduction, loss: Tensor, mask: Tensor, **denominator: Any) ->
     return value.detach(), torch.autograd.grad(value, leaf)[0]
 
 
-def _padding() -> Law:
+def _padding(nan_padding: bool) -> Law:
     def check(subject: Reduction, drawn: Losses, seen: Seen) -> None:
         seen("padding", (~drawn.mask).any())
         wanted = _both(subject, drawn.loss, drawn.mask)
@@ -172,8 +188,10 @@ def _padding() -> Law:
         same(f"(loss, gradient) with padding of {drawn.poison}", got, wanted)
         require(not bool(got[1][~drawn.mask].any()), "a padded token has a gradient")
 
-    claim = "Whatever stands in the padding, NaN and infinity included, value and gradient keep their bits."
-    return _law("padding_is_nothing", claim, ("multiplies by the mask", multiplies_by_mask), check, "padding")
+    claim = f"Whatever stands in the padding{NAN if nan_padding else ''}, value and gradient stay."
+    mutant = ("multiplies by the mask", multiplies_by_mask) if nan_padding else ("adds a little of all", sums_all)
+    drawn = token_batches(POISON if nan_padding else LARGE)
+    return _law("padding_is_nothing", claim, mutant, check, "padding", inputs=drawn)
 
 
 def _longer() -> Law:
@@ -188,13 +206,14 @@ def _longer() -> Law:
     return _law("length_of_padding", claim, ("takes the mean over all columns", mean_over_all), check, "a token")
 
 
-def _nothing() -> Law:
+def _nothing(parts: bool) -> Law:
     def check(subject: Reduction, drawn: Losses, seen: Seen) -> None:
         value, slope = _both(subject, drawn.loss, torch.zeros_like(drawn.mask))
         same("the loss of nothing", value, torch.zeros_like(value))
         same("its gradient", slope, torch.zeros_like(slope))
-        again = subject.reduce(drawn.loss, torch.zeros_like(drawn.mask), denominator=torch.tensor(0))
-        same("the loss of nothing in a batch of nothing", again, torch.zeros_like(again))
+        if parts:
+            again = subject.reduce(drawn.loss, torch.zeros_like(drawn.mask), denominator=torch.tensor(0))
+            same("the loss of nothing in a batch of nothing", again, torch.zeros_like(again))
 
     source = "verl 785, OLMo-core 657, prime-rl 1961: NaN where a micro-batch is all masked"
     claim = "A batch in which no token counts has the loss 0 and the gradient 0, never NaN."

@@ -61,6 +61,7 @@ def categorical_laws() -> Suite:
 _over_logits = law_constructor(
     lambda: st.tuples(st.integers(1, 5).flatmap(lambda n: dyadic((n,), limit=4)), seeds()),
     "definition of softmax, entropy and sampling by inversion",
+    numeric=True,
 )
 
 

@@ -1,12 +1,14 @@
 """Laws of checkpoints (C1 to C3): no data is lost, a crash leaves the old or the new one, another schema is refused."""
 
 import itertools
+import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy
 import torch
 from attrs import frozen
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from ...runtime.effects.checkpoint import single
 from ...runtime.effects.checkpoint.atomic_files import Files
 from ..framework.compare import bits, require, same
 from ..framework.crash import Crash, CrashingFiles
-from ..framework.law import Broken, Law, Mutant, Seen, Suite, always
+from ..framework.law import Broken, Law, Mutant, Seen, Suite, always, instead
 from ..strategies.values import flags, integers, raw
 
 # --- mutants ---
@@ -115,7 +117,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {
 
 SOURCE = "design: a whole-run checkpoint is one value, and resumed is never stopped"
 DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool)
-LAYOUTS = ("plain", "transposed", "strided", "empty", "scalar", "expanded")
+LAYOUTS = ("plain", "empty", "transposed", "strided", "scalar", "expanded", "empty")
 
 
 @frozen
@@ -317,3 +319,231 @@ def _other_shape_refused() -> Law:
         st.sampled_from(("shape", "dtype", "missing", "extra")),
         check,
     )
+
+
+# --- whole trainers ---
+
+
+class SmallTrainer:
+    """A small trainer: a linear model, Adam, a decaying rate, and batches from the global generator."""
+
+    def __init__(self, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.model = torch.nn.Linear(2, 1)
+        for param in self.model.parameters():
+            torch.nn.init.uniform_(param, -1.0, 1.0, generator=generator)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.steps = 0
+        torch.manual_seed(seed)
+
+    def train(self, steps: int) -> None:
+        """Take so many steps."""
+        for _ in range(steps):
+            x = torch.randn(4, 2)
+            for group in self.optimizer.param_groups:
+                group["lr"] = 0.1 / (1 + self.steps)
+            loss = (self.model(x)[:, 0] - x.sum(-1)).square().mean()
+            self.optimizer.zero_grad()
+            torch.autograd.backward(loss)
+            self.optimizer.step()
+            self.steps += 1
+
+    def save(self, path: Path) -> None:
+        """Write all of it."""
+        parts = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        torch.save({**parts, "steps": self.steps, "generator": torch.get_rng_state()}, path)
+
+    def load(self, path: Path) -> None:
+        """Read all of it."""
+        saved = torch.load(path, weights_only=True)
+        self.model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.steps = saved["steps"]
+        torch.set_rng_state(saved["generator"])
+
+
+class ForgetsOptimizer(SmallTrainer):
+    """Begin with new moments."""
+
+    def load(self, path: Path) -> None:
+        super().load(path)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+
+
+class ForgetsCount(SmallTrainer):
+    """Begin the schedule again."""
+
+    def load(self, path: Path) -> None:
+        super().load(path)
+        self.steps = 0
+
+
+class ForgetsGenerator(SmallTrainer):
+    """Draw other batches."""
+
+    def load(self, path: Path) -> None:
+        before = torch.get_rng_state()
+        super().load(path)
+        torch.set_rng_state(before)
+
+
+class RoundsWeights(SmallTrainer):
+    """Store weights in bfloat16."""
+
+    def load(self, path: Path) -> None:
+        super().load(path)
+        self.model.load_state_dict({name: w.bfloat16().float() for name, w in self.model.state_dict().items()})
+
+
+class DrawsInSave(SmallTrainer):
+    """Draw a number for a file name."""
+
+    def save(self, path: Path) -> None:
+        super().save(path)
+        torch.rand(1)
+
+
+class KeepsFirst(SmallTrainer):
+    """Do not write over a file."""
+
+    def save(self, path: Path) -> None:
+        if not path.exists():
+            super().save(path)
+
+
+RESUME: dict[str, Callable[[Any], Any]] = {
+    "begins the schedule again": instead(ForgetsCount),
+    "draws other batches": instead(ForgetsGenerator),
+}
+
+
+@frozen
+class Interrupted:
+    """Seeds of two trainers, and steps before and after a save."""
+
+    seed: int
+    other: int
+    before: int
+    after: int
+
+
+def observed(trainer: Any) -> Any:
+    """Return the tensors of a trainer's model: its `model`, `policy`, `network` or itself, by `state_dict` or as it is."""
+    found = next(
+        (getattr(trainer, name) for name in ("model", "policy", "network", "params") if hasattr(trainer, name)), trainer
+    )
+    state = getattr(found, "state_dict", None)
+    return dict(state()) if callable(state) else found
+
+
+def resume_laws(*, observe: Callable[[Any], Any] = observed) -> Suite:
+    """Return the laws of trainers: `make(seed)` returns one with `train(steps)`, `save(path)` and `load(path)`.
+
+    `observe(trainer)` returns what is compared, a tree of tensors, with equal bits. The global generators of torch, numpy and
+    random are seeded before each run and again before each load: a trainer that draws from them saves their states.
+
+    >>> from purestep.properties import verify
+    >>> verify(resume_laws(), ForgetsOptimizer)["resumed_is_uninterrupted"].outcome
+    'broken'
+    """
+    return Suite("resume_laws", (_resumed(observe), _loaded(observe), _undisturbed(observe), _last_save(observe)))
+
+
+def _interrupted() -> SearchStrategy[Interrupted]:
+    few = st.sampled_from((2, 3, 1))
+    return st.builds(Interrupted, seed=st.integers(0, 9), other=st.integers(10, 19), before=few, after=few)
+
+
+def _begun(make: Callable[[int], Any], seed: int) -> Any:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
+    return make(seed)
+
+
+def _resume_law(
+    name: str,
+    claim: str,
+    mutant: tuple[str, Any],
+    check: Callable[[Callable[[int], Any], Interrupted, Path], None],
+) -> Law:
+    def in_folder(make: Callable[[int], Any], drawn: Interrupted, seen: Seen) -> None:
+        numbers, before = random.getstate(), numpy.random.get_state()
+        try:
+            with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
+                check(make, drawn, Path(folder) / "saved")
+        finally:
+            random.setstate(numbers)
+            numpy.random.set_state(before)
+
+    source = "NeMo-RL 3171, brax 655, ms-swift 9935: state that a resumed run lacked"
+    made = Mutant(mutant[0], instead(mutant[1]))
+    inputs = always(_interrupted())
+    return Law(name=name, claim=claim, source=source, inputs=inputs, check=in_folder, mutant=made, most=20)
+
+
+def _copied(tree: Any) -> Any:
+    return tree_map(lambda leaf: leaf.detach().clone() if isinstance(leaf, Tensor) else leaf, tree)
+
+
+def _resumed(observe: Callable[[Any], Any]) -> Law:
+    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+        whole = _begun(make, drawn.seed)
+        whole.train(drawn.before + drawn.after)
+        wanted = _copied(observe(whole))
+        first = _begun(make, drawn.seed)
+        first.train(drawn.before)
+        first.save(path)
+        second = _begun(make, drawn.other)
+        second.load(path)
+        second.train(drawn.after)
+        same(f"after {drawn.before} steps, a load and {drawn.after} more", _copied(observe(second)), wanted)
+
+    claim = "A trainer that was saved, made anew, loaded and trained on has the bits of one never stopped."
+    return _resume_law("resumed_is_uninterrupted", claim, ("begins with new moments", ForgetsOptimizer), check)
+
+
+def _loaded(observe: Callable[[Any], Any]) -> Law:
+    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+        first = _begun(make, drawn.seed)
+        first.train(drawn.before)
+        first.save(path)
+        wanted = _copied(observe(first))
+        second = _begun(make, drawn.other)
+        second.load(path)
+        same("after a load", _copied(observe(second)), wanted)
+
+    claim = "A load gives what was saved, bit for bit."
+    return _resume_law("load_gives_what_was_saved", claim, ("stores weights in bfloat16", RoundsWeights), check)
+
+
+def _undisturbed(observe: Callable[[Any], Any]) -> Law:
+    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+        runs = []
+        for saves in (False, True):
+            trainer = _begun(make, drawn.seed)
+            trainer.train(drawn.before)
+            if saves:
+                trainer.save(path)
+            trainer.train(drawn.after)
+            runs.append(_copied(observe(trainer)))
+        same("a run with a save against one without", runs[1], runs[0])
+
+    claim = "A save does not change the run."
+    return _resume_law("save_changes_nothing", claim, ("draws a number in save", DrawsInSave), check)
+
+
+def _last_save(observe: Callable[[Any], Any]) -> Law:
+    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+        first = _begun(make, drawn.seed)
+        first.train(drawn.before)
+        first.save(path)
+        first.train(drawn.after)
+        first.save(path)
+        wanted = _copied(observe(first))
+        second = _begun(make, drawn.other)
+        second.load(path)
+        same("after a load of a path saved twice", _copied(observe(second)), wanted)
+
+    claim = "A second save to the same path replaces the first."
+    return _resume_law("last_save_counts", claim, ("does not write over a file", KeepsFirst), check)

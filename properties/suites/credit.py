@@ -165,10 +165,10 @@ def credit_laws() -> Suite:
     return Suite("credit_laws", (*tokens, _whole(), _to_come(), _relation(), _compared(), _unmade()))
 
 
-_law = law_constructor(_earned, SOURCE)
+_law = law_constructor(_earned, SOURCE, numeric=True)
 
 
-_written = law_constructor(programs, SOURCE, most=200)
+_written = law_constructor(programs, SOURCE, most=200, numeric=True)
 
 
 def _one_each() -> Law:

@@ -5,16 +5,27 @@ values (multiples of 1/4, gamma and lambda 0, 1/2 or 1) every law but the last t
 """
 
 from collections.abc import Callable
+from typing import Any
 
+import attrs
 import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core.record import replace
-from ..framework.compare import DOUBLE, same
+from ..framework.compare import same
 from ..framework.law import Law, Mutant, Seen, Suite, always, law_constructor
-from ..strategies.exact import EstimatorCase, columns, each, ending_problems, exact_events, expectations, problems
+from ..strategies.exact import (
+    EstimatorCase,
+    arithmetic_of,
+    columns,
+    each,
+    ending_problems,
+    exact_events,
+    expectations,
+    problems,
+)
 from ..strategies.mdps import action_values, histories, logits_of, policy_gradient, values
 from ..strategies.streams import (
     FRACTIONS,
@@ -176,7 +187,7 @@ def td_errors(convention: str, stream: Stream, gamma: float) -> Tensor:
     return (stream.rewards + beyond - stream.values) * kept(convention, stream.terminated, stream.truncated)
 
 
-law_of = law_constructor(st.nothing, PAPER, replaced=True)
+law_of = law_constructor(st.nothing, PAPER, replaced=True, numeric=True)
 
 
 def recursion(convention: str) -> Law:
@@ -409,9 +420,10 @@ def expected_advantage() -> Law:
         got = each(lambda *c: estimator(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, exact))
         table, known = expectations(all_, got[0], tuple(policy.shape), all_.state[0], all_.action[0])
         wanted = action_values(mdp, policy, gamma) - exact[:, None]
-        same("E[A | s, a] against Q - V", torch.where(known, table, wanted), wanted, DOUBLE)
+        same("E[A | s, a] against Q - V", torch.where(known, table, wanted), wanted, arithmetic_of(got))
 
     return Law(
+        numeric=True,
         name="expected_advantage",
         claim="With exact values the expected advantage of (s, a) is Q(s, a) - V(s), for every lambda.",
         source="Schulman et al. 2016, arXiv:1506.02438, section 3; by enumeration",
@@ -440,9 +452,11 @@ def gradient_is_exact() -> Law:
             return (weights * logits.log_softmax(-1)[all_.state, all_.action]).sum()
 
         logits = logits_of(policy)
-        same("the gradient", torch.func.grad(surrogate)(logits), policy_gradient(mdp, logits, gamma), DOUBLE)
+        exact = policy_gradient(mdp, logits, gamma)
+        same("the gradient", torch.func.grad(surrogate)(logits), exact, arithmetic_of(got))
 
     return Law(
+        numeric=True,
         name="gradient_is_exact",
         claim="sum_t gamma^t A_t grad log pi, expected over all histories, is grad J: for any baseline at lambda 1, "
         "for the exact one below.",
@@ -457,13 +471,37 @@ def gradient_is_exact() -> Law:
 # --- laws ---
 
 
-def estimator_laws(convention: str = "bootstrap") -> Suite:
+def one_episode(inputs: Any) -> Any:
+    """Return drawn inputs with each stream as one episode that terminates with its last row."""
+    if isinstance(inputs, Stream):
+        last = torch.arange(len(inputs.rewards)) == len(inputs.rewards) - 1
+        following = torch.cat([inputs.values[1:], inputs.next_values[-1:]])
+        return replace(inputs, terminated=last, truncated=torch.zeros_like(last), next_values=following)
+    if isinstance(inputs, Discounted):
+        return attrs.evolve(inputs, stream=one_episode(inputs.stream))
+    return tuple(one_episode(one) for one in inputs) if isinstance(inputs, tuple) else inputs
+
+
+ELSEWHERE = ("a truncation", "an ending inside", "a row beyond the ending")  # events that one episode does not have
+
+
+def in_one_episode(law: Law) -> Law:
+    """Return the law for streams of one episode."""
+    needs = tuple(need for need in law.needs if need not in ELSEWHERE)
+    return attrs.evolve(law, inputs=lambda subject: law.inputs(subject).map(one_episode), needs=needs)
+
+
+def estimator_laws(convention: str = "bootstrap", *, one_episode: bool = False) -> Suite:
     """Return the laws of an advantage estimator under a convention on truncation: "bootstrap", "terminate" or "drop".
 
     "bootstrap" counts the value beyond a truncation, "terminate" counts it as 0, "drop" gives truncated steps advantage 0.
-    Only the first is unbiased, so only its suite has the two laws against exact answers.
+    Only the first is unbiased, so only its suite has the two laws against exact answers. `one_episode`: the estimator takes
+    no endings, and is called for one episode, which terminates with its last row.
     Raises: ChoiceError.
     """
+    if one_episode:
+        alone = (recursion, td_error, monte_carlo, causal, linear, shaping)
+        return Suite("estimator_laws", tuple(in_one_episode(law("terminate")) for law in alone))
     bootstraps(convention, *(torch.zeros(1, dtype=torch.bool),) * 2)
     own = (recursion, td_error, monte_carlo, cut, causal, linear, value_beyond, shaping)
     exact = (expected_advantage(), gradient_is_exact()) if convention == "bootstrap" else ()

@@ -98,6 +98,13 @@ def matrix_product(estimator: Estimator) -> Estimator:
     return wrong
 
 
+def leaks(estimator: Estimator) -> Estimator:
+    """Add a little of the mean over all rows."""
+    return lambda reward, group, *, groups: (
+        estimator(reward, group, groups=groups) + torch.where(group < 0, 0.0, 0.01 * reward.mean())
+    )
+
+
 def counts_the_ungrouped(estimator: Estimator) -> Estimator:
     """Count a row of no group (-1, the last index in Python) to the last group."""
     return lambda reward, group, *, groups: estimator(reward, group % groups, groups=groups)
@@ -130,6 +137,7 @@ MUTANTS: dict[str, Callable[[Estimator], Estimator]] = {"reads too few rows": fo
 # --- laws ---
 
 
+LEVEL = Tolerance("level", absolute=0.3)  # rounding of a mean of equal rewards, over an eps of 1e-6 or more
 DAMPED = Tolerance("damped", 5e-3, 1e-4)  # an eps of up to 1e-4 beside the smallest standard deviation drawn
 SOURCE = "Shao et al. 2024, arXiv:2402.03300; Ahmadian et al. 2024, arXiv:2402.14740"
 
@@ -146,33 +154,59 @@ class Groups:
 @st.composite
 def grouped(draw: DrawFn, rewards: SearchStrategy[Tensor] | None = None) -> Groups:
     """Up to 7 rows in up to 3 groups, some empty, some of one row; dyadic rewards."""
-    groups = draw(st.sampled_from((1, 2, 3)))
-    rows = draw(st.sampled_from((1, 4, 7)))
+    groups = draw(st.sampled_from((1, 2, 3, 2)))
+    rows = draw(st.sampled_from((1, 7, 4, 7)))
     reward = draw(dyadic((rows,)) if rewards is None else rewards)
     return Groups(reward, draw(integers((rows,), -1, groups)), groups)
 
 
-def group_laws(*, centre: str = "mean", scaled: bool = True, singleton: str = "zero") -> Suite:
+def group_laws(
+    *,
+    centre: str = "mean",
+    scaled: bool = True,
+    singleton: str = "zero",
+    correction: int = 1,
+    nan_rewards: bool = False,
+    ungrouped: bool = False,
+    blocks: bool = False,
+) -> Suite:
     """Return the laws of an estimator; the arguments describe it, in the terms of `group_advantages`.
 
-    `scaled`: it divides by the standard deviation of each group.
+    `scaled`: it divides by the standard deviation of each group, with this `correction` (1 divides by n - 1). `singleton`: the
+    advantage of a group of one is "zero", "raw" (its reward), or "any", which asks nothing of it. `blocks`: groups are of one
+    size and stand together. Claims that the subject makes: `nan_rewards` stay in their group, and rows of the id -1 have no
+    group (`ungrouped`).
     """
-    laws = (
+    laws = [
         _sums_to_zero(),
         _shift(singleton),
         _scale(scaled),
         _equal_rewards(),
-        _alone(singleton),
+        *([] if singleton == "any" or blocks else [_alone(singleton)]),
         _rows_permute(),
         _names(),
-        _own_group(),
-        _no_group(),
-        _definition(centre, scaled),
-    )
-    return Suite("group_laws", laws)
+        _own_group(nan_rewards),
+        *([_no_group()] if ungrouped else []),
+        _definition(centre, correction if scaled else None),
+    ]
+    return Suite("group_laws", tuple(laws if ungrouped else [_all_grouped(law, blocks) for law in laws]))
 
 
-_law = law_constructor(grouped, SOURCE)
+def _all_grouped(law: Law, blocks: bool) -> Law:
+    """Return the law for rows that all have a group, or for groups of one size that stand together."""
+
+    def changed(drawn: Groups) -> Groups:
+        if not blocks:
+            return attrs.evolve(drawn, group=drawn.group.clamp(min=0))
+        size = max(2, len(drawn.reward) // drawn.groups)
+        reward = drawn.reward.repeat(2 * drawn.groups)[: size * drawn.groups]
+        return Groups(reward, torch.arange(drawn.groups).repeat_interleave(size), drawn.groups)
+
+    needs = tuple(need for need in law.needs if not (blocks and need == "rows not in the order of groups"))
+    return attrs.evolve(law, inputs=lambda subject: law.inputs(subject).map(changed), needs=needs)
+
+
+_law = law_constructor(grouped, SOURCE, numeric=True)
 
 
 def _ask(estimator: Estimator, drawn: Groups, **changes: Any) -> Tensor:
@@ -241,10 +275,11 @@ def _equal_rewards() -> Law:
     def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
         several = _sizes(drawn) > 1
         seen("a group of several", several.any())
-        got = _ask(estimator, drawn)[several]
-        same("the advantages of equal rewards", got, torch.zeros_like(got), EXACT)
+        first = (drawn.group[:, None] == drawn.group).int().argmax(1)  # of each row's group
+        got = _ask(estimator, drawn, reward=drawn.reward[first])[several]
+        same("the advantages of equal rewards", got, torch.zeros_like(got), LEVEL)
 
-    claim = "Where all rewards of a group are equal, its advantages are exactly 0, never NaN."
+    claim = "Where all rewards of a group are equal, its advantages are 0, never NaN."
     mutant = ("divides by a spread of 0", unguarded)
     return _law("equal_rewards", claim, mutant, check, "a group of several", inputs=_level())
 
@@ -285,17 +320,17 @@ def _names() -> Law:
     return _law("names", claim, ("takes the id 0 for no group", first_is_padding), check, "several groups")
 
 
-def _own_group() -> Law:
+def _own_group(nan_rewards: bool) -> Law:
     def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
         own = drawn.group == drawn.group[0]
         seen("another group", (~own & (drawn.group >= 0)).any())
         wanted = _ask(estimator, drawn)
-        for other in (torch.nan, torch.inf, 100.0):
+        for other in (torch.nan, torch.inf, 100.0) if nan_rewards else (100.0, -4.0):
             got = _ask(estimator, drawn, reward=torch.where(own, drawn.reward, other))
             same(f"the advantages beside rewards of {other}", got[own], wanted[own], EXACT)
 
-    claim = "Advantages depend on rewards of their own group alone, even beside NaN and infinity."
-    mutant = ("sums groups by a matrix product", matrix_product)
+    claim = f"Advantages depend on rewards of their own group alone{', even beside NaN and infinity' if nan_rewards else ''}."
+    mutant = ("sums groups by a matrix product", matrix_product) if nan_rewards else ("adds a mean of all", leaks)
     return _law("own_group", claim, mutant, check, "another group")
 
 
@@ -314,7 +349,9 @@ def _no_group() -> Law:
     return _law("no_group", claim, mutant, check, "a row of no group beside others")
 
 
-def _definition(centre: str, scaled: bool) -> Law:
+def _definition(centre: str, correction: int | None) -> Law:
+    scaled = correction is not None
+
     def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
         got = _ask(estimator, drawn)
         for i, name in enumerate(drawn.group.tolist()):
@@ -323,7 +360,7 @@ def _definition(centre: str, scaled: bool) -> Law:
                 continue
             others = sum(own) - float(drawn.reward[i])
             mean = others / (len(own) - 1) if centre == "leave_one_out" else sum(own) / len(own)
-            spread = torch.tensor(own, dtype=torch.float64).std() if scaled else torch.ones(())
+            spread = torch.tensor(own, dtype=torch.float64).std(correction=correction) if scaled else torch.ones(())
             wanted = (float(drawn.reward[i]) - mean) / spread if len(set(own)) > 1 else torch.zeros(())
             seen("an advantage", wanted != 0)
             same(f"advantage {i} of {own}", got[i], wanted.to(got.dtype), DAMPED)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, log_prob_pairs, masks
-from .loss import PADDING
+from .loss import LARGE, NAN, PADDING
 
 # --- mutants ---
 # Common mistakes in importance weights: each edits a function f(log_prob, sampler_log_prob, mask) -> [N, L].
@@ -45,6 +45,13 @@ def multiplies_by_mask(weighting: Weighting) -> Weighting:
     """Multiply by the mask: 0 times infinity is NaN."""
     return lambda log_prob, sampler, mask: (
         weighting(log_prob, sampler, mask) + torch.exp(log_prob - sampler) * ~mask * 0.0
+    )
+
+
+def of_the_batch(weighting: Weighting) -> Weighting:
+    """Divide by the mean of all ratios, padding included."""
+    return lambda log_prob, sampler, mask: (
+        weighting(log_prob, sampler, mask) / torch.exp(log_prob - sampler).mean().clamp(1e-3, 1e3)
     )
 
 
@@ -93,32 +100,45 @@ class SampledTokens:
 
 
 @st.composite
-def sampled(draw: DrawFn) -> SampledTokens:
+def sampled(draw: DrawFn, poison: tuple[float, ...] = POISON) -> SampledTokens:
     """Sequences of different lengths, with ratios from exp(-2) to exp(2)."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
     log_prob, sampler = draw(log_prob_pairs((rows, length)))
-    return SampledTokens(log_prob, sampler, draw(masks(rows, length)), draw(st.sampled_from(POISON)))
+    return SampledTokens(log_prob, sampler, draw(masks(rows, length)), draw(st.sampled_from(poison)))
 
 
-def importance_laws(*, high: float, low: float = 0.0, level: str = "token", outside: str = "clamp") -> Suite:
+def importance_laws(
+    *,
+    high: float,
+    low: float = 0.0,
+    level: str = "token",
+    outside: str = "clamp",
+    nan_padding: bool = False,
+    detached: bool = False,
+    unknown: bool = False,
+    masked: bool = True,
+) -> Suite:
     """Return the laws of importance weights; the arguments describe them.
 
     `level` is "token", "sequence" (the product of the ratios) or "geometric" (their geometric mean). A weight outside
-    [low, high], which contains 1, is clamped for `outside` "clamp" and becomes 0 for "zero".
+    [low, high], which contains 1, is clamped for `outside` "clamp" and becomes 0 for "zero". Claims that the subject makes:
+    `nan_padding` does not matter, weights are `detached`, an `unknown` log-prob (not finite) counts as ratio 1, and weights of
+    the padding are 0 (`masked`).
     """
     bounds = (low, high)
-    laws = (_on_policy(), _constant(), _unknown(level), _padding(), _bounds(bounds, outside))
+    laws = [_on_policy(masked), _padding(nan_padding, masked), _bounds(bounds, outside)]
+    laws += [*([_constant()] if detached else []), *([_unknown(level)] if unknown else [])]
     return Suite("importance_laws", (*laws, _definition(bounds, outside, level)))
 
 
-_law = law_constructor(sampled, SOURCE)
+_law = law_constructor(sampled, SOURCE, numeric=True)
 
 
-def _on_policy() -> Law:
+def _on_policy(masked: bool) -> Law:
     def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         seen("a token", drawn.mask.any())
         got = weighting(drawn.log_prob, drawn.log_prob.clone(), drawn.mask)
-        same("the weights of equal log-probs", got, drawn.mask.to(got.dtype))
+        same("the weights of equal log-probs", got if masked else got * drawn.mask, drawn.mask.to(got.dtype))
 
     claim = "Where trainer and sampler agree every token that counts has the weight 1, all others 0."
     return _law("agreement", claim, ("forgets the sampler", probability), check, "a token")
@@ -151,17 +171,21 @@ def _unknown(level: str) -> Law:
     return _law("unknown", claim, mutant, check, "an unknown log-prob", source=source)
 
 
-def _padding() -> Law:
+def _padding(nan_padding: bool, masked: bool) -> Law:
     def check(weighting: Weighting, drawn: SampledTokens, seen: Seen) -> None:
         seen("padding beside tokens", (~drawn.mask).any() & drawn.mask.any())
         wanted = weighting(drawn.log_prob, drawn.sampler_log_prob, drawn.mask)
         log_prob, sampler = (torch.where(drawn.mask, x, drawn.poison) for x in (drawn.log_prob, drawn.sampler_log_prob))
-        same(f"the weights with padding of {drawn.poison}", weighting(log_prob, sampler, drawn.mask), wanted)
-        require(not bool(wanted[~drawn.mask].any()), "a padded token has a weight")
+        got = weighting(log_prob, sampler, drawn.mask)
+        same(f"the weights with padding of {drawn.poison}", got[drawn.mask], wanted[drawn.mask])
+        for weights in (wanted, got) if masked else ():
+            require(not bool(weights[~drawn.mask].any()), "a padded token has a weight")
 
-    claim = "Whatever stands in the padding, the weights keep their bits, and those of the padding are 0."
-    mutant = ("multiplies by the mask", multiplies_by_mask)
-    return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING)
+    zero = ", and those of the padding are 0" if masked else ""
+    claim = f"Whatever stands in the padding{NAN if nan_padding else ''}, the weights stay{zero}."
+    mutant = ("multiplies by the mask", multiplies_by_mask) if nan_padding else ("weights by the batch", of_the_batch)
+    drawn = sampled(POISON if nan_padding else LARGE)
+    return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING, inputs=drawn)
 
 
 def _bounds(bounds: tuple[float, float], outside: str) -> Law:

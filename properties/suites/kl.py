@@ -1,4 +1,13 @@
-"""Laws of estimators of a Kullback-Leibler divergence (L9): f(log_prob, reference_log_prob) -> [*], one number per sample."""
+"""Laws of estimators of a Kullback-Leibler divergence (L9): f(log_prob, reference_log_prob) -> [*], one number per sample.
+
+    test_k3 = check(kl_laws(), my_k3)
+    test_k2 = check(kl_laws(unbiased=False, gradient="divergence"), my_k2)      # (log p - log q)^2 / 2, in a loss
+    test_penalty = check(kl_laws(gradient="none"), my_detached_k3)              # subtracted from rewards
+
+>>> from purestep.properties import kl_laws, verify
+>>> verify(kl_laws(unbiased=False), lambda p, q: (p - q).square())["scale"].outcome  # without the half
+'broken'
+"""
 
 from collections.abc import Callable
 
@@ -7,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ..framework.compare import DOUBLE, EXACT, require, same
+from ...core.errors import ChoiceError, message
+from ..framework.compare import CURVATURE, DOUBLE, EXACT, Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
 from ..strategies.values import dyadic, probabilities
 
@@ -55,6 +65,23 @@ def wrong_sign(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
     return torch.expm1(distance) - distance
 
 
+def doubled(estimator: Estimator) -> Estimator:
+    """Give twice the estimate, as (log p - log q)^2 without the half."""
+    return lambda log_prob, reference_log_prob: 2.0 * estimator(log_prob, reference_log_prob)
+
+
+def constant(estimator: Estimator) -> Estimator:
+    """Detach the estimate, so that a loss with it has no gradient."""
+    return lambda log_prob, reference_log_prob: estimator(log_prob, reference_log_prob).detach()
+
+
+def attached(estimator: Estimator) -> Estimator:
+    """Leave a gradient in a penalty that belongs to rewards."""
+    return lambda log_prob, reference_log_prob: (
+        estimator(log_prob, reference_log_prob) + 0.5 * (log_prob - log_prob.detach())
+    )
+
+
 MUTANTS: dict[str, Estimator] = {"turns the difference in k3 round": wrong_sign}
 
 
@@ -75,15 +102,29 @@ def distribution_pairs(draw: DrawFn, largest: int = 4) -> Pair:
     )
 
 
-def kl_laws(*, unbiased: bool = True, never_negative: bool = True) -> Suite:
-    """Return the laws of an estimator of KL(p || q) from samples of p. k1 is unbiased, k2 never negative, k3 both."""
+GRADIENTS = ("formula", "divergence", "none")
+
+
+def kl_laws(
+    *, unbiased: bool = True, never_negative: bool = True, scale: float = 1.0, gradient: str = "formula"
+) -> Suite:
+    """Return the laws of an estimator of KL(p || q) from samples of p. k1 is unbiased, k2 never negative, k3 both.
+
+    `scale` is a factor of all estimates. `gradient` with respect to log p is that of the "formula" of each sample (k1, k2 and
+    k3 as written), "divergence": its expectation over samples is the gradient of the divergence (k2, or k3 with the score
+    function added), or "none" (a constant, for rewards). Raises: ChoiceError.
+    """
+    if gradient not in GRADIENTS:
+        wanted, remedy = f"one of {GRADIENTS}", "say what its gradient is"
+        raise ChoiceError(message("kl_laws: gradient", got=gradient, wanted=wanted, remedy=remedy))
     laws = [_zero_at_equality(), _own_sample()]
-    laws += [_expectation()] if unbiased else [_grows()]
-    laws += [_not_negative()] if never_negative else []
+    laws += [_expectation(scale)] if unbiased else [_grows()]
+    laws += [_not_negative(), _small(scale)] if never_negative else []
+    laws += [{"formula": _slope, "divergence": _divergence_slope, "none": _no_slope}[gradient](scale)]
     return Suite("kl_laws", tuple(laws))
 
 
-_law = law_constructor(st.nothing, SOURCE)
+_law = law_constructor(st.nothing, SOURCE, numeric=True)
 
 
 def _log_probs() -> SearchStrategy[Pair]:
@@ -110,11 +151,11 @@ def _own_sample() -> Law:
     return _law("own_sample", claim, mutant, check, "several samples", inputs=_log_probs())
 
 
-def _expectation() -> Law:
+def _expectation(scale: float) -> Law:
     def check(estimator: Estimator, pair: Pair, seen: Seen) -> None:
         p, q = pair
         seen("two different distributions", bool((p != q).any()))
-        exact = (p * (p.log() - q.log())).sum()
+        exact = scale * (p * (p.log() - q.log())).sum()
         same("E[estimate]", (p * estimator(p.log(), q.log())).sum(), exact, DOUBLE)
 
     mutant = Mutant("exchanges its two arguments", swapped)
@@ -144,3 +185,75 @@ def _not_negative() -> Law:
     return _law(
         "never_negative", "No sample gives a negative estimate.", mutant, check, "q above p", inputs=_log_probs()
     )
+
+
+def _small(scale: float) -> Law:
+    def check(estimator: Estimator, pair: Pair, seen: Seen) -> None:
+        log_prob = pair[0].double()
+        distance = torch.tensor(2.0**-7, dtype=torch.float64)
+        for near in (distance, -distance):
+            got = estimator(log_prob, log_prob + near)
+            wanted = torch.full_like(log_prob, float(scale * distance**2 / 2))
+            same(f"the estimate for log q - log p = {float(near)}", got, wanted, Tolerance("second order", 0.01))
+
+    claim = "Where q is close to p the estimate is half the squared difference of log-probs, times the declared scale."
+    mutant = Mutant("leaves out the half", doubled)
+    return _law("scale", claim, mutant, check, inputs=_log_probs())
+
+
+def _gradient(estimator: Estimator, log_prob: Tensor, reference: Tensor) -> Tensor:
+    leaf = log_prob.detach().clone().requires_grad_()
+    value = estimator(leaf, reference).sum()
+    if not value.requires_grad:
+        return torch.zeros_like(log_prob)
+    return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
+
+
+def _slope(scale: float) -> Law:
+    def check(estimator: Estimator, pair: Pair, seen: Seen) -> None:
+        p, q = (x.double() for x in pair)
+        step = 1e-5
+        got = _gradient(estimator, p, q)
+        slope = (estimator(p + step, q) - estimator(p - step, q)) / (2 * step)
+        seen("a gradient", bool((slope.abs() > 1e-3).any()))
+        same("the gradient in log p", got, slope.detach(), CURVATURE)
+
+    claim = "The gradient with respect to log p is the slope of the formula."
+    return _law(
+        "gradient_is_the_slope", claim, Mutant("is detached", constant), check, "a gradient", inputs=_log_probs()
+    )
+
+
+def _divergence_slope(scale: float) -> Law:
+    def check(estimator: Estimator, pair: Pair, seen: Seen) -> None:
+        p, q = pair
+        seen("two different distributions", bool((p != q).any()))
+        leaf = p.log().detach().requires_grad_()
+        log_prob = leaf.log_softmax(-1)
+        expected = (p * estimator(log_prob, q.log())).sum()
+        flows = expected.requires_grad
+        got = torch.autograd.grad(expected, leaf)[0] if flows else torch.zeros_like(p)
+        again = p.log().detach().requires_grad_()
+        inner = again.log_softmax(-1)
+        wanted = torch.autograd.grad(scale * (inner.exp() * (inner - q.log())).sum(), again)[0]
+        same("E[gradient of the estimate]", got, wanted, DOUBLE)
+
+    claim = "Expected over samples of p, by enumeration, the gradient is that of the divergence."
+    return _law(
+        "gradient_of_divergence",
+        claim,
+        Mutant("is detached", constant),
+        check,
+        "two different distributions",
+        inputs=distribution_pairs(),
+        source=f"{SOURCE}; Tang and Munos 2025, arXiv:2506.09477",
+    )
+
+
+def _no_slope(scale: float) -> Law:
+    def check(estimator: Estimator, pair: Pair, seen: Seen) -> None:
+        got = _gradient(estimator, *pair)
+        require(not bool(got.any()), f"the gradient with respect to log p is {got.tolist()}, wanted 0")
+
+    mutant = Mutant("leaves a gradient in a penalty", attached)
+    return _law("no_gradient", "The estimate is a constant: it has no gradient.", mutant, check, inputs=_log_probs())

@@ -1,7 +1,7 @@
 """Laws of policy losses, one number per step (L1 to L3, L5, L6 and the gradients of S7).
 
-The subject: f(log_prob, behaviour_log_prob, advantage, *, clip) -> loss [*], to be minimised; a loss without a clip is called
-without `clip`. The laws of a loss that reduces to one number are in masked_loss_laws.
+The subject: f(log_prob, behaviour_log_prob, advantage, *, clip) -> loss [*] or its mean, to be minimised; a loss without a clip
+is called without `clip`. The laws of a loss over padded sequences are in masked_loss_laws.
 """
 
 import math
@@ -40,6 +40,18 @@ def reference(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *
     ratio = torch.exp(log_prob - behaviour_log_prob.detach())
     scale = -advantage.detach()
     return torch.maximum(scale * ratio, scale * ratio.clamp(1 - clip, 1 + clip))
+
+
+def mean_loss(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Correct: the mean over the steps, and advantages detached by the caller."""
+    ratio = torch.exp(log_prob - behaviour_log_prob)
+    return -torch.min(advantage * ratio, advantage * ratio.clamp(1 - clip, 1 + clip)).mean()
+
+
+def dual_clip_loss(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    """Correct: the ratio of a bad action is at most 3."""
+    loss = reference(log_prob, behaviour_log_prob, advantage, clip=clip)
+    return torch.where(advantage < 0, torch.min(loss, -3.0 * advantage), loss)
 
 
 def reduced(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
@@ -114,6 +126,8 @@ MUTANTS: dict[str, Loss] = {"weighs the clipped loss by the ratio once more": sq
 
 CLIPS = (0.25, 0.0, 0.5)
 PPO = "Schulman et al. 2017, arXiv:1707.06347, section 3"
+LARGE = (1024.0, -1024.0)  # finite padding, larger than any step
+NAN = ", NaN and infinity included"  # in claims
 PADDING = "objectives: a step that does not count must not count, whatever stands in it"
 
 
@@ -125,11 +139,41 @@ def batches(draw: DrawFn, size: int = 4) -> Batch:
     return Batch(log_prob, behaviour, draw(dyadic((count,))), draw(st.sampled_from(CLIPS)))
 
 
-def judge(loss: Loss, batch: Batch, clipped: bool, **changes: Any) -> Tensor:
-    """Return the subject's losses on a batch after replacing the fields in `changes`."""
-    batch = attrs.evolve(batch, **changes)
-    named = {"clip": batch.clip} if clipped else {}
+@attrs.frozen
+class Form:
+    """The form of a policy loss, as `loss_laws` declares it."""
+
+    clipped: bool = True
+    dual_clip: float | None = None
+    mean: bool = False
+    poison: tuple[float, ...] = LARGE
+
+    def ratio(self, batch: Batch) -> Tensor:
+        """Return the ratio that weights a step without the clip: for a bad action at most `dual_clip`."""
+        ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
+        most = math.inf if self.dual_clip is None else self.dual_clip
+        return torch.where(batch.advantage < 0, ratio.clamp(max=most), ratio)
+
+    def capped(self, batch: Batch) -> Tensor:
+        """Return the steps at which `dual_clip` binds."""
+        ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
+        most = math.inf if self.dual_clip is None else self.dual_clip
+        return (batch.advantage < 0) & (ratio > most)
+
+
+def whole(loss: Loss, batch: Batch, form: Form) -> Tensor:
+    """Return what the subject gives for a batch."""
+    named = {"clip": batch.clip} if form.clipped else {}
     return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, **named)
+
+
+def judge(loss: Loss, batch: Batch, form: Form, **changes: Any) -> Tensor:
+    """Return the subject's loss of each step, after replacing the fields in `changes`; of a mean, step by step."""
+    batch = attrs.evolve(batch, **changes)
+    if not form.mean:
+        return whole(loss, batch, form)
+    steps = [mapped(batch, lambda x, i=i: x[i : i + 1]) for i in range(len(batch.advantage))]  # type: ignore[misc]
+    return torch.stack([whole(loss, step, form).reshape(()) for step in steps])
 
 
 def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
@@ -146,14 +190,14 @@ def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
 
 
-law_of = law_constructor(batches, PPO, replaced=True)
+law_of = law_constructor(batches, PPO, replaced=True, numeric=True)
 
 
-def per_step(clipped: bool) -> Law:
+def per_step(form: Form) -> Law:
     """The law that a loss does no reduction."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
-        got = judge(loss, batch, clipped)
+        got = judge(loss, batch, form)
         seen("several steps", len(batch.advantage) > 1)
         require(got.shape == batch.advantage.shape, f"got {list(got.shape)}, wanted {list(batch.advantage.shape)}")
 
@@ -161,12 +205,12 @@ def per_step(clipped: bool) -> Law:
     return law_of("per_step", "A loss gives one number for each step and leaves reducing to others.", mutant, check)
 
 
-def policy_gradient(clipped: bool) -> Law:
+def policy_gradient(form: Form) -> Law:
     """L1 for the gradient: at ratio 1 it is the policy gradient."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
-        got = gradient(lambda x: judge(loss, on_policy, clipped, log_prob=x), batch.log_prob)
+        got = gradient(lambda x: judge(loss, on_policy, form, log_prob=x), batch.log_prob)
         seen("a bad action", (batch.advantage < 0).any())
         same("the gradient at ratio 1", got, -batch.advantage, ROUNDING)
 
@@ -179,15 +223,15 @@ def policy_gradient(clipped: bool) -> Law:
     )
 
 
-def constants(clipped: bool) -> Law:
+def constants(form: Form) -> Law:
     """S7: no gradient with respect to advantages and behaviour log-probs."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         slopes = {
             "behaviour_log_prob": gradient(
-                lambda x: judge(loss, batch, clipped, behaviour_log_prob=x), batch.behaviour_log_prob
+                lambda x: judge(loss, batch, form, behaviour_log_prob=x), batch.behaviour_log_prob
             ),
-            "advantage": gradient(lambda x: judge(loss, batch, clipped, advantage=x), batch.advantage),
+            "advantage": gradient(lambda x: judge(loss, batch, form, advantage=x), batch.advantage),
         }
         for name, got in slopes.items():
             require(not bool(got.any()), f"the gradient with respect to {name} is {got.tolist()}, wanted 0")
@@ -202,17 +246,17 @@ def constants(clipped: bool) -> Law:
 
 
 @st.composite
-def _poisoned(draw: DrawFn) -> tuple[Batch, Tensor, float]:
+def _poisoned(draw: DrawFn, poison: tuple[float, ...]) -> tuple[Batch, Tensor, float]:
     batch = draw(batches())
     rows = draw(st.lists(st.booleans(), min_size=len(batch.advantage), max_size=len(batch.advantage)))
-    return batch, torch.tensor(rows), draw(st.sampled_from(POISON))
+    return batch, torch.tensor(rows), draw(st.sampled_from(poison))
 
 
-def _kept_slope(loss: Loss, batch: Batch, clipped: bool, kept: Tensor) -> Tensor:
-    return gradient(lambda x: judge(loss, batch, clipped, log_prob=x)[kept], batch.log_prob)
+def _kept_slope(loss: Loss, batch: Batch, form: Form, kept: Tensor) -> Tensor:
+    return gradient(lambda x: judge(loss, batch, form, log_prob=x)[kept], batch.log_prob)
 
 
-def padding(clipped: bool) -> Law:
+def padding(form: Form) -> Law:
     """L5 for a loss without reduction: padding does not affect the other steps."""
 
     def check(loss: Loss, inputs: tuple[Batch, Tensor, float], seen: Seen) -> None:
@@ -220,18 +264,18 @@ def padding(clipped: bool) -> Law:
         kept = ~padded
         seen("a padded step beside a real one", padded.any() & kept.any())
         other = mapped(batch, lambda x: torch.where(padded, poison, x))
-        wanted, got = judge(loss, batch, clipped), judge(loss, other, clipped)
+        wanted, got = judge(loss, batch, form), judge(loss, other, form)
         same(f"the loss beside {poison}", got[kept], wanted[kept])
-        slopes = [_kept_slope(loss, one, clipped, kept) for one in (batch, other)]
+        slopes = [_kept_slope(loss, one, form, kept) for one in (batch, other)]
         same(f"the gradient beside {poison}", slopes[1][kept], slopes[0][kept])
 
     return law_of(
         "padding",
-        "A step's loss and gradient ignore what stands at other steps, NaN and infinity included.",
+        f"A step's loss and gradient ignore what stands at other steps{NAN if form.poison is POISON else ''}.",
         ("centres the advantages over the batch, padding included", centred),
         check,
         "a padded step beside a real one",
-        inputs=_poisoned(),
+        inputs=_poisoned(form.poison),
         source=PADDING,
     )
 
@@ -242,14 +286,14 @@ def _permuted(draw: DrawFn) -> tuple[Batch, list[int]]:
     return batch, draw(st.permutations(range(len(batch.advantage))))
 
 
-def permutation(clipped: bool) -> Law:
+def permutation(form: Form) -> Law:
     """L6: permuting the steps permutes the losses."""
 
     def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
         batch, order = inputs
         seen("another order", order != sorted(order))
         other = mapped(batch, lambda x: x[order])
-        same("the permuted batch's loss", judge(loss, other, clipped), judge(loss, batch, clipped)[order])
+        same("the permuted batch's loss", judge(loss, other, form), judge(loss, batch, form)[order])
 
     return law_of(
         "permutation",
@@ -268,13 +312,13 @@ def _smooth_points(draw: DrawFn) -> Batch:
     return Batch(log_prob, behaviour, draw(smooth((2,))), draw(st.sampled_from((0.25, 0.5))))
 
 
-def slope(clipped: bool) -> Law:
+def slope(form: Form) -> Law:
     """S7: autograd against finite differences."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         step = 1e-6
-        got = gradient(lambda x: judge(loss, batch, clipped, log_prob=x), batch.log_prob)
-        up, down = (judge(loss, batch, clipped, log_prob=batch.log_prob + sign * step) for sign in (1, -1))
+        got = gradient(lambda x: judge(loss, batch, form, log_prob=x), batch.log_prob)
+        up, down = (judge(loss, batch, form, log_prob=batch.log_prob + sign * step) for sign in (1, -1))
         same("the gradient against finite differences", got, (up - down) / (2 * step), CURVATURE)
 
     return law_of(
@@ -290,32 +334,67 @@ def slope(clipped: bool) -> Law:
 # --- laws ---
 
 
-def loss_laws(clipped: bool = True) -> Suite:
-    """The laws of a policy loss with one number per step. A `clipped` loss takes `clip`; the laws of clipping are added."""
-    always = (per_step, policy_gradient, constants, padding, permutation, slope)
-    only_clipped = (_surrogate, _pessimism, _gradient_stops, _unclipped) if clipped else ()
-    return Suite("loss_laws", tuple(law(clipped) for law in (*always, *only_clipped)))
+def loss_laws(
+    clipped: bool = True,
+    *,
+    dual_clip: float | None = None,
+    mean: bool = False,
+    detached: bool = False,
+    nan_padding: bool = False,
+) -> Suite:
+    """The laws of a policy loss. A `clipped` loss takes `clip`; the laws of clipping are added.
+
+    `dual_clip` bounds the ratio of a bad action (Ye et al. 2020, arXiv:1912.09729). `mean`: the loss of a batch is one number,
+    the mean over its steps. `detached`: the loss itself detaches advantages and behaviour log-probs, which many leave to the
+    caller. `nan_padding`: it claims that NaN and infinity at one step stay there.
+    """
+    form = Form(clipped, dual_clip, mean, POISON if nan_padding else LARGE)
+    always = [_mean_of_steps] if mean else [per_step, padding, permutation]
+    always += [policy_gradient, slope, *([constants] if detached else [])]
+    only_clipped = [_surrogate, _pessimism, _gradient_stops, _unclipped] if clipped else []
+    return Suite("loss_laws", tuple(law(form) for law in (*always, *only_clipped)))
 
 
-def _surrogate(clipped: bool) -> Law:
+def _centred_mean(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+    return centred(log_prob, behaviour_log_prob, advantage, clip=clip).mean()
+
+
+def _mean_of_steps(form: Form) -> Law:
+    def check(loss: Loss, batch: Batch, seen: Seen) -> None:
+        seen("several steps that differ", len(set(batch.advantage.tolist())) > 1)
+        got = whole(loss, batch, form)
+        require(got.numel() == 1, f"got {list(got.shape)}, wanted one number")
+        same("the loss of the batch", got.reshape(()), judge(loss, batch, form).mean(), ROUNDING)
+
+    return law_of(
+        "mean_of_steps",
+        "The loss of a batch is the mean of the losses of its steps.",
+        ("centres the advantages over the batch", _centred_mean),
+        check,
+        "several steps that differ",
+        source="derived: a mean over steps",
+    )
+
+
+def _surrogate(form: Form) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
-        same("the loss at ratio 1", judge(loss, on_policy, clipped), -batch.advantage)
+        same("the loss at ratio 1", judge(loss, on_policy, form), -batch.advantage)
 
     mutant = ("maximises log pi A inside the clip, not the ratio", log_prob_for_ratio)
     return law_of("on_policy_value", "At ratio 1 the loss is -A.", mutant, check)
 
 
-def _pessimism(clipped: bool) -> Law:
+def _pessimism(form: Form) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
-        objective = -judge(loss, batch, clipped)
+        objective, bound = -judge(loss, batch, form), form.ratio(batch) * batch.advantage
         outside = (ratio > 1 + batch.clip) | (ratio < 1 - batch.clip)
         seen("a ratio outside the clip", (outside & (batch.advantage != 0)).any())
-        above = objective > ratio * batch.advantage
+        above = objective > bound + 1e-5 * bound.abs()
         if bool(above.any()):
             i = int(above.nonzero()[0])
-            promised, unclipped = float(objective[i]), float((ratio * batch.advantage)[i])
+            promised, unclipped = float(objective[i]), float(bound[i])
             raise Broken(f"the objective of step {i} is {promised}, above ratio times advantage, {unclipped}")
 
     return law_of(
@@ -327,16 +406,16 @@ def _pessimism(clipped: bool) -> Law:
     )
 
 
-def _gradient_stops(clipped: bool) -> Law:
+def _gradient_stops(form: Form) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
         above, below = ratio > 1 + batch.clip, ratio < 1 - batch.clip
         good, bad = batch.advantage > 0, batch.advantage < 0
-        stops = (good & above) | (bad & below)
+        stops = (good & above) | (bad & below) | form.capped(batch)
         names = {"above, A > 0": good & above, "below, A < 0": bad & below, "above, A < 0": bad & above}
         for name, where in names.items():
             seen(f"a ratio {name}", where.any())
-        got = gradient(lambda x: judge(loss, batch, clipped, log_prob=x), batch.log_prob)
+        got = gradient(lambda x: judge(loss, batch, form, log_prob=x), batch.log_prob)
         wanted = torch.where(stops, 0.0, -ratio * batch.advantage)
         same("the gradient", got, wanted, ROUNDING)
         require(not bool(got[stops].any()), "a clipped step has a gradient")
@@ -352,11 +431,12 @@ def _gradient_stops(clipped: bool) -> Law:
     )
 
 
-def _unclipped(clipped: bool) -> Law:
+def _unclipped(form: Form) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
         seen("an off-policy step", ((ratio != 1) & (batch.advantage != 0)).any())
-        same("the loss without a clip", judge(loss, batch, clipped, clip=math.inf), -ratio * batch.advantage, ROUNDING)
+        wanted = -form.ratio(batch) * batch.advantage
+        same("the loss without a clip", judge(loss, batch, form, clip=math.inf), wanted, ROUNDING)
 
     return law_of(
         "no_clip_is_importance_weighting",

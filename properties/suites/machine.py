@@ -14,8 +14,8 @@ from hypothesis.strategies import SearchStrategy
 from ...core.machine import Command, Event, Machine, Started, Stop
 from ...runtime.machine.drive import Received, drive
 from ...runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
-from ..framework.compare import render
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, law_constructor
+from ..framework.source import render
 
 # --- mutants ---
 # A machine that fetches numbered pages, two at a time, and edits that make it impure.

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..framework.compare import ROUNDING, require, same
 from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import POISON, dyadic, log_prob_pairs, masks
-from .loss import PADDING, Batch, mapped, reference
+from .loss import LARGE, NAN, PADDING, Batch, mapped, reference
 
 # --- mutants ---
 # Common errors in losses over masked steps.
@@ -40,6 +40,12 @@ def masks_afterwards(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Te
     """Mask the value of a padded step, but not its gradient."""
     losses = reference(log_prob, behaviour_log_prob, advantage, clip=0.25)
     return torch.where(mask, losses, 0.0).sum() / mask.sum().clamp(min=1)
+
+
+def counts_padding(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
+    """Sum the losses of all steps, and divide by the number of real ones."""
+    losses = reference(log_prob, behaviour_log_prob, advantage, clip=0.25)
+    return losses.sum() / mask.sum().clamp(min=1)
 
 
 def mean_over_all(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, mask: Tensor) -> Tensor:
@@ -77,20 +83,35 @@ class Padded:
 
 
 @st.composite
-def padded_batches(draw: DrawFn) -> Padded:
+def padded_batches(draw: DrawFn, poison: tuple[float, ...] = POISON) -> Padded:
     """Draw rows of different lengths, some of them empty."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
     log_prob, behaviour = draw(log_prob_pairs((rows, length)))
     batch = Batch(log_prob, behaviour, draw(dyadic((rows, length))), 0.25)
-    return Padded(batch, draw(masks(rows, length)), draw(st.sampled_from(POISON)), draw(st.sampled_from((0, 1, 3))))
+    return Padded(batch, draw(masks(rows, length)), draw(st.sampled_from(poison)), draw(st.sampled_from((0, 1, 3))))
 
 
-def masked_loss_laws() -> Suite:
-    """The laws of a loss that is reduced over the real steps of padded sequences."""
-    return Suite("masked_loss_laws", (_padding_is_nothing(), _more_padding(), _nothing_counts(), _rows_permute()))
+def masked_loss_laws(*, nan_padding: bool = False, empty: bool = True) -> Suite:
+    """The laws of a loss that is reduced over the real steps of padded sequences.
+
+    `nan_padding`: it claims that NaN and infinity in the padding do not matter. `empty`: it may be called for a batch without
+    a real step.
+    """
+    laws = [_padding_is_nothing(nan_padding), _more_padding(), _rows_permute(), *([_nothing_counts()] if empty else [])]
+    return Suite("masked_loss_laws", tuple(laws if empty else [_not_empty(law) for law in laws]))
 
 
-_law = law_constructor(padded_batches, PADDING, replaced=True)
+def _not_empty(law: Law) -> Law:
+    """Return the law for batches with a real step in each row."""
+
+    def filled(drawn: Padded) -> Padded:
+        first = torch.arange(drawn.mask.shape[1]) == 0
+        return attrs.evolve(drawn, mask=drawn.mask | first)
+
+    return attrs.evolve(law, inputs=lambda subject: law.inputs(subject).map(filled))
+
+
+_law = law_constructor(padded_batches, PADDING, replaced=True, numeric=True)
 
 
 def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +124,7 @@ def _refilled(batch: Batch, mask: Tensor, fill: float) -> Batch:
     return mapped(batch, lambda x: torch.where(mask, x, fill))
 
 
-def _padding_is_nothing() -> Law:
+def _padding_is_nothing(nan_padding: bool) -> Law:
     def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
         seen("padding beside real steps", (~drawn.mask).any() & drawn.mask.any())
         wanted = _value_and_gradient(loss, _refilled(drawn.batch, drawn.mask, 0.0), drawn.mask)
@@ -113,10 +134,13 @@ def _padding_is_nothing() -> Law:
 
     return _law(
         "padding_is_nothing",
-        "Whatever stands in the padding, NaN and infinity included, value and gradient keep their bits.",
-        ("multiplies the losses by the mask, which leaves NaN where it was", multiplies_by_mask),
+        f"Whatever stands in the padding{NAN if nan_padding else ''}, value and gradient stay.",
+        ("multiplies the losses by the mask, which leaves NaN where it was", multiplies_by_mask)
+        if nan_padding
+        else ("takes the padding for real steps", counts_padding),
         check,
         "padding beside real steps",
+        inputs=padded_batches(POISON if nan_padding else LARGE),
     )
 
 

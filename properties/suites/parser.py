@@ -249,4 +249,4 @@ def _rewards() -> Law:
     parts = ("<think>a</think>", "<answer>5</answer>", "<answer>", "<answer><number>5</number></answer>")
     drawn = st.lists(st.lists(st.sampled_from(parts), max_size=3).map("".join), min_size=1, max_size=10)
     claim = "Rewards add up along a chain as far as it was read, and chains of chains are chains."
-    return _law("rewards_add_up", claim, mutant, check, "both read", "the second failed", inputs=drawn)
+    return _law("rewards_add_up", claim, mutant, check, "both read", "the second failed", inputs=drawn, share=0.05)

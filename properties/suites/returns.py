@@ -15,14 +15,25 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ..framework.compare import DOUBLE, ROUNDING, same
+from ...core.errors import choose
+from ..framework.compare import ROUNDING, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from ..strategies.exact import EstimatorCase, columns, each, exact_events, expectations, problems
+from ..strategies.exact import EstimatorCase, arithmetic_of, columns, each, exact_events, expectations, problems
 from ..strategies.mdps import histories, values
-from ..strategies.streams import Discounted, Stream, discounted, episodes, events, last_of_episode, over, with_rows
+from ..strategies.streams import (
+    Discounted,
+    Stream,
+    bootstraps,
+    discounted,
+    episodes,
+    events,
+    last_of_episode,
+    over,
+    with_rows,
+)
 from ..strategies.values import from_record
 from . import estimator as advantages
-from .estimator import Estimator, backward_sum, judge, td_errors
+from .estimator import Estimator, backward_sum, in_one_episode, judge, td_errors
 from .estimator import reference as gae
 
 # --- mutants ---
@@ -148,9 +159,10 @@ def expected_target() -> Law:
         exact = values(mdp, policy, gamma)
         got = each(lambda *c: returns(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, exact))
         table, known = expectations(all_, got[0], tuple(exact.shape), all_.state[0])
-        same("E[target | s] against V", torch.where(known, table, exact), exact, DOUBLE)
+        same("E[target | s] against V", torch.where(known, table, exact), exact, arithmetic_of(got))
 
     return Law(
+        numeric=True,
         name="expected_target",
         claim="With exact values the expected lambda-return of a state is its value, for every lambda.",
         source="Sutton and Barto 2018, chapter 12; by enumeration",
@@ -182,9 +194,12 @@ def fixed_point() -> Law:
 
         got = each(targets, ratios, *columns(all_, exact))
         table, known = expectations(all_, got[0], tuple(exact.shape), all_.state[0])
-        same("E[target | s] against V of the bounded policy", torch.where(known, table, exact), exact, DOUBLE)
+        same(
+            "E[target | s] against V of the bounded policy", torch.where(known, table, exact), exact, arithmetic_of(got)
+        )
 
     return Law(
+        numeric=True,
         name="fixed_point",
         claim="The value of the policy proportional to min(rho_bar mu, pi) is what V-trace's targets expect to be.",
         source="Espeholt et al. 2018, arXiv:1802.01561, appendix A; by enumeration, the value by a linear solve",
@@ -205,9 +220,17 @@ VTrace = Callable[..., Any]
 POWERS = (-1, 0, 1)  # of two: the ratios are 1/2, 1 and 2
 
 
-def lambda_return_laws() -> Suite:
-    """The laws of lambda-returns; the subject takes the arguments of an advantage estimator."""
-    return Suite("lambda_return_laws", (_value_plus_gae(), _one_step(), _whole_return(), expected_target()))
+def lambda_return_laws(convention: str = "bootstrap", *, one_episode: bool = False) -> Suite:
+    """The laws of lambda-returns; the subject takes the arguments of an advantage estimator.
+
+    `convention` on truncation: "bootstrap", or "terminate", which counts the value beyond a truncation as 0. `one_episode`: the
+    subject takes no endings, and is called for one episode, which terminates with its last row. Raises: ChoiceError.
+    """
+    advantage = choose("convention", convention, {"bootstrap": gae, "terminate": advantages.truncation_terminates})
+    own = (_value_plus_gae(advantage), _one_step(convention), _whole_return(convention))
+    if one_episode:
+        return Suite("lambda_return_laws", tuple(in_one_episode(law) for law in own))
+    return Suite("lambda_return_laws", (*own, *((expected_target(),) if convention == "bootstrap" else ())))
 
 
 def _law(
@@ -221,23 +244,32 @@ def _law(
 ) -> Law:
     edited = mutant[1]
     made = Mutant(mutant[0], lambda subject: edited)
-    return Law(name=name, claim=claim, source=source, inputs=always(inputs), check=check, mutant=made, needs=needs)
+    return Law(
+        numeric=True,
+        name=name,
+        claim=claim,
+        source=source,
+        inputs=always(inputs),
+        check=check,
+        mutant=made,
+        needs=needs,
+    )
 
 
-def _value_plus_gae() -> Law:
+def _value_plus_gae(advantage: Estimator) -> Law:
     def check(returns: Estimator, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
-        same("targets - values", judge(returns, drawn) - drawn.stream.values, judge(gae, drawn))
+        same("targets - values", judge(returns, drawn) - drawn.stream.values, judge(advantage, drawn))
 
     mutant = ("multiplies by lambda twice", squares_lambda)
     claim = "A lambda-return is the value plus the generalized advantage."
     return _law("value_plus_advantage", claim, mutant, discounted(), check, *ENDS, source=DEFINITION)
 
 
-def _one_step() -> Law:
+def _one_step(convention: str) -> Law:
     def check(returns: Estimator, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
-        wanted = td_errors("bootstrap", drawn.stream, drawn.gamma) + drawn.stream.values
+        wanted = td_errors(convention, drawn.stream, drawn.gamma) + drawn.stream.values
         same("targets at lambda 0", judge(returns, drawn), wanted)
 
     mutant = ("gives the whole return, whatever lambda is", forgets_lambda)
@@ -247,14 +279,15 @@ def _one_step() -> Law:
     )
 
 
-def _whole_return() -> Law:
+def _whole_return(convention: str) -> Law:
     def check(returns: Estimator, drawn: Discounted, seen: Seen) -> None:
         stream, wanted = drawn.stream, []
         events(stream, seen)
         for t in range(len(stream.rewards)):
             last = last_of_episode(stream, t)
             total = sum((drawn.gamma ** (k - t) * stream.rewards[k] for k in range(t, last + 1)), torch.zeros(()))
-            beyond = torch.where(stream.terminated[last], 0.0, stream.next_values[last])
+            counts = bootstraps(convention, stream.terminated, stream.truncated)
+            beyond = torch.where(counts[last], stream.next_values[last], 0.0)
             wanted.append(total + drawn.gamma ** (last + 1 - t) * beyond)
         same("targets at lambda 1", judge(returns, drawn), torch.stack(wanted))
 

@@ -133,7 +133,7 @@ def token_gae_laws() -> Suite:
     return Suite("token_gae_laws", (_joined(), _context(), _inserted(), _ends(), _sums(), _rows()))
 
 
-_law = law_constructor(talks, FIELD)
+_law = law_constructor(talks, FIELD, numeric=True)
 
 
 def _ask(subject: TokenGae, talk: Talk, **changes: Any) -> Tensor:

@@ -120,7 +120,7 @@ def token_log_prob_laws() -> Suite:
     return Suite("token_log_prob_laws", (_by_position(), _later(), _temperature(), _sums()))
 
 
-_law = law_constructor(texts, SOURCE)
+_law = law_constructor(texts, SOURCE, numeric=True)
 
 
 def _by_hand(logits: list[float], token: int, temperature: float) -> float:

@@ -159,7 +159,7 @@ def token_loss_laws(single: Single, *, level: str = "token") -> Suite:
     return Suite("token_loss_laws", (*laws, _of_sequences(single) if level == "sequence" else _of_tokens(single)))
 
 
-_law = law_constructor(padded_batches, PPO)
+_law = law_constructor(padded_batches, PPO, numeric=True)
 
 
 def _ask(loss: TokenLoss, batch: Batch, mask: Tensor) -> Tensor:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from gymnasium.wrappers import TransformObservation, TransformReward
 
 from purestep.core.env import Env, auto_reset, episode_statistics, time_limit
 from purestep.core.envs import (
@@ -17,8 +19,19 @@ from purestep.core.envs import (
     tabular,
     tabular_mdp,
 )
-from purestep.properties import auto_reset_laws, check, env_laws, env_suite, memory_laws, time_limit_laws
+from purestep.properties import (
+    auto_reset_laws,
+    check,
+    env_laws,
+    env_suite,
+    gym_laws,
+    memory_laws,
+    time_limit_laws,
+    vector_env_laws,
+    wrapper_laws,
+)
 from purestep.properties.framework.compare import EXACT
+from purestep.properties.suites.gym_vector import vectored
 from purestep.runtime.rollout import rollout
 
 from .core.kernel import kernel_laws
@@ -35,6 +48,12 @@ def random_walk() -> Env[Any, Any]:
     pushes = torch.stack([0.75 * left + 0.25 * right, 0.25 * left + 0.75 * right], 1)
     ending = torch.tensor([0.0, 0.0, 0.0, 0.5])
     return tabular(tabular_mdp(pushes, pushes.sum(-1), termination=ending, initial=torch.ones(4)))
+
+
+def scaled(env: Any) -> Any:
+    """Return an environment with bounded observations and small rewards."""
+    bounded = TransformObservation(env, np.tanh, env.observation_space)
+    return TransformReward(bounded, lambda reward: float(reward) / 16)
 
 
 test_memory = check(memory_laws(), rollout)
@@ -60,3 +79,9 @@ test_auto_reset_of_chance = check(auto_reset_laws(random_walk()), auto_reset(ran
 test_time_limit = check(time_limit_laws(cartpole(), LIMIT), inner)
 test_time_limit_of_one = check(time_limit_laws(random_walk(), 1), time_limit(random_walk(), 1))
 test_kernel = check(kernel_laws(), tabular)
+
+test_gymnasium = check(gym_laws(steps=12), "FrozenLake-v1")  # others: python -m benchmarks.wild
+test_gymnasium_vector = check(vector_env_laws("FrozenLake-v1"), vectored("FrozenLake-v1", "DISABLED"))
+test_gymnasium_wrapper = check(
+    wrapper_laws("Pendulum-v1", reward=lambda reward: reward / 16, observation=np.tanh, steps=8), scaled
+)

@@ -1,6 +1,7 @@
 """Group advantages, losses of tokens, their weights and reductions obey their laws."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -69,39 +70,63 @@ verl = partial(group_advantages, centre="mean", scale="std", eps=1e-6, singleton
 pipeline = partial(group_advantages, centre="leave_one_out", scale="std")
 raw_rloo = partial(group_advantages, centre="leave_one_out", singleton="raw")
 
-test_grpo = check(group_laws(), grpo_advantages)
-test_dr_grpo = check(group_laws(scaled=False), dr_grpo_advantages)
-test_rloo = check(group_laws(centre="leave_one_out", scaled=False), rloo_advantages)
-test_verl = check(group_laws(singleton="raw"), verl)
-test_pipeline_rl = check(group_laws(centre="leave_one_out"), pipeline)
-test_raw_rloo = check(group_laws(centre="leave_one_out", scaled=False, singleton="raw"), raw_rloo)
+GROUPS: dict[str, Any] = {"nan_rewards": True, "ungrouped": True}
+WEIGHTINGS: dict[str, Any] = {"nan_padding": True, "detached": True, "unknown": True}
 
-test_token_mean = check(aggregate_laws(WEIGHTS["token_mean"]), Reduction(token_mean, token_count))
-test_sequence_mean = check(aggregate_laws(WEIGHTS["sequence_mean"]), Reduction(sequence_mean, sequence_count))
-test_sum_mean = check(aggregate_laws(WEIGHTS["sequence_sum_mean"]), Reduction(sequence_sum_mean, sequence_count))
-test_sum = check(aggregate_laws(WEIGHTS["token_sum"]), Reduction(sum_over, lambda mask: 1.0))
-test_constant = check(aggregate_laws(of_constant_length), Reduction(partial(constant_length, length=LENGTH), slots))
+test_grpo = check(group_laws(**GROUPS), grpo_advantages, exact=True)
+test_dr_grpo = check(group_laws(scaled=False, **GROUPS), dr_grpo_advantages, exact=True)
+test_rloo = check(group_laws(centre="leave_one_out", scaled=False, **GROUPS), rloo_advantages, exact=True)
+test_verl = check(group_laws(singleton="raw", **GROUPS), verl, exact=True)
+test_pipeline_rl = check(group_laws(centre="leave_one_out", **GROUPS), pipeline, exact=True)
+test_raw_rloo = check(group_laws(centre="leave_one_out", scaled=False, singleton="raw", **GROUPS), raw_rloo, exact=True)
+
+test_token_mean = check(
+    aggregate_laws(WEIGHTS["token_mean"], nan_padding=True, live=True), Reduction(token_mean, token_count), exact=True
+)
+test_sequence_mean = check(
+    aggregate_laws(WEIGHTS["sequence_mean"], nan_padding=True, live=True),
+    Reduction(sequence_mean, sequence_count),
+    exact=True,
+)
+test_sum_mean = check(
+    aggregate_laws(WEIGHTS["sequence_sum_mean"], nan_padding=True, live=True),
+    Reduction(sequence_sum_mean, sequence_count),
+    exact=True,
+)
+test_sum = check(
+    aggregate_laws(WEIGHTS["token_sum"], nan_padding=True, live=True), Reduction(sum_over, lambda mask: 1.0), exact=True
+)
+test_constant = check(
+    aggregate_laws(of_constant_length, nan_padding=True, live=True),
+    Reduction(partial(constant_length, length=LENGTH), slots),
+    exact=True,
+)
 
 plain, sequence = partial(ppo_clip, clip=0.25), "sequence"
-test_token_clip = check(token_loss_laws(plain), as_token_loss(token_clip, clip=0.25))
-test_dual_clip = check(token_loss_laws(dual_step), as_token_loss(dual_clip, clip=0.25, c=2.0))
-test_gspo = check(token_loss_laws(plain, level=sequence), as_token_loss(gspo, clip=0.25))
+test_token_clip = check(token_loss_laws(plain), as_token_loss(token_clip, clip=0.25), exact=True)
+test_dual_clip = check(token_loss_laws(dual_step), as_token_loss(dual_clip, clip=0.25, c=2.0), exact=True)
+test_gspo = check(token_loss_laws(plain, level=sequence), as_token_loss(gspo, clip=0.25), exact=True)
 live_gspo = as_token_loss(gspo, clip=0.25, gradient="sequence")
-test_live_gspo = check(token_loss_laws(plain, level=sequence), live_gspo)
-test_cispo = check(token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=1.0, bounds="distance"))
+test_live_gspo = check(token_loss_laws(plain, level=sequence), live_gspo, exact=True)
+test_cispo = check(token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=1.0, bounds="distance"), exact=True)
 test_cispo_of_sequences = check(
     token_loss_laws(cispo_step, level=sequence),
     as_token_loss(cispo, low=0.5, high=2.0, importance_sampling_level=sequence),
     skip={"ratio_of_sequences": "each token keeps a log-prob of its own beside the ratio of the sequence"},
 )
 
-test_tis = check(importance_laws(high=2.0), partial(truncated_weights, high=2.0))
+test_tis = check(importance_laws(high=2.0, **WEIGHTINGS), partial(truncated_weights, high=2.0), exact=True)
 test_tis_of_sequences = check(
-    importance_laws(high=2.0, low=0.5, level=sequence), partial(truncated_weights, high=2.0, low=0.5, level=sequence)
+    importance_laws(high=2.0, low=0.5, level=sequence, **WEIGHTINGS),
+    partial(truncated_weights, high=2.0, low=0.5, level=sequence),
 )
-test_icepop = check(importance_laws(high=5.0, low=0.5, outside="zero"), partial(masked_weights, high=5.0, low=0.5))
+test_icepop = check(
+    importance_laws(high=5.0, low=0.5, outside="zero", **WEIGHTINGS),
+    partial(masked_weights, high=5.0, low=0.5),
+    exact=True,
+)
 test_geometric = check(
-    importance_laws(high=2.0, low=0.5, level="geometric", outside="zero"),
+    importance_laws(high=2.0, low=0.5, level="geometric", outside="zero", **WEIGHTINGS),
     partial(masked_weights, high=2.0, low=0.5, level="geometric"),
 )
 
@@ -122,9 +147,9 @@ def mean_dual(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, m
     return constant_length(loss, mask, length=8)
 
 
-test_weighted = check(masked_loss_laws(), weighted)
-test_mean_gspo = check(masked_loss_laws(), mean_gspo)
-test_mean_dual = check(masked_loss_laws(), mean_dual)
+test_weighted = check(masked_loss_laws(nan_padding=True), weighted, exact=True)
+test_mean_gspo = check(masked_loss_laws(nan_padding=True), mean_gspo, exact=True)
+test_mean_dual = check(masked_loss_laws(nan_padding=True), mean_dual, exact=True)
 
 test_k3_with_gradient_of_k2 = check(kl_laws(), k3_with_gradient_of_k2)
 

@@ -49,8 +49,8 @@ from purestep.properties import (
 )
 from purestep.properties.framework import cli, profiles
 from purestep.properties.framework.cli import verify_command
-from purestep.properties.framework.compare import render
 from purestep.properties.framework.profiles import current, includes, using
+from purestep.properties.framework.source import render
 from purestep.properties.strategies.values import raw, seeds
 from purestep.properties.suites.estimator import reference, truncation_terminates
 

@@ -1,0 +1,174 @@
+"""Functions and classes that are known to be right: what suites say of them is a false alarm."""
+
+from collections.abc import Mapping, Sequence
+
+# environment -> family -> targets. `main` is the development environment; others hold the package of that name beside ours.
+# `gym:ID` is an env of Gymnasium; `gym:ID|Wrapper` a wrapper around it.
+KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "main": {
+        "distributions": (
+            "torch.distributions:Normal",
+            "torch.distributions:Laplace",
+            "torch.distributions:Beta",
+            "torch.distributions:Gamma",
+            "torch.distributions:Exponential",
+            "torch.distributions:Uniform",
+            "torch.distributions:LogNormal",
+            "torch.distributions:Gumbel",
+            "torch.distributions:StudentT",
+            "torch.distributions:Kumaraswamy",
+            "torch.distributions:Categorical",
+            "torch.distributions:OneHotCategorical",
+            "torch.distributions:Bernoulli",
+            "torch.distributions:Geometric",
+            "torch.distributions:MultivariateNormal",
+            "torch.distributions:Dirichlet",
+            "torch.distributions:MixtureSameFamily",
+            "torch.distributions:Independent",
+            "torch.distributions:TransformedDistribution",
+            "purestep.core.distributions:Categorical",
+            "purestep.core.distributions:Normal",
+            "purestep.core.distributions:TanhNormal",
+        ),
+        "kl": (
+            "torch.distributions:kl_divergence",
+            "purestep.algorithms.kl:k1",
+            "purestep.algorithms.kl:k2",
+            "purestep.algorithms.kl:k3",
+        ),
+        "optimizers": (
+            "torch.optim:SGD",
+            "torch.optim:Adam",
+            "torch.optim:AdamW",
+            "torch.optim:RMSprop",
+            "torch.optim:Adagrad",
+            "torch.optim:Adadelta",
+            "torch.optim:Adamax",
+            "torch.optim:NAdam",
+            "torch.optim:RAdam",
+            "torch.optim:ASGD",
+            "torch.nn.utils:clip_grad_norm_",
+            "purestep.core.optim.optimizers:sgd",
+            "purestep.core.optim.optimizers:adam",
+            "purestep.core.optim.optimizers:adamw",
+        ),
+        "schedules": (
+            "torch.optim.lr_scheduler:LinearLR",
+            "torch.optim.lr_scheduler:CosineAnnealingLR",
+            "torch.optim.lr_scheduler:StepLR",
+            "torch.optim.lr_scheduler:ExponentialLR",
+            "torch.optim.lr_scheduler:PolynomialLR",
+            "torch.optim.lr_scheduler:OneCycleLR",
+            "purestep.core.optim.schedules:linear",
+            "purestep.core.optim.schedules:cosine",
+        ),
+        "envs": (
+            "gym:CartPole-v1",
+            "gym:Pendulum-v1",
+            "gym:MountainCar-v0",
+            "gym:MountainCarContinuous-v0",
+            "gym:Acrobot-v1",
+            "gym:FrozenLake-v1",
+            "gym:Taxi-v4",
+            "gym:CliffWalking-v1",
+            "gym:Blackjack-v1",
+            "purestep.core.envs.cartpole:cartpole",
+            "purestep.core.envs.pendulum:pendulum",
+        ),
+        "wrappers": (
+            "gym:CartPole-v1|FrameStackObservation",
+            "gym:CartPole-v1|NormalizeObservation",
+            "gym:CartPole-v1|RecordEpisodeStatistics",
+            "gym:CartPole-v1|TimeAwareObservation",
+            "gym:CartPole-v1|RepeatAction",
+            "gym:Pendulum-v1|RescaleAction",
+            "gym:Pendulum-v1|ClipReward",
+            "gym:Pendulum-v1|ClipAction",
+        ),
+        "vector_envs": (
+            "gymnasium.vector:SyncVectorEnv",
+            "gymnasium.vector:AsyncVectorEnv",
+            "gymnasium.wrappers.vector:RecordEpisodeStatistics",
+        ),
+        "normalizers": ("gymnasium.wrappers.utils:RunningMeanStd", "purestep.core.normalize:update"),
+        "gae": ("purestep.algorithms.advantages:gae",),
+        "vtrace": ("purestep.algorithms.vtrace:vtrace",),
+        "targets": (
+            "purestep.algorithms.returns:discounted",
+            "purestep.algorithms.returns:lambda_returns",
+        ),
+        "n_step": ("purestep.algorithms.returns:n_step",),
+        "policy_losses": (
+            "purestep.algorithms.policy_losses:ppo_clip",
+            "purestep.algorithms.language.token_losses:dual_clip",
+            "purestep.algorithms.language.token_losses:gspo",
+        ),
+        "value_losses": (
+            "torch.nn.functional:mse_loss",
+            "torch.nn.functional:smooth_l1_loss",
+            "purestep.algorithms.value_losses:clipped",
+        ),
+        "aggregation": ("purestep.algorithms.aggregate:token_mean", "purestep.algorithms.aggregate:sequence_mean"),
+        "group_advantages": (
+            "purestep.algorithms.language.group_advantages:grpo_advantages",
+            "purestep.algorithms.language.group_advantages:rloo_advantages",
+        ),
+        "metrics": ("purestep.core.language.pass_at_k:pass_at_k",),
+        "tool_parsers": ("purestep.core.language.tool_calls:hermes_calls",),
+        "rewards": ("purestep.runtime.effects.rewards.built_in:numeric",),
+        "token_masks": ("purestep.core.transcript.log_probs:token_log_probs",),
+    },
+    "rlax": {
+        "targets": ("rlax:lambda_returns", "rlax:discounted_returns"),
+        "n_step": ("rlax:n_step_bootstrapped_returns",),
+        "gae": ("rlax:truncated_generalized_advantage_estimation",),
+        "vtrace": ("rlax:vtrace", "rlax:vtrace_td_error_and_advantage"),
+        "policy_losses": ("rlax:clipped_surrogate_pg_loss",),
+        "value_losses": ("rlax:quantile_regression_loss",),
+        "kl": ("rlax:categorical_kl_divergence",),
+        "optimizers": ("optax:sgd", "optax:adam", "optax:adamw", "optax:rmsprop", "optax:clip_by_global_norm"),
+        "schedules": (
+            "optax:linear_schedule",
+            "optax:cosine_decay_schedule",
+            "optax:warmup_cosine_decay_schedule",
+            "optax:exponential_decay",
+        ),
+    },
+    "sb3": {
+        "distributions": (
+            "stable_baselines3.common.distributions:DiagGaussianDistribution",
+            "stable_baselines3.common.distributions:SquashedDiagGaussianDistribution",
+            "stable_baselines3.common.distributions:CategoricalDistribution",
+            "stable_baselines3.common.distributions:MultiCategoricalDistribution",
+        ),
+        "replay": ("stable_baselines3.common.buffers:ReplayBuffer",),
+        "n_step": ("stable_baselines3.common.buffers:NStepReplayBuffer",),
+        "normalizers": ("stable_baselines3.common.running_mean_std:RunningMeanStd",),
+        "metrics": ("stable_baselines3.common.utils:explained_variance",),
+        "policies": ("stable_baselines3.common.policies:ActorCriticPolicy",),
+    },
+    "torchrl": {
+        "distributions": ("torchrl.modules:TanhNormal", "torchrl.modules:MaskedCategorical"),
+        "gae": ("torchrl.objectives.value.functional:generalized_advantage_estimate",),
+        "targets": (
+            "torchrl.objectives.value.functional:td0_return_estimate",
+            "torchrl.objectives.value.functional:td_lambda_return_estimate",
+            "torchrl.objectives.value.functional:reward2go",
+        ),
+        "replay": ("torchrl.data:ReplayBuffer",),
+    },
+    "trl": {
+        "rewards": ("trl.rewards:think_format_reward", "trl.rewards:get_soft_overlong_punishment"),
+        "token_masks": ("trl.trainer.utils:selective_log_softmax",),
+    },
+}
+
+
+def targets() -> list[tuple[str, str, str]]:
+    """All of them: environment, family, target."""
+    return [
+        (environment, family, target)
+        for environment, families in KNOWN.items()
+        for family, names in families.items()
+        for target in names
+    ]

@@ -1,0 +1,478 @@
+"""The catalogue: a row for each suite that users can point at their own objects, with the marks by which these are matched.
+
+To add a suite, add a `Row` to `ROWS`, in alphabetical order. `purestep laws` lists the rows; `purestep verify`,
+`purestep write` and `--package` match objects with them (`matching.py`), and call nothing in doing so.
+"""
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from ...core.errors import StructureError, choose, message
+
+if TYPE_CHECKING:
+    from .law import Suite
+
+NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all names that it has in the field
+    "add_generation_prompt": r"add_generation_prompt|generation_prompt",
+    "action": r"actions?|act|a|a_t|u",
+    "advantage": r"adv(antage)?s?|adv(antage)?_t|mb_advantages|b_advantages|weights?_t",
+    "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?"
+    r"(policy_)?(per_token_)?(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
+    "entropy": r"entrop(y|ies)(_loss)?|ent",
+    "behaviour_value": r"(old|behaviou?r|prev(ious)?|rollout)_?(values?|vals?|vpreds?)|"
+    r"(values?|vals?|vpreds?)_(old|b)|b_values",
+    "clip": r"clip(_(eps(ilon)?|range|coef|ratio|param|value|pi))?|cliprange|(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
+    "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size)(_in_batch)?",
+    "discount": r"discounts?(_t)?|pcont(_t)?",
+    "ended": r"dones?(_t)?|d|ends?|ended|is_(last|done)|episode_(ends?|starts?)|nonterminals?|not_dones?|continues?|finished",
+    "gamma": r"gamma|discount(_factor|_rate)?|gam|g|discount_gamma",
+    "group": r"(group|prompt|question)s?(_(ids?|index|idx|indices))?|index|uids?|gid",
+    "groups": r"(num|n)_(groups|prompts)|groups",
+    "key": r"key|rng|rng_key|prng_key|generator",
+    "lambda_": r"(gae_?|td_?)?(lambda_?|lam|lmbda|lambd)(_t|_)?|tau",
+    "last_ended": r"(last|next|final|bootstrap)_(done|terminated|terminal)s?",
+    "last_value": r"(last|next|final|bootstrap)_(state_)?(value|val|v)s?|v_last|vf_last|value_last",
+    "log_ratios": r"log_(ratios?|rhos?)|rhos?(_tm1|_t)?|(importance_)?ratios?",
+    "logits": r"logits?|scores|log_potentials|unnormali[sz]ed_log_probs|preferences|policy_logits",
+    "log_prob": r"((new|cur|current|policy|target|actor|pi|per_token|token|action|model|train(er)?)_?)*(log_?probs?|logps?)"
+    r"(_(new|t|a|pi|theta))?|log_pi(_a)?|logprobs_new|newlogprob|lp",
+    "loss": r"loss(es)?|loss_mat|per_token_loss|token_loss|values",
+    "env": r"env(ironment)?s?|venv",
+    "log_std": r"log_?(std|scale|sigma)s?|scale|std|sigma",
+    "mask": r"((response|completion|loss|token|attention|action|padding|eos|valid)_)?masks?|m",
+    "mean": r"mean|mu|loc|means",
+    "messages": r"messages?|conversation|chat|turns|dialog(ue)?",
+    "n": r"n(_steps?)?|nstep|horizon",
+    "next_observation": r"next_(obs(ervation)?s?|states?)|s_tp1|obs_next|s_next",
+    "next_values": r"next_(state_)?(values|vals)|next_state_value|v_tp1|values?_next|vs_next|v_next|next_vs?",
+    "observation": r"obs(ervation)?s?|states?|s|s_t|o",
+    "parameters": r"params?|parameters?|updates",
+    "prompt": r"(prompt|question|instruction|problem|query)s?(_str)?|inputs?",
+    "reference_log_prob": r"(ref(erence)?|base|prior|anchor|teacher|init(ial)?)_?(policy_)?(model_)?(per_token_)?"
+    r"(log_?probs?|logps?)|(log_?probs?|logps?)_(ref(erence)?|base|q)|log_?q|q_log_?probs?|ref_logprob",
+    "response": r"(completion|response|answer|output|solution|text|generation)s?(_str)?",
+    "reward": r"((token_level|env|episode|step)_)?(reward|rew|score|return)s?",
+    "rewards": r"((token_level|step|env|raw)_)?rew(ard)?s?(_t|_seq|_list|_buf)?|r|r_t|rs|scores",
+    "step": r"step|count|t|epoch|iteration|it|progress(_remaining)?|current_step|num_steps",
+    "target": r"((value|td|critic|q|lambda)_)?(targets?|returns?|rets?)(_t)?|returns_batch|b_returns|labels?|y",
+    "temperature": r"temperature|temp|tau|t",
+    "terminated": r"terminat(ed|ions?|als?|es)|terminals?|terms?|is_terminal",
+    "truncated": r"truncat(ed|ions?|es)|truncs?|time_?outs?|time_limit_dones?",
+    "value": r"((new|pred(icted)?|state|current)_?)?(values?|vals?|vpreds?|predictions?|v|input|preds?)|newvalue",
+    "values": r"((state|critic|old|pred(icted)?|baseline|mb|b)_)?(values?|vals?|vpreds?|baselines?|value_preds?)"
+    r"(_t|_tm1|_seq|_buf)?|v|vs|v_t|v_tm1|val_buf",
+}
+
+
+@frozen(kw_only=True)
+class Row:
+    """One suite: where it is, how its subject is called, and the marks of objects that it fits.
+
+    A match counts the share of `needs` among an object's parameters, its name, base classes (or the classes that it returns),
+    methods, and words of its docstring. `adapt` names a function of the object that returns the suite's subject, or a pair of
+    a subject and a suite with the convention that the object follows; without it, a function is called with the
+    subject's parameters under their names there.
+    """
+
+    suite: str  # the word after --suite
+    laws: tuple[str, str]  # a module, and the name of a suite in it or of a function that returns one
+    declared: Mapping[str, Any] = field(factory=dict)  # keywords for that function; --declare replaces them
+    signature: str  # of the subject
+    example: str  # a line to paste, with `from purestep.properties import *` above it
+    kind: tuple[str, str] = ("", "")  # module and name of the class that the subject must have, if it must have one
+    names: str = ""  # regular expression, searched in the object's name
+    needs: tuple[str, ...] = ()  # roles of NAMES, or parameter names, in the order of the signature
+    may: tuple[str, ...] = ()  # further ones
+    bases: tuple[str, ...] = ()  # qualified names of base classes, or of a class that a factory's annotation returns
+    methods: tuple[str, ...] = ()  # that a class must have, all of them
+    words: str = ""  # regular expression, searched in the first paragraph of the docstring
+    adapt: tuple[str, str] = ("", "")
+    conventions: tuple[Mapping[str, Any], ...] = ()  # declarations to try, for a hint, where a law is broken
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        suite="categorical",
+        laws=("..suites.categorical", "categorical_laws"),
+        signature="make(logits [*, A]) -> distribution with log_prob, entropy, mode, sample, transform",
+        example="verify(categorical_laws(), lambda logits: Categorical(logits=logits))",
+        names=r"(?i)categorical|softmax_dist",
+        needs=("logits",),
+        methods=("log_prob", "entropy", "mode", "transform"),
+        words=r"(?i)categorical",
+    ),
+    Row(
+        suite="chat_template",
+        laws=("..suites.chat_template", "chat_template_laws"),
+        signature="f(messages, prompt) -> text or token ids; or a tokenizer with a chat template",
+        example='verify(chat_template_laws(end="<|im_end|>"), render)',
+        names=r"(?i)chat_?template|render_?(chat|messages|conversation)|format_?(chat|messages|prompt)|tokenizer",
+        needs=("messages",),
+        may=("add_generation_prompt", "prompt"),
+        bases=("transformers.PreTrainedTokenizerBase",),
+        methods=("apply_chat_template",),
+        words=r"(?i)chat template",
+    ),
+    Row(
+        suite="checkpoint",
+        laws=("..suites.checkpoint", "checkpoint_laws"),
+        kind=("..suites.checkpoint", "TreeStore"),
+        signature="TreeStore(save, load): save(folder, tree), load(folder) -> tree",
+        example="verify(checkpoint_laws(), TreeStore(save, load, keeps_sharing=True))",
+        names=r"(?i)checkpoint|tree_?store",
+        bases=("purestep.properties.suites.checkpoint.TreeStore",),
+    ),
+    Row(
+        suite="distribution",
+        laws=("..suites.distribution", "distribution_laws"),
+        signature="make(*outputs [*, D]) -> distribution with log_prob, sample, and entropy and mode if it has them",
+        example="verify(distribution_laws(event=False), lambda mean, log_std: Normal(mean, log_std.exp()))",
+        names=r"(?i)(normal|gaussian|beta|tanh|squash\w*|laplace|dist(ribution)?)(_?dist(ribution)?)?$|bernoulli|mixture",
+        needs=("mean", "log_std"),
+        bases=("torch.distributions.Distribution", "purestep.core.distributions.Distribution"),
+        methods=("log_prob", "sample|rsample"),
+        words=r"(?i)distribution",
+    ),
+    Row(
+        suite="env",
+        laws=("..suites.env", "env_laws"),
+        kind=("...core.env", "Env"),
+        signature="Env(params, reset, step, observation_space, action_space)",
+        example="verify(env_laws, cartpole())",
+        names=r"(?i)env$|world$",
+        bases=("purestep.core.env.Env",),
+    ),
+    Row(
+        suite="estimator",
+        laws=("..suites.estimator", "estimator_laws"),
+        signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> advantages [T]",
+        example="verify(estimator_laws(), gae)",
+        names=r"(?i)(^|_)gae(_|$)|gae|advantage(s)?(_and_returns|_estimat\w+)?$|generali[sz]ed_advantage",
+        needs=("rewards", "values", "gamma", "lambda_"),
+        may=("next_values", "terminated", "truncated", "ended", "last_value", "last_ended", "discount"),
+        words=r"(?i)generali[sz]ed advantage|\bgae\b",
+        adapt=("..suites.estimator_forms", "estimator_form"),
+    ),
+    Row(
+        suite="group",
+        laws=("..suites.group", "group_laws"),
+        signature="f(reward [N], group [N], *, groups) -> advantages [N]",
+        example="verify(group_laws(), grpo_advantages)",
+        conventions=(
+            {"singleton": "any"},
+            {"singleton": "raw"},
+            {"correction": 0},
+            {"scaled": False},
+            {"centre": "leave_one_out", "scaled": False},
+        ),
+        names=r"(?i)grpo.*adv|group.*adv|rloo|leave_one_out|adv.*grpo|group_normali[sz]e",
+        needs=("reward", "group"),
+        may=("groups", "count"),
+        words=r"(?i)group.{0,40}(mean|advantage|reward)|leave[- ]one[- ]out",
+    ),
+    Row(
+        suite="gym",
+        laws=("..suites.gym", "gym_laws"),
+        signature="id of a registered environment, or make() -> gymnasium.Env",
+        example='verify(gym_laws(), "CartPole-v1")',
+        names=r"(?i)env(ironment)?(_?v?\d+)?$",
+        bases=("gymnasium.Env", "gym.Env"),
+        methods=("reset", "step", "action_space|observation_space"),
+    ),
+    Row(
+        suite="importance",
+        laws=("..suites.importance", "importance_laws"),
+        declared={"low": 0.5, "high": 2.0},
+        signature="f(log_prob, behaviour_log_prob, mask) -> weights [N, L]",
+        example="verify(importance_laws(low=0.5, high=2.0), partial(truncated_weights, low=0.5, high=2.0))",
+        names=r"(?i)importance.*weight|is_weights?|truncated_(is|importance|weights)|tis(_|$)|rollout_correction",
+        needs=("log_prob", "behaviour_log_prob", "mask"),
+        words=r"(?i)importance (weight|sampling)",
+    ),
+    Row(
+        suite="kl",
+        laws=("..suites.kl", "kl_laws"),
+        signature="f(log_prob, reference_log_prob) -> estimates [*]",
+        example="verify(kl_laws(), k3)",
+        conventions=(
+            {"gradient": "none"},
+            {"gradient": "divergence"},
+            {"never_negative": False},
+            {"unbiased": False},
+            {"unbiased": False, "gradient": "divergence"},
+            {"never_negative": False, "gradient": "none"},
+        ),
+        names=r"(?i)(^|_)kl(_|$)|kl_?(penalty|div\w*|estimat\w*|approx)|approx_?kl|^k[123]$|kullback",
+        needs=("log_prob", "reference_log_prob"),
+        may=("mask",),
+        words=r"(?i)kullback|\bkl\b",
+    ),
+    Row(
+        suite="lambda_return",
+        laws=("..suites.returns", "lambda_return_laws"),
+        signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> returns [T]",
+        example="verify(lambda_return_laws(), lambda_returns)",
+        names=r"(?i)lambda_?(return|target|value)s?|td_?lambda|lambda_?ret",
+        needs=("rewards", "values", "gamma", "lambda_"),
+        may=("next_values", "terminated", "truncated", "ended", "last_value", "discount"),
+        words=r"(?i)lambda[- ](return|target)|TD\(lambda\)",
+        adapt=("..suites.estimator_forms", "return_form"),
+    ),
+    Row(
+        suite="loss",
+        laws=("..suites.loss", "loss_laws"),
+        signature="f(log_prob, behaviour_log_prob, advantage, *, clip) -> losses [*]",
+        example="verify(loss_laws(), ppo_clip)",
+        conventions=({"mean": True}, {"dual_clip": 3.0}, {"clipped": False}),
+        names=r"(?i)ppo.*(loss|clip|objective|surrogate)|clip(ped)?_?(surrogate|objective|policy|pg)|surrogate|pg_loss|policy_loss",
+        needs=("log_prob", "behaviour_log_prob", "advantage", "clip"),
+        words=r"(?i)clip(ped)? (surrogate|objective|policy)|\bPPO\b",
+    ),
+    Row(
+        suite="machine",
+        laws=("..suites.machine", "machine_laws"),
+        kind=("..suites.machine", "MachineCase"),
+        signature="MachineCase(machine, start, events, effects)",
+        example="verify(machine_laws(), MachineCase(...))",
+        names=r"(?i)machine_?case",
+        bases=("purestep.properties.suites.machine.MachineCase",),
+    ),
+    Row(
+        suite="masked_loss",
+        laws=("..suites.masked_loss", "masked_loss_laws"),
+        signature="f(log_prob, behaviour_log_prob, advantage, mask) -> loss []",
+        example="verify(masked_loss_laws(), my_loss)",
+        conventions=({"empty": False},),
+        names=r"(?i)(grpo|ppo|policy|pg|token).*loss",
+        needs=("log_prob", "behaviour_log_prob", "advantage", "mask"),
+        may=("clip",),
+        words=r"(?i)(masked|token).{0,30}loss",
+    ),
+    Row(
+        suite="metric",
+        laws=("..suites.metric", "metric_laws"),
+        signature="f(...) -> number: pass_at_k, explained_variance, token_mean or episode_returns",
+        example='verify(metric_laws("pass_at_k"), my_pass_at_k)',
+        names=r"(?i)pass_?(at_?)?k|explained_var|masked_mean|token_mean|episode_(returns?|lengths?)",
+        words=r"(?i)pass@k|explained variance",
+        adapt=("..suites.forms", "metric_form"),
+    ),
+    Row(
+        suite="n_step",
+        laws=("..suites.target", "n_step_laws"),
+        signature="f(rewards, next_values, terminated, truncated, *, gamma, n) -> returns [T]",
+        example="verify(n_step_laws(), n_step)",
+        names=r"(?i)n_?step",
+        needs=("rewards", "next_values", "gamma", "n"),
+        may=("terminated", "truncated", "ended"),
+        words=r"(?i)n-step",
+    ),
+    Row(
+        suite="normalizer",
+        laws=("..suites.normalizer", "normalizer_laws"),
+        signature="make(shape=...) -> object with update(batch), mean and var",
+        example='verify(normalizer_laws(arrays="numpy", prior=1e-4), RunningMeanStd)',
+        conventions=({"arrays": "numpy"}, {"arrays": "numpy", "prior": 1e-4}, {"prior": 1e-4}, {"ddof": 1}),
+        names=r"(?i)running_?(mean|stat|norm)|normali[sz]er|welford|obs(ervation)?_?norm|mean_?std",
+        methods=("update|update_from_moments|push|record",),
+        words=r"(?i)running (mean|stat|var)",
+    ),
+    Row(
+        suite="optimizer",
+        laws=("..suites.optimizer", "optimizer_laws"),
+        signature="make(params, learning_rate) -> optimizer with step and param_groups",
+        example='verify(optimizer_laws("adam"), torch.optim.Adam)',
+        names=r"(?i)adam|sgd|rmsprop|lion|adagrad|optimi[sz]er",
+        bases=("torch.optim.Optimizer",),
+        methods=("step", "zero_grad"),
+        words=r"(?i)optimi[sz]er|algorithm",
+        adapt=("..suites.forms", "optimizer_form"),
+    ),
+    Row(
+        suite="order",
+        laws=("..suites.order", "order_laws"),
+        signature="f(key, rows, *, epochs, minibatches) -> indices [epochs * minibatches, rows / minibatches]",
+        example="verify(order_laws(), order)",
+        names=r"(?i)(minibatch|shuffle|epoch).*(ind\w+|order|iter\w*|perm\w*)|^order$",
+        needs=("key", "rows"),
+        may=("epochs", "minibatches"),
+    ),
+    Row(
+        suite="policy",
+        laws=("..suites.policy", "policy_laws"),
+        signature="ActorCritic(init, apply); an nn.Module through properties.policy adapters",
+        example="verify(policy_laws(Box(-1.0, 1.0, (3,)), Discrete(2)), actor_critic_mlp(...))",
+        names=r"(?i)policy|actor|agent",
+        bases=("torch.nn.Module", "purestep.core.policy.ActorCritic"),
+        methods=("forward|act|get_action|get_action_and_value|apply",),
+        words=r"(?i)policy|actor",
+    ),
+    Row(
+        suite="probe",
+        laws=("..suites.probe", "probe_laws"),
+        declared={"gamma": 0.99},
+        signature="make(model) -> Algorithm",
+        example="verify(probe_laws(gamma=0.5), lambda model: ppo(model, adam(0.02), gamma=0.5))",
+        bases=("purestep.algorithms.algorithm.Algorithm",),
+    ),
+    Row(
+        suite="replay",
+        laws=("..suites.replay", "replay_laws"),
+        signature="make(capacity) -> object with add(step), sample(count) and __len__",
+        example="verify(replay_laws(), lambda capacity: MyBuffer(capacity))",
+        names=r"(?i)replay|buffer|memory|experience",
+        methods=("add|push|append|store|extend|put", "sample|sample_batch|get|draw"),
+        words=r"(?i)replay|buffer",
+    ),
+    Row(
+        suite="reward_function",
+        laws=("..suites.reward_function", "reward_function_laws"),
+        signature="f(completions, **columns) -> list of numbers",
+        example='verify(reward_function_laws([{"completion": "5", "answer": "5"}]), my_reward)',
+        names=r"(?i)reward(_fn|_func(tion)?)?$|(accuracy|format|length|correctness)_reward|grade|compute_score|verifier",
+        needs=("response",),
+        may=("prompt", "answer", "ground_truth"),
+        words=r"(?i)reward",
+    ),
+    Row(
+        suite="scan",
+        laws=("..suites.scan", "scan_laws"),
+        signature="f(step, carry, inputs, length=None) -> (carry, outputs)",
+        example="verify(scan_laws(), scan)",
+        names=r"(?i)(^|_)scan$|^fold$",
+        needs=("step", "carry", "inputs"),
+    ),
+    Row(
+        suite="schedule",
+        laws=("..suites.schedule", "schedule_laws"),
+        signature="f(n) -> number; or make(optimizer) -> scheduler of torch.optim",
+        example="verify(schedule_laws(start=1.0, end=0.0, steps=10), my_schedule)",
+        names=r"(?i)schedul|anneal|decay|warm_?up|cosine|linear_?(lr|fn)|polynomial",
+        needs=("step",),
+        bases=("torch.optim.lr_scheduler.LRScheduler",),
+        words=r"(?i)schedule|anneal|warm-?up|learning rate",
+    ),
+    Row(
+        suite="target",
+        laws=("..suites.target", "target_laws"),
+        signature="f(rewards, next_values, terminated, truncated, *, gamma) -> targets [T]",
+        example='verify(target_laws("td"), my_td_target)',
+        names=r"(?i)(td|q|dqn|double_q|bellman|critic)_?targets?|reward_?to_?go|discount(ed)?_?(return|cumsum|sum|reward)|compute_returns",
+        needs=("rewards", "gamma"),
+        may=("next_values", "terminated", "truncated", "ended"),
+        words=r"(?i)target|reward[- ]to[- ]go|discounted",
+    ),
+    Row(
+        suite="token_mask",
+        laws=("..suites.token_mask", "token_mask_laws"),
+        signature="f(samples) -> (ids [N, L], mask [N, L])",
+        example="verify(token_mask_laws(), my_collator)",
+        names=r"(?i)collat|loss_?mask|label_?mask|completion_?mask|assistant_?mask",
+        words=r"(?i)collat|loss mask",
+    ),
+    Row(
+        suite="tool_parser",
+        laws=("..suites.tool_parser", "tool_parser_laws"),
+        signature="f(text) -> list of calls with name and arguments",
+        example="verify(tool_parser_laws(), hermes_calls)",
+        names=r"(?i)tool_?(call|parse)|(parse|extract|find)_?(tool|function|action)s?(_?calls?)?|hermes|function_?call",
+        needs=("response",),
+        words=r"(?i)tool[- ]call|function[- ]call",
+    ),
+    Row(
+        suite="update",
+        laws=("..suites.update", "update_laws"),
+        signature="make(model) -> Algorithm(init, update)",
+        example="verify(update_laws(), lambda model: a2c(model, adam(0.01), entropy_coefficient=0.0))",
+        needs=("model",),
+        bases=("purestep.algorithms.algorithm.Algorithm",),
+    ),
+    Row(
+        suite="value_loss",
+        laws=("..suites.value_loss", "value_loss_laws"),
+        signature="f(value, behaviour_value, target, *, clip) -> losses [*]",
+        example='verify(value_loss_laws(clipped=False, scale=1.0, reduction="mean"), mse_loss)',
+        conventions=(
+            {"scale": 1.0},
+            {"reduction": "mean"},
+            {"scale": 1.0, "reduction": "mean"},
+            {"largest": False},
+        ),
+        names=r"(?i)(value|critic|vf|v)_?(function_)?loss|clipped_value|mse|huber",
+        needs=("value", "target"),
+        may=("behaviour_value", "clip"),
+        words=r"(?i)value (function )?loss|squared error",
+        adapt=("..suites.forms", "value_loss_form"),
+    ),
+    Row(
+        suite="vector_env",
+        laws=("..suites.gym_vector", "vector_env_laws"),
+        signature="make(num_envs) -> gymnasium.vector.VectorEnv",
+        example='verify(vector_env_laws("CartPole-v1"), make)',
+        names=r"(?i)vec(tor)?_?env",
+        bases=("gymnasium.vector.VectorEnv", "stable_baselines3.common.vec_env.VecEnv"),
+    ),
+    Row(
+        suite="vtrace",
+        laws=("..suites.returns", "vtrace_laws"),
+        signature="f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar, ...)",
+        example="verify(vtrace_laws(), vtrace)",
+        names=r"(?i)v_?trace|impala",
+        needs=("log_ratios", "rewards", "values"),
+        may=("next_values", "terminated", "truncated", "gamma", "lambda_", "discount", "rho_bar", "c_bar"),
+        words=r"(?i)v-?trace",
+    ),
+    Row(
+        suite="wrapper",
+        laws=("..suites.gym_wrapper", "wrapper_laws"),
+        signature="make(env) -> gymnasium.Wrapper",
+        example='verify(wrapper_laws("CartPole-v1", reward=half), lambda env: TransformReward(env, half))',
+        names=r"(?i)wrapper|frame_?stack|action_?repeat|frame_?skip",
+        bases=("gymnasium.Wrapper", "gym.Wrapper"),
+        needs=("env",),
+        words=r"(?i)wrap",
+    ),
+)
+
+
+def rows() -> dict[str, Row]:
+    """Return the rows by the name of their suite."""
+    return {row.suite: row for row in ROWS}
+
+
+def named(place: tuple[str, str]) -> Any:
+    """Return the object of a module of this package, imported now."""
+    module, name = place
+    return getattr(importlib.import_module(module, __package__), name)
+
+
+def suite_of(row: Row, declared: Mapping[str, Any] | None = None) -> "Suite":
+    """Return the suite of a row, with keywords declared for it. Raises: StructureError for one that it does not have.
+
+    >>> suite_of(rows()["estimator"], {"convention": "drop"}).name
+    'estimator_laws'
+    """
+    made: Any = named(row.laws)
+    if not callable(made):
+        if declared:
+            remedy = "leave --declare out"
+            raise StructureError(message(row.suite, got=sorted(declared), wanted="no keyword", remedy=remedy))
+        return made  # type: ignore[no-any-return]
+    takes = inspect.signature(made).parameters
+    free = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+    for name in () if free else declared or {}:
+        choose(f"--declare: a keyword of {made.__name__}", name, takes)
+    words = {**row.declared, **(declared or {})}
+    missing = [n for n, p in takes.items() if p.default is p.empty and n not in words and p.kind is not p.VAR_KEYWORD]
+    if missing:
+        remedy = f"add {' '.join(f'--declare {name}=VALUE' for name in missing)}"
+        wanted = f"{', '.join(missing)} declared"
+        raise StructureError(
+            message(f"verify: {row.suite}", got="a suite of several conventions", wanted=wanted, remedy=remedy)
+        )
+    suite: Suite = made(**words)
+    return suite

@@ -1,0 +1,77 @@
+"""Whether printed counterexamples can be pasted: each that the matrix of laws and mutants produces is evaluated.
+
+python -m purestep.properties.framework.paste [--suite estimator_laws] [--families tests.laws.families:families]
+"""
+
+import argparse
+import sys
+from collections.abc import Container, Iterator, Sequence
+
+from attrs import frozen
+
+from ...core.errors import described
+from .matrix import FAMILIES, families_of, laws_here
+from .profiles import named_profile
+from .report import BROKEN
+from .run import run
+from .source import source
+
+
+@frozen
+class Pasted:
+    """A printed counterexample, and the reason why it cannot be pasted; "" if it can."""
+
+    suite: str
+    law: str
+    edit: str
+    text: str
+    fault: str
+
+
+def pasted(suites: Container[str] = (), *, families: str = FAMILIES) -> Iterator[Pasted]:
+    """Yield the counterexample of each law and its own mutant, with the result of evaluating it below its imports."""
+    profile = named_profile("quick")
+    for family in families_of(families):
+        if (suites and family.suite.name not in suites) or family.night:
+            continue
+        for law in laws_here(family, profile).suite:
+            result = run(law, law.mutant.make(family.subject), profile=profile)
+            if result.outcome == BROKEN and result.inputs:
+                fault = evaluated(result.inputs, result.imports)
+                yield Pasted(family.suite.name, law.name, law.mutant.edit, result.inputs, fault)
+
+
+def evaluated(text: str, imports: Sequence[str]) -> str:
+    """Return why a printed value cannot be pasted: "" if its source evaluates, and the result prints as the same source.
+
+    >>> evaluated("torch.tensor([0.5])", ["import torch"])
+    ''
+    >>> evaluated("Walk(seed=0)", [])
+    "NameError: name 'Walk' is not defined"
+    """
+    names: dict[str, object] = {}
+    try:
+        exec("\n".join(imports), names)
+        value = eval(text, names)
+    except Exception as error:
+        return described(error)
+    return "" if source(value)[0] == text else f"it prints as {source(value)[0][:200]}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the counterexamples that cannot be pasted, and counts; return 1 if there are any."""
+    parser = argparse.ArgumentParser(prog="python -m purestep.properties.framework.paste", description=main.__doc__)
+    parser.add_argument("--families", default=FAMILIES, help="module:function")
+    parser.add_argument("--suite", action="append", help="only this suite; may be given more than once")
+    options = parser.parse_args(arguments)
+    right = wrong = 0
+    for one in pasted(options.suite or (), families=options.families):
+        right, wrong = right + (not one.fault), wrong + bool(one.fault)
+        if one.fault:
+            print(f"{one.suite} {one.law}: {one.fault}\n    {one.text[:300]}", flush=True)
+    print(f"{right} of {right + wrong} counterexamples can be pasted")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Forms in which the field writes advantage estimators and lambda-returns, called with the columns of a stream.
+
+The names of a function's parameters declare its form: merged endings (`dones`), endings of the row before (`dones` with
+`next_done`, `episode_starts`), masks of rows that go on, discounts, the value of the last row alone (`last_value`), values with
+one row more, and results with several parts. The endings that it is given declare its convention on truncation.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..framework.binding import Bound, bound
+from ..framework.calling import as_tensors
+from ..framework.catalogue import Row, rows
+from ..framework.law import Unlike
+from ..framework.matching import marks_of
+
+COLUMNS = ("rewards", "values", "next_values", "terminated", "truncated")
+LASTING = (
+    "mask",
+    "nonterminal",
+    "not_done",
+    "notdone",
+    "continu",
+    "masks",
+)  # names of columns that are 1 where an episode goes on
+SHIFTED = ("start",)  # names of columns that mark the first row of an episode
+ENDINGS = ("ended", "terminated", "truncated", "discount")
+Layout = tuple[Callable[[Tensor], Tensor], bool, str]
+SHAPES: tuple[tuple[Callable[[Tensor], Tensor], str], ...] = (
+    (lambda x: x, "[T]"),
+    (lambda x: x[:, None] if x.ndim else x[None], "[T, 1]"),
+    (lambda x: x[None], "[1, T]"),
+)
+LAYOUTS: tuple[Layout, ...] = tuple((shape, longer, name) for shape, name in SHAPES for longer in (True, False))
+
+
+def estimator_form(value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return an advantage estimator of any of these forms as the subject of `estimator_laws`, with its convention.
+
+    >>> def my_gae(rewards, values, dones, last_value, gamma, lam):
+    ...     return rewards
+    >>> estimator_form(my_gae, {})[1]
+    {'convention': 'terminate'}
+    """
+    return _form(rows()["estimator"], value, given)
+
+
+def return_form(value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a lambda-return of any of these forms as the subject of `lambda_return_laws`, with its convention."""
+    return _form(rows()["lambda_return"], value, given)
+
+
+def _form(row: Row, value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    marks = marks_of(value)
+    if not given and marks.parameters[:5] == COLUMNS and {*marks.required} <= {*COLUMNS, "gamma", "lambda_"}:
+        return value, {}
+    if not marks.parameters:  # (*columns, gamma, lambda_)
+        return value, {}
+    found = bound(row, value, given, needs=("rewards", "values"), roles=_own_roles(marks.parameters))
+    roles = found.roles
+    whole = "next_values" in roles and ("truncated" in roles or ("ended" in roles and "terminated" in roles))
+    if not set(ENDINGS) & set(roles):
+        return _Form(found, marks.name), {"one_episode": True}
+    return _Form(found, marks.name), {"convention": "bootstrap" if whole else "terminate"}
+
+
+def _own_roles(parameters: Sequence[str]) -> dict[str, str]:
+    """Return the roles that names have in an estimator alone: masks of rows that go on, and `dones` of the last row."""
+    masks = [name for name in parameters if name in ("mask", "masks")]
+    if masks:
+        return {"ended": masks[0]}
+    starts = next((name for name in parameters if "start" in name), None)
+    done = next((name for name in parameters if name in ("done", "dones")), None)
+    return {"ended": starts, "last_ended": done} if starts and done else {}
+
+
+class _Form:
+    """A bound estimator, called with the columns of a stream; the layout that it takes is found in its first call."""
+
+    def __init__(self, function: Bound, name: str) -> None:
+        self.function, self.__name__ = function, name
+        self.layout: Layout | None = None
+        self.extras, self.drawn = function.extras, function.drawn
+
+    def with_function(self, function: Bound) -> "_Form":
+        """Return the same form of another function."""
+        return _Form(function, self.__name__)
+
+    def __call__(self, *columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+        """Return the advantages of one stream, [T]."""
+        given = _columns(self.function.roles, *columns, gamma=gamma)
+        words = {"gamma": gamma, "lambda_": lambda_}
+        rows = len(columns[0])
+        if self.layout is not None:
+            return self._called(self.layout, given, words, rows)
+        for layout in LAYOUTS:
+            with suppress(Exception):
+                made = self._called(layout, given, words, rows)
+                self.layout = layout
+                return made
+        return self._called(LAYOUTS[0], given, words, rows)  # with the error of the plainest layout
+
+    def _called(self, layout: Layout, given: Mapping[str, Tensor], words: Mapping[str, Any], rows: int) -> Tensor:
+        shape, longer, _ = layout
+        shaped = {name: shape(x[:rows] if name == "values" and not longer else x) for name, x in given.items()}
+        made = as_tensors(self.function(**shaped, **words), given["rewards"].dtype)
+        if not isinstance(made, Tensor):
+            raise Unlike(f"the result is a {type(made).__name__}, wanted {rows} numbers")
+        if made.numel() != rows:
+            raise Unlike(f"the result is {list(made.shape)}, wanted {rows} numbers")
+        return made.reshape(rows)
+
+
+def _columns(
+    roles: Mapping[str, str],
+    rewards: Tensor,
+    values: Tensor,
+    after: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    *,
+    gamma: float,
+) -> dict[str, Tensor]:
+    """Return the tensors of the roles that a form takes."""
+    over = terminated | truncated
+    name = roles.get("ended", "").lower()
+    if "last_ended" in roles or any(word in name for word in SHIFTED):
+        marked = torch.cat([torch.zeros_like(over[:1]), over[:-1]])
+    else:
+        marked = ~over if any(word in name for word in LASTING) else over
+    lasting = ~terminated if "next_values" in roles else ~over
+    tensors = {
+        "rewards": rewards,
+        "values": values,
+        "next_values": after,
+        "terminated": terminated.to(rewards.dtype),
+        "truncated": truncated.to(rewards.dtype),
+        "ended": marked.to(rewards.dtype),
+        "discount": gamma * lasting.to(rewards.dtype),
+        "last_value": after[-1],
+        "last_ended": over[-1].to(rewards.dtype),
+    }
+    if not {"next_values", "last_value"} & set(roles):
+        tensors["values"] = torch.cat([values, after[-1:] * ~terminated[-1:]])
+    return {role: tensors[role] for role in roles if role in tensors}
