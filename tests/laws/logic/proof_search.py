@@ -88,9 +88,13 @@ def cases(draw: DrawFn) -> Case:
         short = draw(st.booleans())
         body = (atom(x, y),) if short else (atom(x, y), atom(y, z))
         rules.append(((draw(predicate), x, y if short else z), body))
+    # A chain of two rules, which random ones rarely form: r(a, b), q(X, Y) <- r(X, Y), p(X, Y) <- q(X, Y).
+    facts = list(dict.fromkeys([*facts, (3, 1, 2)]))
+    rules += [((2, x, y), ((3, x, y),)), ((1, x, y), ((2, x, y),))]
     weights = draw(st.lists(st.sampled_from([0.25, 0.5, 0.5, 0.75]), min_size=len(rules), max_size=len(rules)))
     ends = st.one_of(st.just(5), st.just(5), constant)
     queries = draw(st.lists(st.tuples(predicate, constant, ends), min_size=2, max_size=2, unique=True))
+    queries = [(1, 1, 5), *(query for query in queries if query != (1, 1, 5))][:2]
     return Case(tuple(facts), tuple(rules), tuple(weights), tuple(queries))
 
 
