@@ -47,6 +47,11 @@ def rule_weight_loss(weights: Tensor, proofs: WeighedProofs) -> Tensor:
 
     Convex in -log(1 - w) if each proof applies one rule: scores are then linear in them.
     Source: Qu et al. 2021, arXiv:2010.04029, section 3.2 (a softmax over the scores of candidates, sums over their proofs).
+
+    >>> one = WeighedProofs(torch.tensor([[0], [1]]), torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([0]),
+    ...                     torch.ones(1, dtype=torch.float64))  # of three candidates one has no proof
+    >>> torch.exp(rule_weight_loss(torch.tensor([0.5, 0.5], dtype=torch.float64), one))  # (2 + 2 + 1) / 2
+    tensor([2.5000], dtype=torch.float64)
     """
     facts = proofs.query_of.shape[0]
     score = proof_scores(weights, proofs)

@@ -104,7 +104,7 @@ def _check_kind(row: Row, subject: Any) -> None:
         if not isinstance(subject, named(row.kind)):
             remedy = CALL if callable(subject) else f"name another object, or other laws: {suites}"
             raise StructureError(message("verify: object", got=got, wanted=row.kind[1], remedy=remedy))
-    elif row.signature.startswith(("f(", "make(")) and not row.adapt[1] and not callable(subject):
+    elif row.signature.startswith(("f(", "make(")) and not callable(subject):
         remedy = "name another object or other laws"
         raise StructureError(message(f"verify: object for {row.suite}", got=got, wanted="a function", remedy=remedy))
 

@@ -164,8 +164,8 @@ def over_endings(target: Target) -> Target:
 
 
 def stops_early(target: Target) -> Target:
-    """Stop at four rewards."""
-    return lambda *columns, gamma, n: target(*columns, gamma=gamma, n=min(n, 4))
+    """Stop at two rewards."""
+    return lambda *columns, gamma, n: target(*columns, gamma=gamma, n=min(n, 2))
 
 
 MUTANTS: dict[str, Callable[[Target], Target]] = {"clamps the targets": clamps}
@@ -573,4 +573,4 @@ def _value_weight() -> Law:
     return _stream_law("weight_of_value", claim, mutant, check, "a value after two rewards or more")
 
 
-N_STEP: dict[str, Callable[[Target], Target]] = {"stops at four rewards": stops_early}
+N_STEP: dict[str, Callable[[Target], Target]] = {"stops at two rewards": stops_early}

@@ -37,7 +37,7 @@ def by_policy(goal: Goal) -> str:
 def by_confidence(goal: Goal) -> str:
     """Return the rule's confidence; a fact has none, and 1 as its probability.
 
-    >>> by_confidence(Goal((1, 6, 3), origin=4, probability=0.5, choices=1))
+    >>> by_confidence(Goal((2, 6, 2), origin=4, probability=0.5, choices=1, goals=(Goal((1, 6, 3)),)))
     'confidence 0.50'
     """
     return f"confidence {goal.probability:.2f}" if goal.goals else ""

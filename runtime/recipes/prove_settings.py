@@ -121,9 +121,7 @@ class Search:
     guide: Literal["confidence", "policy", "breadth"] = "confidence"  # which states are expanded first, or kept
     depth: int = 2  # rules that a proof may apply
     expansions: int = 1000  # states that may be expanded for one query
-    join: Literal["noisy_or", "max", "valid"] = (
-        "valid"  # of an answer's proofs; "valid" takes what ranks that split better
-    )
+    join: Literal["noisy_or", "max", "valid"] = "valid"  # of an answer's proofs; "valid" ranks that split better
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""
@@ -157,9 +155,7 @@ class Ranking:
     slots: int = 256  # proofs that are tried side by side
     draw: int = 0  # seed of the negatives, and of random ties
     ties: Literal["realistic", "optimistic", "pessimistic", "random"] = "realistic"  # where among equals a query ranks
-    score: Literal["policy", "confidence", "both"] = (
-        "both"  # of the policy's proof, or of all proofs; "both" prints both
-    )
+    score: Literal["policy", "confidence", "both"] = "both"  # of the policy's proof, of all proofs, or of both
     protocol: Literal["negatives", "all", "both"] = "both"  # of scores by confidence: among negatives, or all entities
     learn: int = 0  # train facts from which weights of the rules are learned; 0 keeps the confidences
     embedding: Literal["none", "distmult", "complex", "rotate"] = "none"  # joined with the proofs in a hybrid score

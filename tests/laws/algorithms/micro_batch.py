@@ -257,4 +257,4 @@ def _gradient() -> Law:
     mutant = ("begins each one with the last of the one before", overlaps)
     claim = "Under every reduction with the whole's denominator, micro-batches add up to the whole's gradient."
     needs = "micro-batches of different token counts"
-    return _law("gradient_of_the_whole", claim, mutant, check, needs, source=SPLIT)
+    return _law("gradient_of_the_whole", claim, mutant, check, needs, source=SPLIT, share=0.01)

@@ -199,6 +199,7 @@ def _chance() -> Law:
         "a difference that is none",
         "a difference that is one",
         inputs=_shares(),
+        share=0.01,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from attrs import evolve
 from torch import Tensor
 
 from purestep.core import keys
@@ -173,4 +174,4 @@ def _facts() -> Law:
 
     claim = "Request, group, end and reward are the attempt's."
     mutant = Mutant("takes attempts that were cut off for terminated ones", terminated_if_cut)
-    return _law("facts_are_the_attempts", claim, mutant, check, "an attempt that was cut off")
+    return evolve(_law("facts_are_the_attempts", claim, mutant, check, "an attempt that was cut off"), share=0.01)

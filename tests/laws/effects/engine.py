@@ -446,4 +446,5 @@ def _slices() -> Law:
         check=check,
         mutant=Mutant("gives them in the order of the whole", sorts_slices),
         needs=("what is no slice", "a slice in another order"),
+        share=0.01,
     )

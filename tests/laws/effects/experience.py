@@ -245,7 +245,7 @@ def _drawn() -> Law:
     claim = "What is drawn is held, young enough, not yet used up, and drawn once in a batch."
     mutant = Mutant("looks at the age where samples are added alone", ageless)
     needs = ("a draw beside a sample too old", "a draw of several")
-    return _law("drawn_may_be_drawn", claim, mutant, check, *needs)
+    return _law("drawn_may_be_drawn", claim, mutant, check, *needs, share=0.01)
 
 
 def _enough() -> Law:

@@ -158,7 +158,9 @@ def _knows() -> Law:
         same("what it contains but one", contains(NAMES, base, EVERY, EVERY[:1]), without, EXACT)
 
     mutant = Mutant("forgets the last fact", without_the_last)
-    return _law("knows", "It contains the facts given, and nothing else.", mutant, check, "facts", "no facts")
+    return _law(
+        "knows", "It contains the facts given, and nothing else.", mutant, check, "facts", "no facts", share=0.01
+    )
 
 
 def _order() -> Law:

@@ -150,7 +150,7 @@ def _makes_one() -> Law:
         same("the head under the unifier", right, left, EXACT)
 
     mutant = Mutant("unifies the second arguments as if nothing were bound yet", forgets_the_first)
-    return _law("makes_one", "Under the unifier both atoms are one.", mutant, check, "a repeated variable")
+    return _law("makes_one", "Under the unifier both atoms are one.", mutant, check, "a repeated variable", share=0.01)
 
 
 def _solutions(pairs: Pairs) -> Tensor:

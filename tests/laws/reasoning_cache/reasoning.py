@@ -138,7 +138,7 @@ def _texts() -> Law:
 
     mutant = Mutant("sums up the answer and not the thinking", reasoning_mutants.sums_up_the_answer)
     claim = "Stores hold the texts of their kind in order: as they were said, and without the tags of thinking."
-    return _law("texts", claim, mutant, check, "a text behind the thinking")
+    return _law("texts", claim, mutant, check, "a text behind the thinking", share=0.01)
 
 
 def _prompts() -> Law:

@@ -81,7 +81,7 @@ def _starves() -> Law:
     mutant = ("forgets what a lost generator had under way", scheduler_mutants.forgets_lost)
     needs = ("samples under way with a generator that is lost",)
     source = "objectives, 4.7: SkyRL 1173, verl 7155, AReaL PR 1396"
-    return scheduler_law("nobody_starves", claim, mutant, check, *needs, source=source)
+    return scheduler_law("nobody_starves", claim, mutant, check, *needs, source=source, share=0.01)
 
 
 def _pace() -> Law:
@@ -122,7 +122,9 @@ def _requeue() -> Law:
     source = "objectives, 2.8: tinker-cookbook requeues stale groups"
     inputs = scripts(stale="requeue", concurrency=6, room=())
     needs = ("a group that was too old",)
-    return scheduler_law("requeued_begin_anew", claim, mutant, Played(watching), *needs, source=source, inputs=inputs)
+    return scheduler_law(
+        "requeued_begin_anew", claim, mutant, Played(watching), *needs, source=source, inputs=inputs, share=0.01
+    )
 
 
 def _proximal() -> Law:

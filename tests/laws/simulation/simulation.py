@@ -229,7 +229,9 @@ def _weights() -> Law:
     )
     needs = ("new weights under way, interrupt", "new weights under way, next")
     mutant = ("has a chunk made by weights that came after it was begun", in_the_middle)
-    return _law("weights_come_as_chosen", claim, mutant, check, *needs, inputs=plots(publish=0.5, speed=1.0))
+    return _law(
+        "weights_come_as_chosen", claim, mutant, check, *needs, inputs=plots(publish=0.5, speed=1.0), share=0.01
+    )
 
 
 def _given_up() -> Law:

@@ -76,6 +76,8 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     # a test bed watches clocks, generators, files and logs, and its mutants misuse them
     "properties": words("os time random io logging pathlib tempfile"),
     "properties/suites/gym": {"gymnasium", "warnings"},  # whose environments some laws are about
+    "properties/framework/families.py": {"gymnasium"},
+    "properties/framework/isolated.py": {"pickle", "select", "signal", "warnings"},  # children with a time limit
     "properties/framework/matrix.py": words(
         "subprocess concurrent multiprocessing argparse sys"
     ),  # every mutant, on all cores

@@ -2,13 +2,18 @@
 
 import importlib
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("gymnasium")
+sys.path.insert(0, str(Path(__file__).parents[3]))
 check: Any = importlib.import_module("benchmarks.own_bugs.check")
 ALL: list[Any] = importlib.import_module("benchmarks.own_bugs.registry").ALL
+
+sys.path.pop(0)
 
 
 @pytest.mark.parametrize("bug", ALL, ids=lambda bug: str(bug.name))

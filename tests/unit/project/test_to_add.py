@@ -164,7 +164,7 @@ def ratio_surrogate(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Ten
 
 def test_a_loss(added: Added) -> None:
     loss = added("algorithms/ratio_surrogate.py", LOSS).ratio_surrogate
-    laws = loss_laws(clipped=False)
+    laws = loss_laws(clipped=False, detached=True)
     report = verify(laws, loss, profile=QUICK)
     assert report, report
     wrong = added(

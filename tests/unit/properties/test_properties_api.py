@@ -431,9 +431,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_command_verifies_an_object(module: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify_command(["my_worlds:k3", "--suite", "kl"]) == 0
-    assert "kl_laws, k3: 4 of 4 laws passed" in capsys.readouterr().out
-    assert verify_command(["my_worlds:k1", "--suite", "kl", "--skip", "never_negative=it may be"]) == 0
-    assert "skipped never_negative: it may be" in capsys.readouterr().out
+    assert "kl_laws, k3: 6 of 6 laws passed" in capsys.readouterr().out
+    words = ["my_worlds:k1", "--suite", "kl", "--declare", "never_negative=False"]
+    assert verify_command([*words, "--skip", "own_sample=it may be"]) == 0
+    assert "skipped own_sample: it may be" in capsys.readouterr().out
     assert verify_command(["my_worlds:narrow", "--skip", "compiled_is_eager=slow here"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("purestep verify: my_worlds:narrow broken  spaces_hold: observation after")
