@@ -54,7 +54,7 @@ def asked(target: str, wanted: tuple[str, ...]) -> Answer:
         verify_command([*words, "--only-name"])
     text = out.getvalue() + err.getvalue()
     wants = re.search(r"verify: \w+ as (\w+) is", text) or re.search(r"verify: (\w+) is a suite of", text)
-    chosen = re.search(r": (\w+)_laws", out.getvalue()) or wants
+    chosen = re.search(r": (\w+?)(?:_laws)?, because", out.getvalue()) or wants
     offered = re.search(r"may fit: (\w+)", text)
     names = [match.group(1) if match else "" for match in (chosen, offered)]
     right = (names[0] or names[1]) in wanted
