@@ -4,6 +4,7 @@ RUN := $(VENV)/bin
 SEED ?= 0
 RUN_DIR ?= runs/cartpole-ppo-$(SEED)
 export OMP_NUM_THREADS ?= 1
+unexport PYTHONDONTWRITEBYTECODE  # tests start many processes, each of which would compile the package anew
 
 .PHONY: train test slow engines lint types format clean
 
@@ -21,7 +22,7 @@ test: $(VENV)/.installed
 	$(RUN)/pytest -n 2 --dist loadfile
 
 slow: $(VENV)/.installed
-	$(RUN)/pytest -n 2 --dist loadfile -m slow
+	$(RUN)/pytest -n 2 --dist worksteal -m slow
 
 engines: $(VENV)/.installed
 	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,monarch,ray]'

@@ -13,12 +13,12 @@ Policies and networks:
     Categorical, Normal, TanhNormal, Network, functional, mlp, ActorCritic, act, actor_critic_mlp, categorical_head,
     flat, normal_head, scalar, separate, shared
 Optimizers and schedules:
-    Optimizer, adam, adamw, apply_updates, chain, clip_by_global_norm, scale_by_schedule, sgd, constant, cosine,
+    Optimizer, adam, adamw, apply_updates, chain, clip_by_global_norm, linear_decay, scale_by_schedule, sgd, constant, cosine,
     linear, warmup
 Estimators and losses:
     gae, k1, k2, k3, policy_gradient, ppo_clip, discounted, lambda_returns, n_step, vtrace
 Algorithms:
-    a2c, Algorithm, TrainState, ppo, reinforce
+    a2c, Algorithm, TrainState, ppo, reinforce, scheduled
 Rollouts, training and evaluation:
     Worlds, begin, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, population,
     with_hyperparameters, program
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .algorithms.advantages import gae as gae
     from .algorithms.algorithm import Algorithm as Algorithm
     from .algorithms.algorithm import TrainState as TrainState
+    from .algorithms.algorithm import scheduled as scheduled
     from .algorithms.kl import k1 as k1
     from .algorithms.kl import k2 as k2
     from .algorithms.kl import k3 as k3
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     from .core.optim.optimizers import apply_updates as apply_updates
     from .core.optim.optimizers import chain as chain
     from .core.optim.optimizers import clip_by_global_norm as clip_by_global_norm
+    from .core.optim.optimizers import linear_decay as linear_decay
     from .core.optim.optimizers import scale_by_schedule as scale_by_schedule
     from .core.optim.optimizers import sgd as sgd
     from .core.optim.schedules import constant as constant
@@ -177,7 +179,7 @@ else:
     _MODULES = {
         "algorithms.a2c": ("a2c",),
         "algorithms.advantages": ("gae",),
-        "algorithms.algorithm": ("Algorithm", "TrainState"),
+        "algorithms.algorithm": ("Algorithm", "TrainState", "scheduled"),
         "algorithms.kl": ("k1", "k2", "k3"),
         "algorithms.language": ("objectives",),
         "algorithms.language.learner": ("LanguageAlgorithm", "LanguageState", "learner"),
@@ -220,6 +222,7 @@ else:
             "apply_updates",
             "chain",
             "clip_by_global_norm",
+            "linear_decay",
             "scale_by_schedule",
             "sgd",
         ),

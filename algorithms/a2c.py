@@ -8,7 +8,7 @@ from ..core.steps import Trajectory
 from .actor_critic import actor_critic
 from .advantages import gae
 from .algorithm import Algorithm
-from .hyperparameters import Number, check_number
+from .hyperparameters import Number, Numbers, check_number
 
 
 def a2c(
@@ -42,11 +42,18 @@ def a2c(
     check_number("a2c: gamma", gamma, 0.0, 1.0)
     check_number("a2c: lambda_", lambda_, 0.0, 1.0)
 
-    def estimate(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
-        ends = trajectory.terminated, trajectory.truncated
-        advantages = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
-        return advantages, values + advantages
-
     return actor_critic(
-        model, optimizer, estimate, value_coefficient=value_coefficient, entropy_coefficient=entropy_coefficient
+        model,
+        optimizer,
+        _estimate,
+        value_coefficient=value_coefficient,
+        entropy_coefficient=entropy_coefficient,
+        gamma=gamma,
+        lambda_=lambda_,
     )
+
+
+def _estimate(trajectory: Trajectory, values: Tensor, next_values: Tensor, numbers: Numbers) -> tuple[Tensor, Tensor]:
+    ends, gamma, lambda_ = (trajectory.terminated, trajectory.truncated), numbers["gamma"], numbers["lambda_"]
+    advantages = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
+    return advantages, values + advantages

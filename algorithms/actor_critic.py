@@ -9,15 +9,17 @@ from torch import Tensor
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ..core.policy import ActorCritic, check_model
+from ..core.record import replace
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Number, check_coefficients
+from .hyperparameters import Number, Numbers, check_coefficients, current, given_as_tensors, scaled, stored
 from .kl import k3
 from .policy_losses import policy_gradient
 from .value_losses import squared
 
 METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "gradient_norm")
-Estimate = Callable[[Trajectory, Tensor, Tensor], tuple[Tensor, Tensor]]
+# (trajectory, values, next_values, numbers) -> (advantages, targets), all [T, B]
+Estimate = Callable[[Trajectory, Tensor, Tensor, Numbers], tuple[Tensor, Tensor]]
 
 
 def actor_critic(
@@ -27,13 +29,15 @@ def actor_critic(
     *,
     value_coefficient: Number,
     entropy_coefficient: Number,
+    **others: Number,
 ) -> Algorithm:
     """Return an algorithm that makes one gradient step for each trajectory [T, B], on the mean over its steps of
 
     policy_gradient(log pi(a), A) + value_coefficient squared(v, G) - entropy_coefficient entropy
 
-    with (A, G) = estimate(trajectory, values, next_values), all [T, B]; the values are those of observation and
-    next_observation before the update, without gradient. The data must come from the policy that is updated.
+    with (A, G) = estimate(trajectory, values, next_values, numbers), all [T, B]; the values are those of observation and
+    next_observation before the update, without gradient. `numbers` are the coefficients and `others`, which are in the
+    state, so that changing one compiles nothing anew. The data must come from the policy that is updated.
 
     Metrics: policy_loss, value_loss, entropy, gradient_norm, and approximate_kl: k3 between behaviour and current policy,
     which measures how far the data are off-policy. `update` ignores its key.
@@ -43,7 +47,7 @@ def actor_critic(
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
-    >>> def rewards(trajectory, values, next_values):
+    >>> def rewards(trajectory, values, next_values, numbers):
     ...     return trajectory.reward - values, trajectory.reward
     >>> bandit = actor_critic(model, sgd(0.1), rewards, value_coefficient=1.0, entropy_coefficient=0.0)
     >>> int(bandit.init(keys.key(0)).step)
@@ -52,15 +56,20 @@ def actor_critic(
     check_model(model)
     check_optimizer(optimizer)
     check_coefficients("actor_critic", value_coefficient=value_coefficient, entropy_coefficient=entropy_coefficient)
+    own = {"value_coefficient": value_coefficient, "entropy_coefficient": entropy_coefficient, **others}
+    fixed, names, apply, optimize = given_as_tensors(own), tuple(own), model.apply, optimizer.update
 
-    def loss(params: Any, trajectory: Trajectory, next_values: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        distribution, values, _ = model.apply(params, trajectory.observation, ())
-        advantages, targets = estimate(trajectory, values.detach(), next_values)
+    def loss(
+        params: Any, trajectory: Trajectory, next_values: Tensor, numbers: Numbers
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        distribution, values, _ = apply(params, trajectory.observation, ())
+        advantages, targets = estimate(trajectory, values.detach(), next_values, numbers)
         log_probs = distribution.log_prob(trajectory.action)
         policy_loss = policy_gradient(log_probs, advantages).mean()
         value_loss = squared(values, targets).mean()
         entropy = distribution.entropy().mean()
-        total = policy_loss + value_coefficient * value_loss - entropy_coefficient * entropy
+        total = policy_loss + scaled(numbers["value_coefficient"], value_loss)
+        total = total - scaled(numbers["entropy_coefficient"], entropy)
         approximate_kl = k3(trajectory.behaviour_log_prob, log_probs).mean()
         parts = {
             "policy_loss": policy_loss,
@@ -73,16 +82,18 @@ def actor_critic(
     def init(key: Key) -> TrainState:
         params = model.init(key)
         step = torch.zeros((), dtype=torch.int64, device=key.device)
-        return TrainState(params=params, optimizer=optimizer.init(params), step=step)
+        numbers = stored(own, key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=numbers)
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         del key
         # Computed outside the gradient, so that the backward pass does not run over a second batch of observations.
-        _, next_values, _ = model.apply(state.params, trajectory.next_observation, ())
-        gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values)
-        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
+        _, next_values, _ = apply(state.params, trajectory.next_observation, ())
+        numbers = current("actor_critic", names, state.numbers, fixed)
+        gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values, numbers)
+        updates, optimizer_state = optimize(gradients, state.optimizer, state.params)
         params = apply_updates(state.params, updates)
-        after = TrainState(params=params, optimizer=optimizer_state, step=state.step + 1)
+        after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, {**metrics, "gradient_norm": global_norm(gradients)}
 
     return Algorithm(init=init, update=update, metrics=METRICS)

@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import attrs
 from attrs import frozen
 from torch import Tensor
 
+from ..core.errors import choose
 from ..core.keys import Key
-from ..core.record import record, tensor
+from ..core.optim.schedules import Schedule
+from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory
 
 Metrics = Mapping[str, Tensor]  # scalars, already reduced
@@ -20,6 +23,7 @@ class TrainState:
     params: Any  # of the model
     optimizer: Any  # the optimiser's state, including hyper-parameters
     step: Tensor = tensor("*", "int")  # updates done
+    numbers: Any = ()  # hyper-parameters of the algorithm by name, each [] float64; () where it keeps none
 
 
 @frozen
@@ -29,3 +33,43 @@ class Algorithm:
     init: Callable[[Key], TrainState]
     update: Callable[[TrainState, Trajectory, Key], tuple[TrainState, Metrics]]
     metrics: tuple[str, ...]  # names of the metrics that `update` returns, in that order
+
+
+def with_numbers(state: TrainState, changes: Mapping[str, Tensor]) -> TrainState:
+    """Return the state with some of the algorithm's numbers changed. Raises: ChoiceError for a name that it does not have.
+
+    >>> state = TrainState(params=(), optimizer=(), step=(), numbers={"clip": 0.2, "gamma": 0.9})
+    >>> with_numbers(state, {"clip": 0.1}).numbers
+    {'clip': 0.1, 'gamma': 0.9}
+    """
+    known = dict(state.numbers or {})
+    for name in changes:
+        choose("algorithm: number", name, known)
+    return replace(state, numbers={**known, **changes})
+
+
+def scheduled(algorithm: Algorithm, **schedules: Schedule) -> Algorithm:
+    """Return the algorithm with some of its numbers (clip, entropy_coefficient, gamma, ...) as functions of the updates done.
+
+    Raises: ChoiceError for a name that the algorithm does not have.
+
+    >>> from purestep.algorithms.ppo import ppo
+    >>> from purestep.core import keys
+    >>> from purestep.core.optim.optimizers import adam, linear
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> algorithm = ppo(actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2)), adam(1e-3))
+    >>> state = scheduled(algorithm, clip=linear(0.2, 0.0, 100)).init(keys.key(0))
+    >>> state.numbers["clip"]
+    tensor(0.2000, dtype=torch.float64)
+    """
+
+    def now(state: TrainState) -> TrainState:
+        return with_numbers(state, {name: schedule(state.step) for name, schedule in schedules.items()})
+
+    begin, update = algorithm.init, algorithm.update
+    return attrs.evolve(
+        algorithm,
+        init=lambda key: now(begin(key)),
+        update=lambda state, trajectory, key: update(now(state), trajectory, key),
+    )

@@ -21,9 +21,9 @@ from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
 from .decoupled import Weights, decoupled_clip, interpolated, interpolation
-from .hyperparameters import Number
+from .hyperparameters import Number, Numbers
 from .importance import effective_fraction, importance_weights
-from .ppo_passes import METRICS, PPOSample, PPOSettings, learner, prepared
+from .ppo_passes import METRICS, PPOSample, PPOSettings, clip_of, learner, prepare
 
 FIGURES = ("weight", "effective_fraction")
 PROXIMAL = ("recomputed", "interpolated")
@@ -79,7 +79,7 @@ def decoupled_ppo(
     (('weight', 'effective_fraction'), 0)
     """
     choose("decoupled_ppo: proximal", proximal, dict.fromkeys(PROXIMAL))
-    numbers = PPOSettings(
+    settings = PPOSettings(
         gamma=gamma,
         lambda_=lambda_,
         clip=clip,
@@ -91,21 +91,26 @@ def decoupled_ppo(
         target_kl=target_kl,
         advantages=advantages,
     )
-    between = proximal == "interpolated"
+    between, whole = proximal == "interpolated", advantages == "batch"
 
-    def samples_of(params: Any, given: Trajectory | Versioned, step: Tensor) -> PPOSample:
+    def samples_of(params: Any, given: Trajectory | Versioned, step: Tensor, numbers: Numbers) -> PPOSample:
         trajectory = given.trajectory if isinstance(given, Versioned) else given
         anchor = _share(given, step) if between else proximal_log_prob(model, params, trajectory)
-        return replace(prepared(model, params, trajectory, numbers), anchor=anchor.flatten(0, 1))
+        gamma, lambda_ = numbers["gamma"], numbers["lambda_"]
+        samples = prepare(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole)
+        return replace(samples, anchor=anchor.flatten(0, 1))
 
-    def surrogate(log_prob: Tensor, sample: PPOSample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def surrogate(
+        log_prob: Tensor, sample: PPOSample, advantage: Tensor, numbers: Numbers
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        clip = clip_of(numbers)
         behaviour, all_ = sample.behaviour_log_prob, torch.ones_like(log_prob, dtype=torch.bool)
         near = interpolated(log_prob, behaviour, sample.anchor, all_) if between else sample.anchor
         loss = decoupled_clip(log_prob, near, behaviour, advantage, all_, clip=clip, weights=weights)
         weight = weights(near, behaviour, all_)
         return loss, near, (weight.mean(), effective_fraction(weight, all_))
 
-    return learner(model, optimizer, numbers, surrogate, samples_of, (*METRICS, *FIGURES))
+    return learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
 
 
 def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -> Tensor:

@@ -1,16 +1,19 @@
 """Hyper-parameters of algorithms: plain numbers, or tensors so that a population with different values is one vmap."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.errors import ChoiceError, message
+from ..core.errors import ChoiceError, StructureError, message
 from ..core.numbers import Number as Number
 from ..core.numbers import check_number as check_number
 
 LARGEST = 1e30  # below the largest float32, with a margin
 Clip = Number | tuple[Number, Number]  # how far a ratio may leave 1, or how far below and how far above
+Numbers = Mapping[str, Number]  # hyper-parameters of an update by name; plain numbers are tensors [] of its state
 
 
 def bounded(x: Tensor, low: Number = -math.inf, high: Number = math.inf) -> Tensor:
@@ -48,3 +51,49 @@ def check_coefficients(where: str, **coefficients: Number) -> None:
     """
     for name, number in coefficients.items():
         check_number(f"{where}: {name}", number, -LARGEST, LARGEST)
+
+
+def stored(numbers: Numbers, device: torch.device) -> dict[str, Tensor]:
+    """Return the plain numbers as tensors [] float64 for an algorithm's state; numbers given as tensors are left out.
+
+    >>> stored({"gamma": 0.5, "clip": torch.tensor(0.25)}, torch.device("cpu"))
+    {'gamma': tensor(0.5000, dtype=torch.float64)}
+    """
+    plain = {name: number for name, number in numbers.items() if not isinstance(number, Tensor)}
+    return {name: torch.tensor(number, dtype=torch.float64, device=device) for name, number in plain.items()}
+
+
+def given_as_tensors(numbers: Numbers) -> dict[str, Tensor]:
+    """Return the numbers that are tensors: an algorithm closes over these, and has the others in its state.
+
+    >>> given_as_tensors({"gamma": 0.5, "clip": torch.tensor(0.25)})
+    {'clip': tensor(0.2500)}
+    """
+    return {name: number for name, number in numbers.items() if isinstance(number, Tensor)}
+
+
+def current(where: str, names: tuple[str, ...], numbers: Any, fixed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the numbers of an update: those of its state, and those that it closes over. Raises: StructureError.
+
+    >>> current("ppo", ("gamma",), {"gamma": torch.tensor(0.5)}, {})
+    {'gamma': tensor(0.5000)}
+    >>> current("ppo", ("gamma",), (), {})
+    Traceback (most recent call last):
+    purestep.core.errors.StructureError: ppo: numbers of the state is without ['gamma'], wanted ['gamma']; make the state \
+with the algorithm's `init`
+    """
+    known = {**(numbers or {}), **fixed}
+    missing = [name for name in names if name not in known]
+    if missing:
+        got, remedy = f"without {missing}", "make the state with the algorithm's `init`"
+        raise StructureError(message(f"{where}: numbers of the state", got=got, wanted=list(names), remedy=remedy))
+    return {name: known[name] for name in names}
+
+
+def scaled(coefficient: Number, term: Tensor) -> Tensor:
+    """Return coefficient * term in the dtype of the term, also where both have no axes.
+
+    >>> scaled(torch.tensor(0.5, dtype=torch.float64), torch.tensor(3.0))
+    tensor(1.5000)
+    """
+    return (coefficient.to(term.dtype) if isinstance(coefficient, Tensor) else coefficient) * term

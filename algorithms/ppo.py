@@ -9,10 +9,10 @@ from ..core.optim.optimizers import Optimizer
 from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .algorithm import Algorithm
-from .hyperparameters import Number
+from .hyperparameters import Number, Numbers
 from .policy_losses import ppo_clip
 from .ppo_passes import METRICS as METRICS
-from .ppo_passes import PPOSample, PPOSettings, learner, prepared
+from .ppo_passes import PPOSample, PPOSettings, clip_of, learner
 from .ppo_passes import normalized as normalized
 from .ppo_passes import order as order
 from .ppo_passes import prepare as prepare
@@ -57,7 +57,7 @@ def ppo(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
-    numbers = PPOSettings(
+    settings = PPOSettings(
         gamma=gamma,
         lambda_=lambda_,
         clip=clip,
@@ -70,10 +70,17 @@ def ppo(
         advantages=advantages,
     )
 
-    def surrogate(log_prob: Tensor, sample: PPOSample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        return ppo_clip(log_prob, sample.behaviour_log_prob, advantage, clip=clip), sample.behaviour_log_prob, ()
+    whole = advantages == "batch"
 
-    def samples_of(params: Any, trajectory: Trajectory, step: Tensor) -> PPOSample:
-        return prepared(model, params, trajectory, numbers)
+    def samples_of(params: Any, trajectory: Trajectory, step: Tensor, numbers: Numbers) -> PPOSample:
+        gamma, lambda_ = numbers["gamma"], numbers["lambda_"]
+        return prepare(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole)
 
-    return learner(model, optimizer, numbers, surrogate, samples_of, METRICS)
+    return learner(model, optimizer, settings, _surrogate, samples_of, METRICS)
+
+
+def _surrogate(
+    log_prob: Tensor, sample: PPOSample, advantage: Tensor, numbers: Numbers
+) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    loss = ppo_clip(log_prob, sample.behaviour_log_prob, advantage, clip=clip_of(numbers))
+    return loss, sample.behaviour_log_prob, ()

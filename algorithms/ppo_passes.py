@@ -22,7 +22,17 @@ from ..core.steps import Trajectory
 from ..core.tree import tree_map
 from .advantages import gae
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Number, check_clip, check_coefficients, check_number
+from .hyperparameters import (
+    Number,
+    Numbers,
+    check_clip,
+    check_coefficients,
+    check_number,
+    current,
+    given_as_tensors,
+    scaled,
+    stored,
+)
 from .kl import k3
 from .value_losses import clipped, squared
 
@@ -43,9 +53,10 @@ class PPOSample:
     anchor: Any = ()  # [*] extra input of a surrogate other than PPO's own
 
 
-# (log_prob, sample, advantage) -> its loss [*], the log-probs against which it clips [*], its own metrics []
-Surrogate = Callable[[Tensor, PPOSample, Tensor], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
-Prepare = Callable[[Any, Trajectory, Tensor], PPOSample]  # (params, trajectory [T, B], updates done) -> [T B]
+# (log_prob, sample, advantage, numbers) -> its loss [*], the log-probs against which it clips [*], its own metrics []
+Surrogate = Callable[[Tensor, PPOSample, Tensor, Numbers], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+# (params, trajectory [T, B], updates done, numbers) -> [T B]
+Prepare = Callable[[Any, Trajectory, Tensor, Numbers], PPOSample]
 
 
 @frozen
@@ -75,6 +86,30 @@ class PPOSettings:
         at_least("ppo: epochs", self.epochs, 1)
         at_least("ppo: minibatches", self.minibatches, 1)
 
+    def numbers(self) -> dict[str, Number]:
+        """Return the numbers that the update uses, by name; one clip is `clip`, a pair is `clip_low` and `clip_high`."""
+        names = ("gamma", "lambda_", "value_coefficient", "entropy_coefficient", "value_clip", "target_kl")
+        every: dict[str, Number] = {name: getattr(self, name) for name in names}
+        if isinstance(self.clip, tuple):
+            every |= {"clip_low": self.clip[0], "clip_high": self.clip[1]}
+        else:
+            every["clip"] = self.clip
+        optional = ("value_clip", "target_kl")  # infinite ones leave out a part of the update
+        return {name: one for name, one in every.items() if name not in optional or not _infinite(one)}
+
+
+def _infinite(number: Number) -> bool:
+    return not isinstance(number, Tensor) and math.isinf(number)
+
+
+def clip_of(numbers: Numbers) -> Number | tuple[Number, Number]:
+    """Return the clip of `numbers`: one number, or how far below and how far above 1.
+
+    >>> clip_of({"clip_low": 0.2, "clip_high": 0.3})
+    (0.2, 0.3)
+    """
+    return numbers["clip"] if "clip" in numbers else (numbers["clip_low"], numbers["clip_high"])
+
 
 def normalized(advantage: Tensor) -> Tensor:
     """Return (A - mean) / (std + 1e-8) over all entries; std with divisor N, so that one entry gives 0: [*].
@@ -89,39 +124,46 @@ def normalized(advantage: Tensor) -> Tensor:
 def learner(
     model: ActorCritic,
     optimizer: Optimizer,
-    numbers: PPOSettings,
+    settings: PPOSettings,
     surrogate: Surrogate,
     samples_of: Prepare,
     metrics: tuple[str, ...],
 ) -> Algorithm:
     """Return the algorithm of PPO's passes over minibatches, with any surrogate.
 
-    `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own log-probs, followed by the
-    names of the surrogate's own metrics.
+    Numbers of the settings are in the state, so that changing one compiles nothing anew; the surrogate and `samples_of` get
+    them as their last argument. `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own
+    log-probs, followed by the names of the surrogate's own metrics.
 
     >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> from .policy_losses import policy_gradient
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
-    >>> numbers = PPOSettings(0.99, 0.95, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "none")
-    >>> plain = lambda log_prob, sample, advantage: (policy_gradient(log_prob, advantage), log_prob.detach(), ())
-    >>> samples_of = lambda params, trajectory, step: prepared(model, params, trajectory, numbers)
-    >>> int(learner(model, sgd(0.1), numbers, plain, samples_of, METRICS).init(keys.key(0)).step)
+    >>> settings = PPOSettings(0.99, 0.95, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "none")
+    >>> plain = lambda log_prob, sample, advantage, numbers: (policy_gradient(log_prob, advantage), log_prob.detach(), ())
+    >>> samples_of = lambda params, trajectory, step, numbers: prepare(model, params, trajectory, gamma=numbers["gamma"],
+    ...                                                                lambda_=numbers["lambda_"])
+    >>> int(learner(model, sgd(0.1), settings, plain, samples_of, METRICS).init(keys.key(0)).step)
     0
     """
     check_model(model)
     check_optimizer(optimizer)
-    minibatch = _minibatch_update(model, optimizer, numbers, surrogate)
+    own, names = settings.numbers(), tuple(settings.numbers())
+    fixed, epochs, minibatches = given_as_tensors(own), settings.epochs, settings.minibatches
+    minibatch_update = _minibatch_update(model.apply, optimizer.update, surrogate, settings.advantages == "minibatch")
 
     def init(key: Key) -> TrainState:
         params = model.init(key)
         step = torch.zeros((), dtype=torch.int64, device=key.device)
-        return TrainState(params=params, optimizer=optimizer.init(params), step=step)
+        numbers = stored(own, key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=numbers)
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
-        samples = samples_of(state.params, trajectory, state.step)
-        rows = order(key, samples.advantage.shape[0], epochs=numbers.epochs, minibatches=numbers.minibatches)
+        numbers = current("ppo", names, state.numbers, fixed)
+        samples = samples_of(state.params, trajectory, state.step, numbers)
+        rows = order(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches)
+        minibatch = minibatch_update(numbers)
         applies = torch.ones_like(state.step, dtype=torch.bool)
         carry = (state.params, state.optimizer, applies)
         # Numbers are shuffled all at once; observations, which may be large, are gathered for one minibatch at a time.
@@ -132,27 +174,10 @@ def learner(
             (rows, shuffled),
             output=samples.advantage,
         )
-        after = TrainState(params=params, optimizer=optimizer_state, step=state.step + 1)
+        after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, dict(zip(metrics, figures.mean(0).unbind(), strict=True))
 
     return Algorithm(init=init, update=update, metrics=metrics)
-
-
-def prepared(model: ActorCritic, params: Any, trajectory: Trajectory, numbers: PPOSettings) -> PPOSample:
-    """Return `prepare` with the hyper-parameters of a learner: [T, B] -> Sample [T B].
-
-    >>> from purestep.core.policy import actor_critic_mlp
-    >>> from purestep.core.spaces import Box, Discrete
-    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
-    >>> numbers = PPOSettings(0.5, 1.0, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "batch")
-    >>> no, seen = torch.zeros(2, 1, dtype=torch.bool), torch.zeros(2, 1, 2)
-    >>> played = Trajectory(observation=seen, action=torch.zeros(2, 1, dtype=torch.int64), reward=torch.ones(2, 1),
-    ...                     terminated=no, truncated=no, next_observation=seen, behaviour_log_prob=torch.zeros(2, 1))
-    >>> prepared(model, model.init(keys.key(0)), played, numbers).advantage
-    tensor([ 1., -1.])
-    """
-    whole = numbers.advantages == "batch"
-    return prepare(model, params, trajectory, gamma=numbers.gamma, lambda_=numbers.lambda_, normalize=whole)
 
 
 def prepare(
@@ -203,23 +228,24 @@ def order(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
 
 
 def _objective(
-    model: ActorCritic, numbers: PPOSettings, surrogate: Surrogate
+    apply: Callable[..., Any], surrogate: Surrogate, normalize: bool, numbers: Numbers
 ) -> Callable[[Any, PPOSample], tuple[Tensor, tuple[Tensor, ...]]]:
     def loss(params: Any, sample: PPOSample) -> tuple[Tensor, tuple[Tensor, ...]]:
-        distribution, value, _ = model.apply(params, sample.observation, ())
+        distribution, value, _ = apply(params, sample.observation, ())
         log_prob = distribution.log_prob(sample.action)
-        advantage = normalized(sample.advantage) if numbers.advantages == "minibatch" else sample.advantage
-        policy_losses, anchor, own = surrogate(log_prob, sample, advantage)
+        advantage = normalized(sample.advantage) if normalize else sample.advantage
+        policy_losses, anchor, own = surrogate(log_prob, sample, advantage, numbers)
         policy_loss = policy_losses.mean()
-        if isinstance(numbers.value_clip, float) and math.isinf(numbers.value_clip):
-            value_loss = squared(value, sample.target).mean()
+        if "value_clip" in numbers:
+            value_loss = clipped(value, sample.behaviour_value, sample.target, clip=numbers["value_clip"]).mean()
         else:
-            value_loss = clipped(value, sample.behaviour_value, sample.target, clip=numbers.value_clip).mean()
+            value_loss = squared(value, sample.target).mean()
         entropy = distribution.entropy().mean()
-        total = policy_loss + numbers.value_coefficient * value_loss - numbers.entropy_coefficient * entropy
+        total = policy_loss + scaled(numbers["value_coefficient"], value_loss)
+        total = total - scaled(numbers["entropy_coefficient"], entropy)
         log_ratio = (log_prob - anchor).detach()
         divergence = k3(anchor, log_prob).mean()
-        figures = policy_loss, value_loss, entropy, divergence, _outside(log_ratio, numbers.clip), *own
+        figures = policy_loss, value_loss, entropy, divergence, _outside(log_ratio, clip_of(numbers)), *own
         return total, tuple(figure.detach() for figure in figures)
 
     return loss
@@ -231,21 +257,23 @@ def _outside(log_ratio: Tensor, clip: Number | tuple[Number, Number]) -> Tensor:
     return ((ratio < 1 - low) | (ratio > 1 + high)).to(ratio.dtype).mean()
 
 
-def _minibatch_update(model: ActorCritic, optimizer: Optimizer, numbers: PPOSettings, surrogate: Surrogate) -> Any:
-    gradient = torch.func.grad(_objective(model, numbers, surrogate), has_aux=True)
-    unlimited = isinstance(numbers.target_kl, float) and math.isinf(numbers.target_kl)
+def _minibatch_update(apply: Callable[..., Any], optimize: Any, surrogate: Surrogate, normalize: bool) -> Any:
+    def with_numbers(numbers: Numbers) -> Any:
+        gradient = torch.func.grad(_objective(apply, surrogate, normalize, numbers), has_aux=True)
 
-    def step(carry: tuple[Any, Any, Tensor], sample: PPOSample) -> tuple[tuple[Any, Any, Tensor], Tensor]:
-        params, optimizer_state, applies = carry
-        gradients, figures = gradient(params, sample)
-        updates, new_state = optimizer.update(gradients, optimizer_state, params)
-        new_params = apply_updates(params, updates)
-        if not unlimited:
-            applies = applies & (figures[3] <= numbers.target_kl)
-            new_params = select(applies, new_params, params)
-            new_state = select(applies, new_state, optimizer_state)
-        common, own = figures[:FIGURES], figures[FIGURES:]
-        figures = (*common, global_norm(gradients), applies.to(figures[0].dtype), *own)
-        return (new_params, new_state, applies), torch.stack(figures)
+        def step(carry: tuple[Any, Any, Tensor], sample: PPOSample) -> tuple[tuple[Any, Any, Tensor], Tensor]:
+            params, optimizer_state, applies = carry
+            gradients, figures = gradient(params, sample)
+            updates, new_state = optimize(gradients, optimizer_state, params)
+            new_params = apply_updates(params, updates)
+            if "target_kl" in numbers:
+                applies = applies & (figures[3] <= numbers["target_kl"])
+                new_params = select(applies, new_params, params)
+                new_state = select(applies, new_state, optimizer_state)
+            common, own = figures[:FIGURES], figures[FIGURES:]
+            figures = (*common, global_norm(gradients), applies.to(figures[0].dtype), *own)
+            return (new_params, new_state, applies), torch.stack(figures)
 
-    return step
+        return step
+
+    return with_numbers

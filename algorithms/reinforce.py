@@ -10,7 +10,7 @@ from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .actor_critic import Estimate, actor_critic
 from .algorithm import Algorithm
-from .hyperparameters import Number, check_number
+from .hyperparameters import Number, Numbers, check_number
 from .returns import discounted
 
 
@@ -52,26 +52,31 @@ def reinforce(
     """
     check_number("reinforce: gamma", gamma, 0.0, 1.0)
 
-    def seen(trajectory: Trajectory) -> Tensor:
-        return discounted(trajectory.reward, trajectory.terminated, trajectory.truncated, gamma=gamma)
-
-    def none(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
-        return seen(trajectory), values
-
-    def mean(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
-        returns = seen(trajectory)
-        return returns - returns.mean(), values
-
-    def value(trajectory: Trajectory, values: Tensor, next_values: Tensor) -> tuple[Tensor, Tensor]:
-        ends = trajectory.terminated, trajectory.truncated
-        returns = discounted(trajectory.reward, *ends, gamma=gamma, next_values=next_values)
-        return returns - values, returns
-
-    estimates: Mapping[str, Estimate] = {"none": none, "mean": mean, "value": value}
+    estimates: Mapping[str, Estimate] = {"none": _none, "mean": _mean, "value": _value}
     return actor_critic(
         model,
         optimizer,
         choose("reinforce: baseline", baseline, estimates),
         value_coefficient=value_coefficient,
         entropy_coefficient=entropy_coefficient,
+        gamma=gamma,
     )
+
+
+def _seen(trajectory: Trajectory, numbers: Numbers) -> Tensor:
+    return discounted(trajectory.reward, trajectory.terminated, trajectory.truncated, gamma=numbers["gamma"])
+
+
+def _none(trajectory: Trajectory, values: Tensor, next_values: Tensor, numbers: Numbers) -> tuple[Tensor, Tensor]:
+    return _seen(trajectory, numbers), values
+
+
+def _mean(trajectory: Trajectory, values: Tensor, next_values: Tensor, numbers: Numbers) -> tuple[Tensor, Tensor]:
+    returns = _seen(trajectory, numbers)
+    return returns - returns.mean(), values
+
+
+def _value(trajectory: Trajectory, values: Tensor, next_values: Tensor, numbers: Numbers) -> tuple[Tensor, Tensor]:
+    ends = trajectory.terminated, trajectory.truncated
+    returns = discounted(trajectory.reward, *ends, gamma=numbers["gamma"], next_values=next_values)
+    return returns - values, returns

@@ -13,6 +13,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TORCH = "torch==2.13.0"
 GYMNASIUM = ("gymnasium==1.4.0", "numpy==2.4.6")
+OWN = (  # what runs of a language model need of ours
+    "attrs==26.1.0",
+    "matplotlib==3.11.2",
+    "numpy==2.4.6",
+    "pyyaml==6.0.3",
+    "rich==15.0.0",
+    "safetensors==0.8.0",
+    "tensorboard==2.21.0",
+    "tensordict==0.15.3",
+    "tokenizers==0.23.3",
+    "transformers==5.23.0",
+    "tyro==1.0.17",
+)
 
 # One inner tuple is one call of pip. torch comes first and alone, so that what follows finds it already there.
 PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -38,14 +51,14 @@ PACKAGES: dict[str, tuple[tuple[str, ...], ...]] = {
         (
             TORCH,
             "trl==1.16.0",
-            "transformers==5.23.0",
             "accelerate==1.15.0",
             "datasets==5.2.0",
-            "tokenizers==0.23.3",
-            "attrs==26.1.0",  # this and the next for our own package, in examples/trl_grpo.py
-            "tensordict==0.15.3",
+            "math-verify==0.9.0",  # of TRL's accuracy_reward
+            *OWN,
         ),
     ),
+    "verifiers": ((TORCH,), (TORCH, "verifiers[ta]==0.4.0", *OWN)),
+    "openenv": ((TORCH,), (TORCH, "openenv==0.10.0", *OWN)),
 }
 
 

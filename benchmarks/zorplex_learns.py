@@ -2,7 +2,9 @@
 
 Trains as a user would, in a folder of its own, one seed after the other; then opens the saved folder with transformers, in a
 process of its own, and compares its logits with those of the run's checkpoint. Writes results/zorplex_learns.json, the last
-seed's table and its curves. Ends with 1 where a seed took too long, began too well, or stayed below the target.
+seed's table and its curves. Ends with 1 where a seed took too long, began too well, or stayed below the target: by its greedy
+accuracy, since sampled accuracy also rises where reinforcement only sharpens what the warm start taught. Other words are passed
+on: `--skill 0.125` tries another warm start.
 """
 
 import argparse
@@ -26,8 +28,9 @@ from purestep.runtime.text.training_loop import policy_of
 
 from . import evidence
 
-MINUTES, LEAST, MOST = 5.0, 0.90, 0.45  # of a seed; sampled accuracy after, and before reinforcement
+MINUTES, LEAST, MOST = 5.0, 0.90, 0.45  # of a seed; greedy accuracy after, and before reinforcement
 SAME = 1e-4  # how far logits may be off for rounding
+WHEN = ("before", "after")
 TASKS = 8  # held-out ones whose prompts are compared
 PICTURE = "zorplex_learns_curve.png"
 OTHERS = """
@@ -101,9 +104,19 @@ def apart(run: Path) -> float:
 
 def reached(row: dict[str, Any]) -> bool:
     """Whether a seed did what is asked of it."""
-    before, after = row["before"]["sampled"]["accuracy"], row["after"]["sampled"]["accuracy"]
+    before, after = row["before"]["greedy"]["accuracy"], row["after"]["greedy"]["accuracy"]
     quick, same = row["seconds"] <= 60 * MINUTES, row["largest |logits of the folder - own|"] < SAME
     return bool(quick and same and before <= MOST and after >= LEAST)
+
+
+def shown(row: dict[str, Any]) -> str:
+    """An accuracy and its interval.
+
+    >>> shown({"accuracy": 0.5, "accuracy_low": 0.4, "accuracy_high": 0.6})
+    '.500 [.400, .600]'
+    """
+    one, low, high = (f"{row[name]:.3f}".lstrip("0") for name in ("accuracy", "accuracy_low", "accuracy_high"))
+    return f"{one} [{low}, {high}]"
 
 
 def main() -> int:
@@ -118,13 +131,16 @@ def main() -> int:
         for seed in given.seeds:
             run = Path(place) / f"seed-{seed}"
             rows[str(seed)] = trained(run, seed, words)
-            before, after = (rows[str(seed)][when]["sampled"] for when in ("before", "after"))
+            for kind in ("greedy", "sampled"):
+                print(f"seed {seed}, {kind}: {' -> '.join(shown(rows[str(seed)][when][kind]) for when in WHEN)}")
             verdict = "as asked" if reached(rows[str(seed)]) else "NOT as asked"
-            print(
-                f"seed {seed}: {before['accuracy']:.3f} -> {after['accuracy']:.3f}, {rows[str(seed)]['seconds']} s, {verdict}"
-            )
+            print(f"seed {seed}: {rows[str(seed)]['seconds']} s, {verdict}", flush=True)
         figures = {
-            "wanted": {"minutes": MINUTES, "accuracy before, at most": MOST, "accuracy after, at least": LEAST},
+            "wanted": {
+                "minutes": MINUTES,
+                "greedy accuracy before, at most": MOST,
+                "greedy accuracy after, at least": LEAST,
+            },
             "reached": sum(map(reached, rows.values())),
             "cores": os.cpu_count(),
             "load_before": load,

@@ -133,9 +133,11 @@ def update_reward_scale(
         wanted, remedy = f"[T, *{list(current.running_return.shape)}]", "put time first"
         raise ShapeError(message("update_reward_scale: rewards", got=list(rewards.shape), wanted=wanted, remedy=remedy))
 
+    rate = gamma.to(rewards.dtype) if isinstance(gamma, Tensor) else gamma
+
     def step(running: Tensor, x: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         reward, over = x
-        total = gamma * running + reward
+        total = rate * running + reward
         return torch.where(over, 0.0, total), total
 
     running, totals = scan(step, current.running_return, (rewards, ended(terminated, truncated)))

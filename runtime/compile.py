@@ -12,7 +12,7 @@ import os
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -136,12 +136,41 @@ def program(
     )
 
 
-def fingerprint(*parts: object) -> str:
-    """Return a name for an artefact: a hash of torch, the processor, threads, purestep's sources, and `parts` (their repr)."""
+def artefact_name(function: Callable[..., Any], backend: str, *arguments: Any) -> str:
+    """Return a name for the compiled form of `function` for arguments like these, before anything is traced.
+
+    It is a hash of the function's identity, the compiler, and the arguments' structure, shapes and dtypes, so that all
+    functions that differ in nothing else share one file. A function without an identity gets a name that no other has; its
+    compiled form is not kept.
+
+    >>> one, other = (artefact_name(lambda x: 2 * x, "none", torch.tensor(n)) for n in (1.0, 3.0))
+    >>> one == other, one == artefact_name(lambda x: 2 * x, "none", torch.tensor(1))
+    (True, False)
+    """
+    leaves, structure = pytree.tree_flatten((arguments, {}))
+    signature = (structure, tuple(_description(leaf) for leaf in leaves))
+    try:
+        known = identity(function, backend, _compiler())
+    except UnknownError:
+        known = os.urandom(32)
+    return hashlib.sha256(known + _mark(signature)).hexdigest()[:32]
+
+
+def _mark(signature: Any) -> bytes:
+    return hashlib.sha256(repr(signature).encode()).digest()
+
+
+def _compiler() -> str:
+    """Return a digest of the compiler: torch, the processor, threads, and purestep's own part of it."""
+    return fingerprint(sources=("runtime/compile.py", "runtime/inductor"))
+
+
+def fingerprint(*parts: object, sources: Sequence[str] = ("core", "algorithms", "runtime")) -> str:
+    """Return a hash of torch, the processor, threads, purestep's `sources` (files or folders), and `parts` (their repr)."""
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for folder in ("core", "algorithms", "runtime"):
-        for source in sorted((root / folder).rglob("*.py")):
+    for path in (root / one for one in sources):
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(source.read_bytes())
     facts = (torch.__version__, torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), *parts)
     digest.update(repr(facts).encode())
@@ -243,11 +272,11 @@ def _sealed(program: "Program[Any, Any]", signature: Any) -> Seal | None:
         _warn_unkept(program.name, f"{where} is no file of yours alone, with mode 600")
         return None
     try:
-        function = identity(program.function, program.backend, fingerprint())
+        function = identity(program.function, program.backend, _compiler())
     except UnknownError as unknown:
         _warn_unkept(program.name, str(unknown))
         return None
-    return Seal(secret, hashlib.sha256(repr(signature).encode()).digest(), function)
+    return Seal(secret, _mark(signature), function)
 
 
 def _warn_unkept(name: str, reason: str) -> None:

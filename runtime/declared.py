@@ -28,14 +28,14 @@ def all_names(algorithm: Algorithm) -> tuple[str, ...]:
 
 
 def as_declared(
-    algorithm: Algorithm, before: TrainState, updated: tuple[TrainState, Metrics]
+    declared: tuple[str, ...], before: TrainState, updated: tuple[TrainState, Metrics]
 ) -> tuple[TrainState, Metrics]:
     """Return an update's result if its state is like the one before and its metrics are those declared, each a scalar tensor.
 
     Raises: StructureError, ShapeError.
 
     >>> state = TrainState(params=(), optimizer=(), step=())
-    >>> as_declared(Algorithm(init=id, update=id, metrics=("a",)), state, (state, {"b": 1}))
+    >>> as_declared(("a",), state, (state, {"b": 1}))
     Traceback (most recent call last):
     purestep.core.errors.StructureError: trainer: the algorithm's metrics is ['b'], wanted ['a']; declare what `update` gives
     """
@@ -45,7 +45,7 @@ def as_declared(
         raise StructureError(message(where, got=got, wanted="(TrainState, metrics)", remedy=remedy))
     after, metrics = updated
     same_structure("trainer: the algorithm's state", after, before)
-    given, wanted = sorted(metrics), sorted(algorithm.metrics)
+    given, wanted = sorted(metrics), sorted(declared)
     if given != wanted:
         raise StructureError(message(WHERE, got=given, wanted=wanted, remedy="declare what `update` gives"))
     for name in wanted:

@@ -55,6 +55,7 @@ class RunningScales:
 
     observation: Any  # normalize.Statistics, or () when observations stay as they are
     reward: Any  # normalize.RewardScale, or ()
+    gamma: Any  # [] float64, the discount of the returns by which rewards are scaled; () without
 
 
 def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0.99, clip: float = 10.0) -> Normalizer:
@@ -76,6 +77,7 @@ def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0
         return RunningScales(
             observation=normalize.statistics(shape, device=device) if observations else (),
             reward=normalize.reward_scale((worlds,), device=device) if rewards else (),
+            gamma=torch.tensor(gamma, dtype=torch.float64, device=device) if rewards else (),
         )
 
     def observe(scales: RunningScales, observation: Any) -> Any:
@@ -97,7 +99,7 @@ def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0
             after = replace(after, observation=normalize.update(scales.observation, trajectory.observation))
         if rewards:
             ends = trajectory.terminated, trajectory.truncated
-            reward = normalize.update_reward_scale(scales.reward, trajectory.reward, *ends, gamma=gamma)
+            reward = normalize.update_reward_scale(scales.reward, trajectory.reward, *ends, gamma=scales.gamma)
             after = replace(after, reward=reward)
         return after
 

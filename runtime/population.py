@@ -7,11 +7,12 @@ import attrs
 import torch
 from torch import Tensor
 
-from ..core.errors import ShapeError, message
+from ..core.errors import ShapeError, choose, message
 from ..core.keys import Key, check_key
 from ..core.optim import optimizers
 from ..core.record import replace
 from .evaluate import Evaluate, Evaluation
+from .normalizer import RunningScales
 from .train import RunState, Trainer
 
 
@@ -49,9 +50,11 @@ def population(one: Trainer) -> Trainer:
 
 
 def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor]) -> RunState:
-    """Return the state with some of the optimiser's hyper-parameters changed: one number for all members, or one each, [S].
+    """Return the state with some hyper-parameters changed: one number for all members, or one each, [S].
 
-    Raises: ChoiceError (a name that the optimiser does not have), ShapeError.
+    They are those of the optimiser (learning_rate, max_norm, ...) and the numbers of the algorithm (gamma, lambda_, clip, ...);
+    `gamma` is also that of a normaliser of rewards. A `program` serves all their values.
+    Raises: ChoiceError (a name that neither has), ShapeError.
 
     >>> from purestep.algorithms.a2c import a2c
     >>> from purestep.core import keys
@@ -61,12 +64,27 @@ def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor])
     >>> env = make("probe_both")
     >>> model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
     >>> many = population(trainer(env, model, a2c(model, optimizers.sgd(0.1)), envs=2, horizon=3))
-    >>> state = with_hyperparameters(many.init(keys.split(keys.key(0), 2)), {"learning_rate": torch.tensor([0.5, 0.25])})
+    >>> begun = many.init(keys.split(keys.key(0), 2))
+    >>> state = with_hyperparameters(begun, {"learning_rate": torch.tensor([0.5, 0.25]), "gamma": 0.5})
     >>> optimizers.hyperparameters(state.learner.optimizer)["learning_rate"]
     tensor([0.5000, 0.2500], dtype=torch.float64)
+    >>> state.learner.numbers["gamma"]
+    tensor([0.5000, 0.5000], dtype=torch.float64)
     """
-    optimizer = optimizers.with_hyperparameters(state.learner.optimizer, changes)
-    return replace(state, learner=replace(state.learner, optimizer=optimizer))
+    learner, scales = state.learner, state.normalizer
+    numbers, optimizer = dict(learner.numbers or {}), optimizers.hyperparameters(learner.optimizer)
+    for name in changes:
+        choose("with_hyperparameters: name", name, {**optimizer, **numbers})
+    new = {name: optimizers.like(name, value, numbers[name]) for name, value in changes.items() if name in numbers}
+    others = {name: value for name, value in changes.items() if name in optimizer}
+    learner = replace(
+        learner,
+        optimizer=optimizers.with_hyperparameters(learner.optimizer, others),
+        numbers={**numbers, **new} if new else learner.numbers,
+    )
+    if isinstance(scales, RunningScales) and isinstance(scales.gamma, Tensor) and "gamma" in new:
+        scales = replace(scales, gamma=new["gamma"])
+    return replace(state, learner=learner, normalizer=scales)
 
 
 def each(evaluate: Evaluate) -> Evaluate:

@@ -43,8 +43,10 @@ def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
 class Rollout(Protocol):
     """Function that `rollout` returns."""
 
-    def __call__(self, params: Any, worlds: Worlds, key: Key, observe: Observe = ...) -> tuple[Worlds, Trajectory]:
-        """Act for the rollout's steps: Worlds [B] -> Worlds [B], Trajectory [T, B]."""
+    def __call__(
+        self, params: Any, worlds: Worlds, key: Key, observe: Observe = ..., env_params: Any = ...
+    ) -> tuple[Worlds, Trajectory]:
+        """Act for the rollout's steps: Worlds [B] -> Worlds [B], Trajectory [T, B]; `env_params` replace the env's own."""
         ...
 
 
@@ -70,11 +72,14 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     torch.Size([5, 3])
     """
     at_least("rollout: length", length, 1)
-    parts = halves(env)
+    parts, own = halves(env), env.params
 
-    def run(params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x) -> tuple[Worlds, Trajectory]:
+    def run(
+        params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x, env_params: Any = ()
+    ) -> tuple[Worlds, Trajectory]:
+        physics = env_params if leaves(env_params) else own
         env_key, policy_key = keys.split(key)
-        env_noise = torch.vmap(lambda k: parts.draw(env.params, k))(keys.split(env_key, length))
+        env_noise = torch.vmap(lambda k: parts.draw(physics, k))(keys.split(env_key, length))
         # Only the distribution's shape matters for its noise; its values are unused, so the compiler drops them.
         distribution, value, memory = model.apply(params, observe(worlds.observation), worlds.memory)
         same_structure("rollout: the model's memory", memory, worlds.memory)
@@ -91,7 +96,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
         def step(worlds: Worlds, drawn: tuple[Any, Any]) -> tuple[Worlds, Transition]:
             distribution, _, memory = model.apply(params, observe(worlds.observation), worlds.memory)
             action = distribution.transform(drawn[1])
-            state, timestep = parts.step(env.params, worlds.state, action, drawn[0])
+            state, timestep = parts.step(physics, worlds.state, action, drawn[0])
             transition = Transition(
                 observation=worlds.observation,
                 action=action,

@@ -1,8 +1,10 @@
 """`train = map(update)`: rollout and update as one iteration, iterations as one scan."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import attrs
 import torch
 from attrs import frozen
 from torch import Tensor
@@ -10,12 +12,12 @@ from torch import Tensor
 from ..algorithms.algorithm import Algorithm, Metrics, TrainState
 from ..core import keys
 from ..core.env import Env, auto_reset, batched
-from ..core.errors import ShapeError, at_least, choose, message
+from ..core.errors import ChoiceError, ShapeError, at_least, choose, message
 from ..core.keys import Key, check_key
 from ..core.policy import ActorCritic
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
-from ..core.tree import all_finite, tree_map
+from ..core.tree import all_finite, clone, leaves, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
 from .diverged import refusing
@@ -37,6 +39,7 @@ class RunState:
     key: Key = tensor("* 2", "key")
     env_steps: Tensor = tensor("*", "int")  # steps in the environments so far
     past: Any = ()  # [K, ...] params of the last K versions before the learner's, oldest first; () where K is 0
+    env_params: Any = ()  # of the environment, or [B, ...] of each; () where the environment's own are used
 
 
 @frozen
@@ -60,6 +63,8 @@ def trainer(
     reset: str = "pooled",
     unroll: int = 1,
     staleness: int = 0,
+    params: Any = (),
+    own_params: bool = False,
 ) -> Trainer:
     """Train `algorithm` on `envs` copies of `env`, a single environment without auto-reset, `horizon` steps at a time.
 
@@ -67,18 +72,29 @@ def trainer(
     finite, 1 where parameters and rewards are. `reset` is the mode of `auto_reset`, or "own" for an env that begins a new
     episode by itself; `unroll` is that of `rollout`. With `staleness` the params of that number of updates ago act in the
     environments, as in generators that lag behind; the initial params are used until there are older ones.
+
+    `params` are the environment's, in place of `env.params`, and part of the state (`env_params`): between two calls another
+    program is not needed to change them (a curriculum, domain randomisation). With `own_params` each has a leading axis
+    [envs], one entry for each environment.
     Raises: errors of `validate` for the env and of `validate_learner` for model and algorithm; ChoiceError.
     """
     for name, number in (("envs", envs), ("horizon", horizon), ("unroll", unroll)):
         at_least(f"trainer: {name}", number, 1)
     at_least("trainer: staleness", staleness, 0)
     choose("trainer: reset", reset, dict.fromkeys(("pooled", "select", "own")))
-    checked, scaling = validate(env), check_normalizer(normalizer or identity())
+    own = bool(leaves(params))
+    if own_params and not own:
+        raise ChoiceError(message("trainer: params", got="none", wanted="a row for each env", remedy="pass params"))
+    one = take(params, 0) if own_params else params
+    checked = validate(attrs.evolve(env, params=one) if own else env)
+    scaling = check_normalizer(normalizer or identity())
     observation = checked.reset(checked.params, keys.key(0))[1].observation
     validate_learner(model, algorithm, observation, checked.action_space)
     names = all_names(algorithm)
-    worlds_env = batched(checked if reset == "own" else auto_reset(checked, reset), envs)
-    act = rollout(worlds_env, model, horizon, unroll=unroll)
+    single = attrs.evolve(checked, params=params if own else env.params)
+    worlds_env = batched(single if reset == "own" else auto_reset(single, reset), envs, own_params=own_params)
+    act = rollout(attrs.evolve(worlds_env, params=()) if own else worlds_env, model, horizon, unroll=unroll)
+    update, declared = algorithm.update, algorithm.metrics
 
     def init(key: Key) -> RunState:
         if check_key("trainer: init", key).ndim != 1:
@@ -94,16 +110,17 @@ def trainer(
             key=key,
             env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
             past=stack([learner.params] * staleness) if staleness else (),
+            env_params=clone(params),
         )
 
     def iterate(state: RunState) -> tuple[RunState, Metrics]:
         act_key, update_key, key = keys.split(state.key, 3)
         # Statistics are constant while the policy acts, so that behaviour log-probs fit the update's observations.
-        params = take(state.past, 0) if staleness else state.learner.params
-        worlds, raw = act(params, state.worlds, act_key, lambda seen: scaling.observe(state.normalizer, seen))
+        acting = take(state.past, 0) if staleness else state.learner.params
+        observe = partial(scaling.observe, state.normalizer)
+        worlds, raw = act(acting, state.worlds, act_key, observe, state.env_params)
         trajectory = scaling.scale(state.normalizer, raw)
-        updated = algorithm.update(state.learner, trajectory, update_key)
-        learner, metrics = as_declared(algorithm, state.learner, updated)
+        learner, metrics = as_declared(declared, state.learner, update(state.learner, trajectory, update_key))
         episodes, counts = follow(state.episodes, raw)
         after = RunState(
             learner=learner,
@@ -113,6 +130,7 @@ def trainer(
             key=key,
             env_steps=state.env_steps + horizon * envs,
             past=tree_map(_shifted, state.past, state.learner.params) if staleness else (),
+            env_params=state.env_params,
         )
         finite = all_finite((learner.params, raw.reward)).to(torch.float32)
         return after, {**metrics, **counts, "finite": finite}
@@ -138,10 +156,10 @@ def train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunSt
 def folded(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:
     """Return `train` without the NonFiniteError, for callers that check `finite` among the metrics themselves."""
     at_least("train: iterations", iterations, 0)
-    names = trainer.metrics
+    names, iterate = trainer.metrics, trainer.iterate  # `init` holds numbers that the program does not depend on
 
     def step(state: RunState, _: Any) -> tuple[RunState, Tensor]:
-        state, metrics = trainer.iterate(state)
+        state, metrics = iterate(state)
         return state, torch.stack([metrics[name].to(torch.float32) for name in names], -1)
 
     def run(state: RunState) -> tuple[RunState, Metrics]:

@@ -1,17 +1,24 @@
 """What every test shares: one thread, fixed draws, warnings as errors, and a compiler that starts each module afresh."""
 
+import gc
 import importlib
+import inspect
 import signal
 import threading
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from attrs import evolve
 from hypothesis import HealthCheck, settings
+
+from purestep.properties.framework.law import Vacuous
+from purestep.properties.framework.profiles import current, named_profile, using
 
 # The inductor backend imports this module at its first compilation, and its class bodies use decorators that torch itself
 # has deprecated. Imported here, once, it needs no filter that could hide a warning of ours.
@@ -26,8 +33,30 @@ settings.register_profile(
 settings.register_profile("night", max_examples=2000, deadline=None, suppress_health_check=SLOW_IS_FINE)
 settings.load_profile("quick")
 
+QUICK = named_profile("quick")
+FEWER = evolve(QUICK, examples=15)  # no law has needed more draws to catch its own mutant
 ROOT = Path(__file__).parents[1]
 Compiled = Callable[..., Callable[..., Any]]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage in what the imports make, neither now nor later: each collection would walk through all of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Test laws on correct subjects with fewer draws than `quick` has, and with all of them where a law has seen too little."""
+    if list(inspect.signature(pyfuncitem.obj).parameters) == ["law"] and current() == QUICK:
+        with suppress(Vacuous), using(FEWER):
+            pyfuncitem.obj(pyfuncitem.funcargs["law"])
+            return True
+    return None
 
 
 @pytest.fixture(scope="session", autouse=True)

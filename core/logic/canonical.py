@@ -66,6 +66,16 @@ def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
     return (value & POSITIVE).clamp_min(1)
 
 
+def extended_hash(value: Tensor, number: Tensor) -> Tensor:
+    """Return the hash of a sequence with one more number, at least 1: int64 [*], [*] -> [*]; see `state_hash`.
+
+    >>> one, two = torch.tensor(1), torch.tensor(2)
+    >>> extended_hash(extended_hash(one, one), two) == extended_hash(extended_hash(one, two), one)
+    tensor(False)
+    """
+    return (_mix(value + number + GOLDEN) & POSITIVE).clamp_min(1)
+
+
 def _mix(value: Tensor) -> Tensor:
     value = (value ^ _shifted(value, 30)) * FIRST
     value = (value ^ _shifted(value, 27)) * SECOND

@@ -79,6 +79,31 @@ def contains(names: Vocabulary, base: Knowledge, atoms: Tensor, excluded: Tensor
     return known if excluded is None else known & (atoms != excluded).any(-1)
 
 
+def span(names: Vocabulary, base: Knowledge, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the facts that match the goal's constants as a range: int64 [*, 3] -> start [*], end [*], exchanged bool [*].
+
+    They are facts start .. end - 1, and where `exchanged`, `second_facts` of these numbers.
+
+    >>> from .terms import vocabulary
+    >>> names, none = vocabulary(["p"], ["a", "b"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
+    >>> base = knowledge(names, torch.tensor([[1, 1, 1], [1, 1, 2], [1, 2, 1]]), none, none[:, None])
+    >>> span(names, base, torch.tensor([1, 3, 1]))  # p(X, a)
+    (tensor(0), tensor(2), tensor(True))
+    """
+    predicate, first, second = goal.unbind(-1)
+    free, other_free = is_variable(names, first), is_variable(names, second)
+    exchanged = free & ~other_free
+    leading, other = torch.where(exchanged, second, first), torch.where(exchanged, first, second)
+    bound, all_bound = ~(free & other_free), ~(free | other_free)
+    low = pack(names, torch.stack([predicate, torch.where(bound, leading, 0), torch.where(all_bound, other, 0)], -1))
+    high = low + torch.where(all_bound, 1, torch.where(bound, names.base, names.base**2))
+    start, end = (
+        torch.where(exchanged, torch.searchsorted(base.second_keys, at), torch.searchsorted(base.keys, at))
+        for at in (low.contiguous(), high.contiguous())
+    )
+    return start, end, exchanged
+
+
 def matching(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the facts that match the goal's constants: int64 [*, 3] -> numbers [*, K], mask of valid ones [*, K], and the
     number of further ones [*], for K = `slots`.
@@ -92,17 +117,7 @@ def matching(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tu
     >>> matching(names, base, torch.tensor([1, 3, 1]), 3)  # p(X, a)
     (tensor([0, 2, 3]), tensor([ True,  True, False]), tensor(0))
     """
-    predicate, first, second = goal.unbind(-1)
-    free, other_free = is_variable(names, first), is_variable(names, second)
-    exchanged = free & ~other_free
-    leading, other = torch.where(exchanged, second, first), torch.where(exchanged, first, second)
-    bound, all_bound = ~(free & other_free), ~(free | other_free)
-    low = pack(names, torch.stack([predicate, torch.where(bound, leading, 0), torch.where(all_bound, other, 0)], -1))
-    high = low + torch.where(all_bound, 1, torch.where(bound, names.base, names.base**2))
-    start, end = (
-        torch.where(exchanged, torch.searchsorted(base.second_keys, at), torch.searchsorted(base.keys, at))
-        for at in (low.contiguous(), high.contiguous())
-    )
+    start, end, exchanged = span(names, base, goal)
     places = start[..., None] + torch.arange(slots, device=goal.device)
     among = places < end[..., None]
     places = torch.where(among, places, base.keys.shape[0] - 1)

@@ -55,17 +55,19 @@ def parse_query(text: str) -> Names:
 
 
 def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
-    """Return the rules of a text, in order, from lines of two forms.
+    """Return the rules of a text, in order, from lines of four forms.
 
-    `name:score:near(x,y), in(y,z) -> in(x,z)`: arguments are variables and converted to capitals; name and score are ignored.
+    `name:score:near(x,y), in(y,z) -> in(x,z)`: arguments are variables and converted to capitals; the score is the confidence.
     `in(X, Z) :- near(X, Y), in(Y, Z).`: as in Prolog, a variable begins with a capital or _; the final dot is optional.
+    `0.9 :: in(X, Z) :- near(X, Y), in(Y, Z).`: the same with a confidence, as in ProbLog.
+    `body<TAB>support<TAB>confidence<TAB>in(X,Z) <= near(X,Y), in(Y,Z)`: as AnyBURL writes them; both counts are ignored.
     Raises: ChoiceError with the source and the line's number for a line of neither form, a rule without a body, one whose
     body does not bind a variable of its head, and the variable `_`, which in Prolog is a new variable each time.
 
     >>> for rule in parse_rules("r0:0.9:near(x,y), in(y,z) -> in(x,z)\\nin(X, asia) :- near(X, china).", "rules.txt"):
-    ...     print(rule)
-    in(X, Z) :- near(X, Y), in(Y, Z)
-    in(X, asia) :- near(X, china)
+    ...     print(rule.confidence, rule)
+    0.9 in(X, Z) :- near(X, Y), in(Y, Z)
+    None in(X, asia) :- near(X, china)
     """
     return tuple(_rule(line, where) for where, line in _lines(text, source))
 
@@ -126,14 +128,21 @@ def _fact(line: str, where: str) -> Names:
 
 
 def _rule(line: str, where: str) -> Rule:
-    arrow, score = "->" in line, "0"
-    if arrow:
+    arrow, score = "->" in line and "\t" not in line, ""
+    if "\t" in line:
+        columns = [*line.split("\t"), "", "", ""]
+        score, (head_text, _, body_text) = columns[2].strip() or "none", columns[3].partition("<=")
+    elif arrow:
         _, score, said = [*line.split(":", 2), "", ""][:3]
         body_text, _, head_text = said.rpartition("->")
+        score = score or "none"
     else:
-        head_text, _, body_text = line.removesuffix(".").partition(":-")
+        before, annotated, said = line.removesuffix(".").partition("::")
+        annotated = annotated if _is_number(before) else ""  # a name may have the sign too
+        score, said = (before, said) if annotated else ("", line.removesuffix("."))
+        head_text, _, body_text = said.partition(":-")
     heads, body = _atoms(head_text), _atoms(body_text)
-    if len(heads) != 1 or not _is_number(score) or (body_text.strip() and not body):
+    if len(heads) != 1 or not (score == "" or _is_number(score)) or (body_text.strip() and not body):
         wanted = "`name:score:body(x,y), body(y,z) -> head(x,z)` or `head(X,Z) :- body(X,Y), body(Y,Z).`"
         raise _refused(where, line, wanted, REMEDY)
     atoms = tuple((name, a.upper(), b.upper()) if arrow else (name, a, b) for name, a, b in (*heads, *body))
@@ -141,7 +150,7 @@ def _rule(line: str, where: str) -> Rule:
     if "_" in words or (arrow and not all(names_variable(word) for word in words)):
         wanted = "variables that begin with a letter" if arrow else "a name for every variable"
         raise _refused(where, line, wanted, "rename what is none, e.g. x, y, z" if arrow else "write X, Y, ... for _")
-    return check_rule(where, Rule(atoms[0], atoms[1:]))
+    return check_rule(where, Rule(atoms[0], atoms[1:], float(score) if score else None))
 
 
 def _is_number(text: str) -> bool:

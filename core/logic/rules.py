@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from attrs import frozen
+from attrs import field, frozen
 from torch import Tensor
 
 from ..errors import ChoiceError, choose, message
@@ -14,10 +14,14 @@ VOID = (PADDING, PADDING, PADDING)
 
 @frozen
 class Rule:
-    """A rule: the head holds if all atoms of the body hold. Words that begin with a capital or _ are variables."""
+    """A rule: the head holds if all atoms of the body hold. Words that begin with a capital or _ are variables.
+
+    Rules are equal if their clauses are, whatever their confidence.
+    """
 
     head: Names
     body: tuple[Names, ...]
+    confidence: float | None = field(default=None, eq=False, repr=False)  # estimate of P(head | body); None: unknown
 
     def __str__(self) -> str:
         atoms = [f"{predicate}({first}, {second})" for predicate, first, second in (self.head, *self.body)]
@@ -34,7 +38,7 @@ def names_variable(word: str) -> bool:
 
 
 def check_rule(where: str, rule: Rule) -> Rule:
-    """Return the rule if it has a body that binds every variable of its head. Raises: ChoiceError.
+    """Return the rule if its body binds every variable of its head and its confidence is in [0, 1]. Raises: ChoiceError.
 
     >>> check_rule("rule 1", Rule(("p", "X", "a"), (("q", "b", "X"),)))
     Rule(head=('p', 'X', 'a'), body=(('q', 'b', 'X'),))
@@ -45,6 +49,9 @@ def check_rule(where: str, rule: Rule) -> Rule:
         got = f"{rule}, which leaves {loose[0]} open" if rule.body else f"{rule.head} without a body"
         wanted, remedy = "a body that binds every variable of the head", "add an atom to it, or make the head a fact"
         raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
+    if rule.confidence is not None and not 0.0 <= rule.confidence <= 1.0:
+        wanted, remedy = "a number from 0 to 1", "correct it, or leave it out for all rules"
+        raise ChoiceError(message(f"{where}: confidence", got=rule.confidence, wanted=wanted, remedy=remedy))
     return rule
 
 

@@ -79,6 +79,15 @@ class ScheduleState:
 
 
 @record
+class DecayState:
+    """State of `linear_decay`."""
+
+    hyperparameters: dict[str, Tensor]  # decay_steps [] float64
+    count: Tensor = tensor("*", "int")  # updates done
+    factor: Tensor = tensor("*", "float")  # factor of the last update, float64
+
+
+@record
 class MasterState:
     """State of an optimiser of parameters below float32."""
 
@@ -122,6 +131,8 @@ def master_weights(optimizer: Optimizer) -> Optimizer:
     (tensor([1.0040]), tensor([1.0078], dtype=torch.bfloat16))
     """
 
+    optimize = optimizer.update  # alone: init has numbers, which a program that only updates need not depend on
+
     def init(params: Any) -> State:
         if not any(below_float32(leaf) for leaf in leaves(params)):
             return optimizer.init(params)
@@ -133,9 +144,9 @@ def master_weights(optimizer: Optimizer) -> Optimizer:
         if narrow != isinstance(state, MasterState):
             raise _foreign(params, narrow)
         if not narrow:
-            return optimizer.update(gradients, state, params)
+            return optimize(gradients, state, params)
         current = tree_map(_current, params, state.master)
-        updates, inner = optimizer.update(tree_map(_widened, gradients), state.inner, current)
+        updates, inner = optimize(tree_map(_widened, gradients), state.inner, current)
         updates = tree_map(lambda p, c, u: (c + u) - p.float() if below_float32(p) else u, params, current, updates)
         master = tree_map(lambda p, u: p.float() + u if below_float32(p) else (), params, updates)
         return updates, MasterState(inner=inner, master=master)
@@ -346,6 +357,35 @@ def scale_by_schedule(schedule: Schedule) -> Optimizer:
     return Optimizer(init=init, update=update)
 
 
+def linear_decay(steps: Number) -> Optimizer:
+    """Return the scaling of the n-th update by max(0, 1 - n / steps), n = 0, 1, ...: chain it after an optimiser.
+
+    Equal to scale_by_schedule(linear(1.0, 0.0, steps)), with `steps` as the hyper-parameter decay_steps of the state: one
+    program trains for any number of steps. Raises: ChoiceError.
+
+    >>> optimizer = chain(sgd(1.0), linear_decay(2))
+    >>> state, rates = optimizer.init(torch.zeros(1)), []
+    >>> for _ in range(3):
+    ...     update, state = optimizer.update(torch.tensor([-1.0]), state, torch.zeros(1))
+    ...     rates.append(float(update))
+    >>> rates
+    [1.0, 0.5, 0.0]
+    """
+    check_number("linear_decay: steps", steps, 1.0, below=True)
+
+    def init(params: Any) -> DecayState:
+        count = torch.zeros((), dtype=torch.int64, device=device_of(params))
+        return DecayState(hyperparameters=_numbers(params, decay_steps=steps), count=count, factor=_number(params, 0.0))
+
+    def update(updates: Any, state: DecayState, params: Any) -> tuple[Any, DecayState]:
+        del params
+        factor = 1.0 - (state.count.to(torch.float64) / state.hyperparameters["decay_steps"]).clamp(0.0, 1.0)
+        scaled = tree_map(lambda u: factor.to(u.dtype) * u, updates)
+        return scaled, replace(state, count=state.count + 1, factor=factor)
+
+    return Optimizer(init=init, update=update)
+
+
 def chain(*optimizers: Optimizer) -> Optimizer:
     """Return the composition of optimisers: each takes the updates of the previous one as gradients; the state is a tuple.
 
@@ -356,13 +396,15 @@ def chain(*optimizers: Optimizer) -> Optimizer:
     for optimizer in optimizers:
         check_optimizer(optimizer)
 
+    optimize = tuple(optimizer.update for optimizer in optimizers)
+
     def init(params: Any) -> tuple[State, ...]:
         return tuple(optimizer.init(params) for optimizer in optimizers)
 
     def update(gradients: Any, state: tuple[State, ...], params: Any) -> tuple[Any, tuple[State, ...]]:
         after = []
-        for optimizer, inner in zip(optimizers, state, strict=True):
-            gradients, inner = optimizer.update(gradients, inner, params)
+        for one, inner in zip(optimize, state, strict=True):
+            gradients, inner = one(gradients, inner, params)
             after.append(inner)
         return gradients, tuple(after)
 
@@ -404,11 +446,16 @@ def _changed(state: State, changes: Mapping[str, Number]) -> State:
     if isinstance(state, tuple):
         return tuple(_changed(inner, changes) for inner in state)
     old = hyperparameters(state)
-    new = {name: _like(name, changes[name], value) if name in changes else value for name, value in old.items()}
+    new = {name: like(name, changes[name], value) if name in changes else value for name, value in old.items()}
     return replace(state, hyperparameters=new) if old else state
 
 
-def _like(name: str, value: Number, old: Tensor) -> Tensor:
+def like(name: str, value: Number, old: Tensor) -> Tensor:
+    """Return a hyper-parameter's new value in the shape of its old one. Raises: ChoiceError, ShapeError.
+
+    >>> like("learning_rate", 0.5, torch.zeros(2))
+    tensor([0.5000, 0.5000])
+    """
     if not isinstance(value, Tensor | list | tuple):
         check_number(f"with_hyperparameters: {name}", value, 0.0, 1.0 if name in BELOW_ONE else math.inf)
     new = torch.as_tensor(value, dtype=old.dtype, device=old.device)

@@ -20,10 +20,11 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "add_generation_prompt": r"add_generation_prompt|generation_prompt",
     "action": r"actions?|act|a|a_t|u",
     "advantage": r"adv(antage)?s?|adv(antage)?_t|mb_advantages|b_advantages|weights?_t",
-    "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?(policy_)?(per_token_)?"
-    r"(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
+    "behaviour_log_prob": r"(old|behaviou?r|prev|previous|sampl(er|ing)|rollout|inference|generator|mu)_?"
+    r"(policy_)?(per_token_)?(log_?probs?|logps?)(_t)?|(log_?probs?|logps?)_(old|behaviou?r|mu|b)|b_logprobs|log_mu|blogp|logp_old",
     "entropy": r"entrop(y|ies)(_loss)?|ent",
-    "behaviour_value": r"(old|behaviou?r|prev(ious)?|rollout)_?(values?|vals?|vpreds?)|(values?|vals?|vpreds?)_(old|b)|b_values",
+    "behaviour_value": r"(old|behaviou?r|prev(ious)?|rollout)_?(values?|vals?|vpreds?)|"
+    r"(values?|vals?|vpreds?)_(old|b)|b_values",
     "clip": r"clip(_(eps(ilon)?|range|coef|ratio|param|value|pi))?|cliprange|(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
     "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size)(_in_batch)?",
     "discount": r"discounts?(_t)?|pcont(_t)?",
@@ -62,8 +63,8 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "terminated": r"terminat(ed|ions?|als?|es)|terminals?|terms?|is_terminal",
     "truncated": r"truncat(ed|ions?|es)|truncs?|time_?outs?|time_limit_dones?",
     "value": r"((new|pred(icted)?|state|current)_?)?(values?|vals?|vpreds?|predictions?|v|input|preds?)|newvalue",
-    "values": r"((state|critic|old|pred(icted)?|baseline|mb|b)_)?(values?|vals?|vpreds?|baselines?|value_preds?)(_t|_tm1|_seq|_buf)?"
-    r"|v|vs|v_t|v_tm1|val_buf",
+    "values": r"((state|critic|old|pred(icted)?|baseline|mb|b)_)?(values?|vals?|vpreds?|baselines?|value_preds?)"
+    r"(_t|_tm1|_seq|_buf)?|v|vs|v_t|v_tm1|val_buf",
 }
 
 

@@ -1,4 +1,4 @@
-"""Entry points: `check` and `check_as` make a pytest test of a suite and a subject, `verify` returns a report without pytest."""
+"""Entry points: `check` and `check_as` make a pytest test of a suite and a subject, `verify` returns a report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -220,6 +220,10 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         target, call = options.gym, False
     else:
         value, target, call = load(options.target), options.target, options.call
+    if options.only_name and not call:
+        row, reasons = _best(value, matches(value))  # also where a parameter keeps the suite from calling the object
+        print(f"{target}: {row.suite}, because {'; '.join(reasons)}")
+        return [], 0
     found = chosen(value, options.suite or ("gym" if options.gym else ""), call=call, declared=declared, given=given)
     print(f"{target}: {found.line()}")
     if options.only_name:
@@ -292,7 +296,8 @@ def verify_apart(
         import torch
 
         torch.set_num_threads(1)  # a fork has no worker threads
-        return evolve(run(left[i], found.subject, profile=profile, exact=exact), law=None, error=None)
+        # A law holds functions, which cannot be sent; it is added again below.
+        return evolve(run(left[i], found.subject, profile=profile, exact=exact), law=None, error=None)  # type: ignore[arg-type]
 
     results = {law: Result(law, name, SKIPPED, skipped[law.name]) for law in found.suite if law.name in skipped}
     for law, one in zip(left, each_apart(len(left), work, limit=limit), strict=True):

@@ -10,7 +10,7 @@ import torch.utils._pytree as pytree
 from attrs import frozen
 from torch import Tensor
 
-from ...core.tree import leaf_names, leaves
+from ...core.tree import leaf_names
 from .law import Broken, Unlike
 
 
@@ -88,10 +88,13 @@ def same(claim: str, got: Any, wanted: Any, tolerance: Tolerance = EXACT) -> Non
     """
     if _plainly_same(got, wanted):
         return
-    if pytree.tree_structure(got) != pytree.tree_structure(wanted):
+    (ours, structure), (theirs, expected) = pytree.tree_flatten(got), pytree.tree_flatten(wanted)
+    if structure != expected:
         raise Unlike(f"{claim}: got the structure {leaf_names(got)}, wanted {leaf_names(wanted)}")
-    for name, a, b in zip(leaf_names(got), leaves(got), leaves(wanted), strict=True):
-        _same_leaf(f"{claim}{name and f' at {name}'}", a, b, tolerance)
+    for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not _alike(a, b, tolerance):
+            name = leaf_names(got)[number]  # names are needed for a message alone
+            _refuse_leaf(f"{claim}{name and f' at {name}'}", a, b, tolerance)
 
 
 def _plainly_same(got: Any, wanted: Any) -> bool:
@@ -105,19 +108,22 @@ def _plainly_same(got: Any, wanted: Any) -> bool:
     return rows and all(type(a) is type(b) and type(a) in PLAIN and a == b for a, b in zip(got, wanted, strict=True))
 
 
-def _same_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
+def _alike(got: Any, wanted: Any, tolerance: Tolerance) -> bool:
     if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)):
-        if type(got) is not type(wanted) or got != wanted:
-            kind = f"{type(got).__name__} " if isinstance(wanted, Tensor) else ""
-            raise Unlike(f"{where}: got {kind}{got!r}, wanted {wanted!r}")
-        return
+        return type(got) is type(wanted) and bool(got == wanted)
+    if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
+        return False
+    return not bool(unequal(got.detach(), wanted.detach(), tolerance).any())
+
+
+def _refuse_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> None:
+    if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)):
+        kind = f"{type(got).__name__} " if isinstance(wanted, Tensor) else ""
+        raise Unlike(f"{where}: got {kind}{got!r}, wanted {wanted!r}")
     if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
         raise Unlike(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
     got, wanted = got.detach(), wanted.detach()
-    different = unequal(got, wanted, tolerance)
-    if not bool(different.any()):
-        return
-    index = tuple(int(i) for i in different.nonzero()[0])
+    index = tuple(int(i) for i in unequal(got, wanted, tolerance).nonzero()[0])
     text = f"{where}: got {_number(got[index])}, wanted {_number(wanted[index])}"
     if index:
         text += f" at {list(index)}"

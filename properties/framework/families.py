@@ -346,7 +346,7 @@ def _tokens() -> list[Family]:
         (token_loss_laws(cispo_step), as_token_loss(cispo, low=0.5, high=2.0)),
         (token_loss_laws(partial(ppo_clip, clip=0.25), level="sequence"), as_token_loss(gspo, clip=0.25)),
     ]
-    claims = {"nan_padding": True, "detached": True, "unknown": True}
+    claims: dict[str, Any] = {"nan_padding": True, "detached": True, "unknown": True}
     weights = [
         (importance_laws(low=0.5, high=2.0, **claims), truncated),
         (importance_laws(low=0.5, high=2.0, level="geometric", outside="zero", **claims), geometric),
@@ -409,9 +409,9 @@ def _rendered(messages: list[dict[str, str]], prompt: bool) -> str:
 
 
 SCORED = (
-    {"completion": "It is 5.", "answer": "5"},
-    {"completion": "so \\boxed{-6}", "answer": "5"},
-    {"completion": "", "answer": "-6"},
+    {"completion": "It is 5.", "answer": "5", "reward": 1.0},
+    {"completion": "so \\boxed{-6}", "answer": "5", "reward": 0.0},
+    {"completion": "", "answer": "-6", "reward": 0.0},
 )
 
 

@@ -144,7 +144,7 @@ def _work(start: int, count: int, work: Callable[[int], Any], pipe: int) -> None
                 watch.slept += seconds
                 sleep(seconds)
 
-            time.sleep = counted
+            time.sleep = counted  # type: ignore[assignment]
             for i in range(start, count):
                 watch.notes, watch.slept, watch.on = [], 0.0, True
                 value = work(i)

@@ -22,9 +22,8 @@ def junit_of(reports: Sequence[Report]) -> str:
         counts = {"tests": len(report.results), "failures": failures, "skipped": skipped}
         seconds = sum(one.seconds for one in report.results)
         words = {name: str(count) for name, count in counts.items()}
-        suite = ElementTree.SubElement(
-            root, "testsuite", name=f"{report.suite} {report.subject}", time=f"{seconds:.3f}", **words
-        )
+        about = {"name": f"{report.suite} {report.subject}", "time": f"{seconds:.3f}", **words}
+        suite = ElementTree.SubElement(root, "testsuite", about)
         for one in report.results:
             name = {"name": one.law.name, "classname": f"{report.suite}.{report.subject}", "time": f"{one.seconds:.3f}"}
             case = ElementTree.SubElement(suite, "testcase", name)

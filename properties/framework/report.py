@@ -15,7 +15,8 @@ class Result:
 
     `inputs` is the shrunk counterexample as source and `imports` the lines that it needs, `detail` the difference (or the
     reason of a skip), `seen` the numbers of inputs with each event, `examples` the number of inputs tried, `way` another
-    way in which the subject had to be called (see `calling.py`), `notes` what it did beside returning, and `script` the counterexample without purestep.
+    way in which the subject had to be called (see `calling.py`), `notes` what it did beside returning,
+    and `script` the counterexample without purestep.
     """
 
     law: Law

@@ -72,7 +72,7 @@ def run(
     profile, name = profile or current(), name_of(subject)
     if not includes(profile, law.least):
         return Result(law, name, SKIPPED, f"runs in the profile {law.least}")
-    options = {"profile": profile, "examples": examples, "exact": exact, "name": name}
+    options: dict[str, Any] = {"profile": profile, "examples": examples, "exact": exact, "name": name}
     found, trial = _tried(law, subject, shrink=shrink, **options)
     if found.outcome != BROKEN or not law.numeric or not is_callable(subject):
         return found
@@ -185,7 +185,7 @@ def _unprinted(test: Any) -> None:
 
 
 def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
-    detail, inputs, outcome, imports = "", "", PASSED, ()
+    detail, inputs, outcome, imports = "", "", PASSED, tuple[str, ...]()
     if trial.failure is not None:
         outcome, detail = BROKEN, _says(trial.failure)
         inputs, imports = source(trial.inputs) if trial.inputs is not None else ("", ())

@@ -1,4 +1,4 @@
-"""A counterexample as a script that runs without purestep: imports, the calls of the subject with their values, got and wanted."""
+"""A counterexample as a script that runs without purestep: imports, calls of the subject with values, got and wanted."""
 
 import copy
 import sys

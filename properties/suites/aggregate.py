@@ -160,8 +160,8 @@ def aggregate_laws(
 ) -> Suite:
     """Return the laws of a reduction that weights each sequence's tokens by `weights(lengths)`, such as one of `WEIGHTS`.
 
-    Claims that the subject makes: `nan_padding` does not matter, a batch without tokens (`empty`) has the loss 0 and, if `live`,
-    a graph, and `parts` divided by a denominator that is given add up.
+    Claims that the subject makes: `nan_padding` does not matter, a batch without tokens (`empty`) has the loss 0
+    and, if `live`, a graph, and `parts` divided by a denominator that is given add up.
     """
     laws = [_padding(nan_padding), _longer(), _rows(), _declared(weights), _equal(weights)]
     laws += [*([_nothing(parts)] if empty else []), *([_live()] if live else []), *([_parts()] if parts else [])]

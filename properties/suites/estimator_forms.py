@@ -96,17 +96,13 @@ class _Form:
         words = {"gamma": gamma, "lambda_": lambda_}
         rows = len(columns[0])
         if self.layout is not None:
-            made = self._called(self.layout, given, words, rows)
-        else:
-            made = None
-            for layout in LAYOUTS:
-                with suppress(Exception):
-                    made = self._called(layout, given, words, rows)
-                    self.layout = layout
-                    break
-            else:  # with the error of the plainest layout
-                made = self._called(LAYOUTS[0], given, words, rows)
-        return made
+            return self._called(self.layout, given, words, rows)
+        for layout in LAYOUTS:
+            with suppress(Exception):
+                made = self._called(layout, given, words, rows)
+                self.layout = layout
+                return made
+        return self._called(LAYOUTS[0], given, words, rows)  # with the error of the plainest layout
 
     def _called(self, layout: Layout, given: Mapping[str, Tensor], words: Mapping[str, Any], rows: int) -> Tensor:
         shape, longer, _ = layout

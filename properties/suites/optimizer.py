@@ -273,11 +273,12 @@ def _each(change: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
 
 
 def _norm(gradients: list[Tensor]) -> Tensor:
-    return torch.stack([gradient.norm() for gradient in gradients]).norm()
+    norms = torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients])
+    return torch.sqrt(norms.square().sum())
 
 
 def _within(gradient: Tensor, norm: Tensor, most: float) -> Tensor:
-    return gradient * torch.clamp_max(most * norm.clamp_min(1e-12).reciprocal(), 1.0)
+    return gradient * norm.clamp_min(1e-12).reciprocal().mul(most).clamp_max(1.0)
 
 
 small_first = _edited(after=lambda old, new, count: old + (0.3 if count == 1 else 1.0) * (new - old))

@@ -60,7 +60,7 @@ class _Caller:
 
     def arguments(self, batch: Sequence[Sample]) -> dict[str, list[Any]]:
         """Return the columns of a batch, prompts and completions among them."""
-        names = [name for name in self.rows[0] if name not in ("prompt", "completion")]
+        names = [name for name in self.rows[0] if name not in ("prompt", "completion", "reward")]
         columns = {name: [copy.deepcopy(self.rows[sample.row][name]) for sample in batch] for name in names}
         prompts = [self._message("user", str(self.rows[sample.row].get("prompt", ""))) for sample in batch]
         completions = [self._message("assistant", sample.completion) for sample in batch]
@@ -122,6 +122,10 @@ def _reads_number(found: list[Any], columns: dict[str, Any]) -> list[Any]:
     return found
 
 
+def _pays_all(found: list[Any], columns: dict[str, Any]) -> list[Any]:
+    return [float(bool(text)) for text in columns["completions"]]
+
+
 def _first_row(reward: Reward) -> Reward:
     """Compare each completion with the columns of the first."""
 
@@ -159,8 +163,9 @@ def reward_function_laws(
 ) -> Suite:
     """The laws of a reward function; `rows` are examples with a "completion", and "prompt" and columns if it reads them.
 
-    The rows should have different rewards. `low` and `high` are the declared bounds; `alone=False` declares that a reward
-    depends on the other completions of the batch; `messages` that completions are lists of messages.
+    The rows should have different rewards; a "reward" in each is that of the row's own completion. `low` and `high` are the
+    declared bounds; `alone=False` declares that a reward depends on the other completions of the batch; `messages` that
+    completions are lists of messages.
 
     >>> from purestep.properties import verify
     >>> rows = [{"completion": "5", "answer": "5"}, {"completion": "6", "answer": "5"}]
@@ -178,7 +183,11 @@ def reward_function_laws(
         _permuted(law, call),
         _any(law, call),
     )
-    return Suite("reward_function_laws", (*laws, *([_alone(law, call)] if alone else [])))
+    more = [
+        *([_alone(law, call)] if alone else []),
+        *([_declared(law, call)] if all("reward" in row for row in rows) else []),
+    ]
+    return Suite("reward_function_laws", (*laws, *more))
 
 
 Construct = Callable[..., Law]
@@ -256,6 +265,18 @@ def _alone(law: Construct, call: _Caller) -> Law:
     mutant = ("subtracts the mean of the batch", _changed(_centred))
     claim = "The reward of a completion does not depend on the others in the batch."
     return law("batch_is_singles", claim, mutant, check, DIFFER)
+
+
+def _declared(law: Construct, call: _Caller) -> Law:
+    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+        places = [sample.row for sample in batch]
+        own = [Sample(str(call.rows[place]["completion"]), place) for place in places]
+        wanted = [call.rows[place]["reward"] for place in places]
+        seen(DIFFER, len(set(wanted)) > 1)
+        _agree("the rows' own completions", call(reward, own), wanted)
+
+    mutant = ("pays every completion that is not empty", _changed(_pays_all))
+    return law("declared_rewards", "A row's own completion gets the row's reward.", mutant, check, DIFFER)
 
 
 def _any(law: Construct, call: _Caller) -> Law:

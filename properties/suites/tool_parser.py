@@ -85,6 +85,11 @@ def first_brace(text: str) -> list[Any]:
     return _read(f"{found}}}}}" for found in re.findall(r"<tool_call>\s*(\{[^}]*)\}", text))
 
 
+def first_mark(text: str) -> list[Any]:
+    """End a call at the first closing mark, wherever it is."""
+    return _read(CALL.findall(text))
+
+
 def one_call(text: str) -> list[Any]:
     """Return the first call alone."""
     return _read(CALL.findall(text))[:1]
@@ -158,8 +163,12 @@ def drawn_calls(most: int = 3) -> Any:
     return st.lists(st.tuples(st.sampled_from(("add", "search_web")), arguments), min_size=1, max_size=most)
 
 
-def tool_parser_laws(render: Render = hermes, *, most: int = 3) -> Suite:
+def tool_parser_laws(
+    render: Render = hermes, *, most: int = 3, marks: Sequence[str] = ("<tool_call>", "</tool_call>")
+) -> Suite:
     """The laws of a parser of tool calls; `render` writes calls as the model is meant to, at most `most` in a text.
+
+    `marks` are texts by which the format knows a call; arguments may contain them, unless there are none.
 
     >>> from purestep.core.language.tool_calls import hermes_calls
     >>> from purestep.properties import verify
@@ -168,7 +177,8 @@ def tool_parser_laws(render: Render = hermes, *, most: int = 3) -> Suite:
     """
     law = law_constructor(lambda: drawn_calls(most), SOURCE, replaced=True)
     single = (_round_trip(law, render), _around(law, render), _kept(law, render), _cut(law, render), _any(law, render))
-    return Suite("tool_parser_laws", (*single, *([_several(law, render)] if most > 1 else [])))
+    marked = [_marked(law, render, marks)] if marks else []
+    return Suite("tool_parser_laws", (*single, *([_several(law, render)] if most > 1 else []), *marked))
 
 
 Construct = Callable[..., Law]
@@ -221,6 +231,19 @@ def _kept(law: Construct, render: Render) -> Law:
     mutant = ("converts strings that look like numbers", converts)
     claim = "Strings stay strings: no argument is converted or evaluated."
     return law("strings_stay", claim, mutant, check, "a string that looks like a value")
+
+
+def _marked(law: Construct, render: Render, marks: Sequence[str]) -> Law:
+    def check(parse: Parse, inputs: tuple[str, str], seen: Seen) -> None:
+        mark, text = inputs
+        call = ("add", {"x": f"{text}{mark}{text}"})
+        seen("a mark in a string")
+        _same("a call with a mark of the format in a string", calls_of(parse, render([call])), [call])
+
+    mutant = ("ends a call at the first closing mark", first_mark)
+    claim = "A mark of the format in a string of the arguments neither begins nor ends a call."
+    drawn = st.tuples(st.sampled_from(tuple(marks)), st.sampled_from(("", "a ", "{")))
+    return law("marks_in_strings", claim, mutant, check, "a mark in a string", inputs=drawn)
 
 
 def _cut(law: Construct, render: Render) -> Law:

@@ -13,6 +13,7 @@ from ..effects import folder
 from ..effects.clock import seconds
 from ..effects.reporting.metrics import Row, jsonl, rewind, tensorboard
 from ..effects.reporting.progress import progress
+from ..effects.reporting.wandb_sink import wandb_sink
 from ..runs.logging import finite_part
 from ..text.columns import FIGURES, LABEL, LENGTHS, label_columns, shares
 from ..text.config import TextConfig
@@ -110,12 +111,16 @@ def metering(home: Path, arguments: TextConfig, task: TextTask, version: int) ->
     with ExitStack() as stack:
         file = stack.enter_context(jsonl(home / folder.METRICS))
         outlet = tensorboard(home / folder.TENSORBOARD, by="iteration", resumed_at=version)
-        board = finite_part(stack.enter_context(outlet))
+        boards = [finite_part(stack.enter_context(outlet))]
+        if project := arguments.machine.wandb:
+            name = f"{home.parent.name}-{home.name}"
+            boards.append(finite_part(stack.enter_context(wandb_sink(home, project, name=name))))
         bar = stack.enter_context(progress(arguments.episodes.steps, unit="updates", by="iteration", show=shown))
 
         def out(row: Row) -> None:
             file(row)
-            board(row)
+            for board in boards:
+                board(row)
             bar({name: value for name, value in row.items() if math.isfinite(value)})
 
         yield Meter(arguments, task, out)

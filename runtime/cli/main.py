@@ -1,4 +1,4 @@
-"""The command line: `purestep train|evaluate|explain|chat|resume|plot|view|host|replay`, and commands of other packages.
+"""The command line: `purestep train|sweep|evaluate|explain|chat|resume|plot|view|host|replay`, and commands of other packages.
 
 Exit codes: 0; 1 for an error, reported in one line on stderr; 2 for a malformed command line; 130 after Ctrl-C or SIGTERM.
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
@@ -46,6 +46,7 @@ def _own(about: str, module: str, name: str) -> Command:
 
 COMMANDS: Mapping[str, Command] = {
     "train": _own("train a policy, evaluate it and draw its learning curve", "run", "train_command"),
+    "sweep": _own("train many settings and seeds at once and rank them", "sweep", "sweep_command"),
     "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "run", "evaluate_command"),
     "explain": _own("show how a policy that was trained to prove proves something", "run", "explain_command"),
     "chat": _own("try tasks with a trained language model and see the turns", "chat", "chat_command"),

@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ...core.errors import CheckpointError, ChoiceError, message
 from ..effects import folder
 from ..effects.distributed.launched import on_one_rank
 from ..effects.reporting.png import check_picture
-from ..runs.arguments import flag, flatten, option
+from ..recipes.prove_settings import Search
+from ..runs.arguments import check_whole, flag, flatten, option
 from ..runs.kinds import recorded
 from ..runs.recipe import Nothing, Program, Recipe
 from ..runs.registry import HIDDEN, OWN, find, listed
@@ -256,22 +257,26 @@ def explain_command(words: list[str]) -> int:
     prove = find("prove")
     usual, picture = _usual_folder(prove, prove.defaults(()), ()), Path(folder.PROOF)
 
-    def ask(query: tyro.conf.Positional[str], /, *, run: Path = usual, out: Path = picture) -> int:
-        """Try a query with the newest checkpoint's policy: each goal, what settled it, how likely that was.
+    @frozen
+    class Asked:
+        """Explain a query: the answers of one with variables, the policy's attempt at one without."""
 
-        Args:
-            query: such as "in(spain, europe)"
-            run: the folder of a run of `purestep train prove`
-            out: the picture; it goes into the run's folder unless given
-        """
-        place = run / folder.PROOF if option(words, "--out", "") == "" else out
-        check_picture(place)
-        loading(run)
-        from ..recipes import explain
+        query: tyro.conf.Positional[str]  # such as "in(spain, europe)" or "in(X, europe)"
+        run: Path = usual  # the folder of a run of `purestep train prove`
+        out: Path = picture  # the picture; it goes into the run's folder unless given
+        score: Literal["policy", "confidence"] = "policy"  # of a query without variables: its attempt, or all proofs
+        answers: int = 10  # shown at most
+        json: bool = False  # print answers as JSON
+        searching: Search = field(factory=Search)
 
-        found = explain.explained(run, query, place)
-        print("\n".join(found.text))
-        print(f"picture: {found.picture}")
-        return 0
+    given = tyro.cli(Asked, args=words, prog="purestep explain", config=FLAGS)
+    place = given.run / folder.PROOF if option(words, "--out", "") == "" else given.out
+    check_picture(place)
+    given.searching.check()
+    check_whole("--answers", given.answers, 1)
+    loading(given.run)
+    from ..recipes import explain
 
-    return tyro.cli(ask, args=words, prog="purestep explain")
+    for line in explain.lines_of(given.run, given.query, place, given):
+        print(line)
+    return 0

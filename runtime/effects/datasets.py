@@ -2,9 +2,12 @@
 
 import difflib
 import importlib
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from attrs import frozen
 
 from ...core.errors import ChoiceError, message
 from ...core.logic.parse import DomainLines, parse_domains, parse_facts, parse_rules
@@ -13,6 +16,7 @@ from ..files.reading import read_text, reason
 from ..logic.dataset import Dataset, check_dataset, with_rules
 from ..logic.family import family
 from ..logic.mine import mine
+from .clock import seconds
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
 FORMS = "family:PEOPLE, family:PEOPLE:SEED, pykeen:NAME or a folder with train.txt and test.txt"
@@ -37,7 +41,19 @@ def open_dataset(text: str) -> Dataset:
     return pykeen_dataset(rest) if kind == "pykeen" else folder(text)
 
 
-def open_rules(text: str, dataset: Dataset) -> Dataset:
+@frozen
+class Mining:
+    """Settings of rule mining; see `mine`."""
+
+    most: int = 10  # rules of a relation
+    length: int = 2  # atoms in the longest body
+    confidence: float = 0.1  # least support / body
+    support: int = 2  # least number of facts that a rule proves
+    smoothing: float = 5.0  # added to the body
+    seconds: float = math.inf  # after which no further bodies of three atoms are counted
+
+
+def open_rules(text: str, dataset: Dataset, mining: Mining | None = None) -> Dataset:
     """Return the data set with the rules of an option: `own` keeps its own, `mine` mines its train split, else a file's.
 
     Raises: ChoiceError for a file that cannot be read or is about other relations, and if there is no rule.
@@ -49,7 +65,18 @@ def open_rules(text: str, dataset: Dataset) -> Dataset:
     if text == "own":
         found = dataset
     elif text == "mine":
-        found = with_rules(dataset, [mined.rule for mined in mine(dataset.train)])
+        mining = mining or Mining()
+        end = seconds() + mining.seconds
+        mined = mine(
+            dataset.train,
+            min_support=mining.support,
+            min_confidence=mining.confidence,
+            most_per_predicate=mining.most,
+            smoothing=mining.smoothing,
+            length=mining.length,
+            going=lambda: seconds() < end,
+        )
+        found = with_rules(dataset, [each.rule for each in mined])
     else:
         found = _with_rules_of(Path(text), dataset)
     if not found.rules:

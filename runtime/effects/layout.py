@@ -4,7 +4,7 @@ RUN/.purestep.json        the marker: that this is a run's folder, and which of 
 RUN/arguments.json        the recipe and its arguments; each checkpoint has its own copy
 RUN/checkpoints/          see effects.checkpoint
 RUN/metrics.jsonl         a row for each iteration
-RUN/tensorboard/          the same rows
+RUN/tensorboard/          the same rows; RUN/wandb/ where --wandb sends them on
 RUN/learning_curve.png
 RUN/evaluation.json       results of the last evaluation
 RUN/proof.png             of runs that prove: the last proof drawn
@@ -28,13 +28,13 @@ from .checkpoint.atomic_files import FILE as PLAIN
 from .reporting.page_file import written_here
 from .reporting.png import drawn_here
 
-ARGUMENTS, METRICS, TENSORBOARD = "arguments.json", "metrics.jsonl", "tensorboard"
+ARGUMENTS, METRICS, TENSORBOARD, WANDB = "arguments.json", "metrics.jsonl", "tensorboard", "wandb"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
 PROOF = "proof.png"
 PAGE, CONVERSATIONS = "view.html", "conversations.jsonl"
 LANGUAGE = (
     *("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl"),
-    CONVERSATIONS,
+    *(CONVERSATIONS, WANDB),
 )
 PHASES = ("warm", "sync", "async")
 GENERATORS = (*PHASES, "comparison.json", "comparison.txt", "timeline.png", "staleness.png")
@@ -77,6 +77,7 @@ PHASE = Within(
     {
         CHECKPOINTS: STEPS,
         TENSORBOARD: EVENTS,
+        WANDB: WHOLE,
         rf"(\{PARTIAL})?(metrics|events|ledger|timeline|rollouts|conversations)\.jsonl": FILE,
         rf"(\{PARTIAL})?((totals|evaluation|before)\.json|diverged\.safetensors)": FILE,
     }
@@ -84,6 +85,7 @@ PHASE = Within(
 KINDS: Mapping[str, Kind] = {
     CHECKPOINTS: STEPS,
     TENSORBOARD: EVENTS,
+    WANDB: WHOLE,
     "tokenizer": Within(SPOKEN),
     "model": Within({**SPOKEN, **WEIGHTS}),
     "served": Within({r"(\.partial_)?served": LINK, "weights": LAID_OUT}),

@@ -37,6 +37,22 @@ def check_dataset(dataset: Dataset) -> Dataset:
     return dataset
 
 
+def check_confidences(dataset: Dataset) -> Dataset:
+    """Return the data set if all of its rules have a confidence, or none has. Raises: ChoiceError.
+
+    >>> rules = (Rule(("p", "X", "Y"), (("q", "X", "Y"),), 0.5), Rule(("q", "X", "Y"), (("p", "X", "Y"),)))
+    >>> check_confidences(Dataset("small", (("p", "a", "b"),), (), (("q", "a", "c"),), rules))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: small: confidence is absent for 1 of 2 rules, e.g. q(X, Y) :- p(X, Y)...
+    """
+    absent = [rule for rule in dataset.rules if rule.confidence is None]
+    if absent and len(absent) < len(dataset.rules):
+        got = f"absent for {len(absent)} of {len(dataset.rules)} rules, e.g. {absent[0]}"
+        wanted, remedy = "one for each rule or for none", "add it, or pass --confidence standard"
+        raise ChoiceError(message(f"{dataset.name}: confidence", got=got, wanted=wanted, remedy=remedy))
+    return dataset
+
+
 def vocabulary_of(dataset: Dataset, *, variables: int = 100) -> Vocabulary:
     """Return the vocabulary of all names in the data set's splits, rules and domains. Raises: ChoiceError.
 

@@ -1,6 +1,6 @@
 """A proof as text: a row for each goal of its tree, with the rule or fact that settled it and the policy's probability."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from attrs import frozen
@@ -24,7 +24,28 @@ class ProofRow:
     chosen: str  # the probability and the number of choices; empty where the policy did not choose
 
 
-def rows(names: Vocabulary, base: Knowledge, root: Goal) -> tuple[ProofRow, ...]:
+def by_policy(goal: Goal) -> str:
+    """Return the probability of the policy's choice, and the number of choices.
+
+    >>> by_policy(Goal((1, 6, 3), origin=1, probability=0.5, choices=2))
+    'p = 0.50, of 2 choices'
+    """
+    among = "the only choice" if goal.choices == 1 else f"of {goal.choices} choices"
+    return f"p = {goal.probability:.2f}, {among}"
+
+
+def by_confidence(goal: Goal) -> str:
+    """Return the rule's confidence; a fact has none, and 1 as its probability.
+
+    >>> by_confidence(Goal((1, 6, 3), origin=4, probability=0.5, choices=1))
+    'confidence 0.50'
+    """
+    return f"confidence {goal.probability:.2f}" if goal.goals else ""
+
+
+def rows(
+    names: Vocabulary, base: Knowledge, root: Goal, chosen: Callable[[Goal], str] = by_policy
+) -> tuple[ProofRow, ...]:
     """Return the goals of a tree as text, from left to right, each before those below it.
 
     Unbound variables are X, Y, Z, ..., one letter for each variable; a rule has letters of its own.
@@ -40,7 +61,7 @@ def rows(names: Vocabulary, base: Knowledge, root: Goal) -> tuple[ProofRow, ...]
     """
     goals = list(_walk(root, 0))
     called = _letters(names, [goal.atom for _, goal in goals])
-    return tuple(_row(names, base, depth, goal, called) for depth, goal in goals)
+    return tuple(_row(names, base, depth, goal, called, chosen) for depth, goal in goals)
 
 
 def _walk(goal: Goal, depth: int) -> Iterator[tuple[int, Goal]]:
@@ -49,14 +70,20 @@ def _walk(goal: Goal, depth: int) -> Iterator[tuple[int, Goal]]:
         yield from _walk(below, depth + 1)
 
 
-def _row(names: Vocabulary, base: Knowledge, depth: int, goal: Goal, called: Mapping[int, str]) -> ProofRow:
+def _row(
+    names: Vocabulary,
+    base: Knowledge,
+    depth: int,
+    goal: Goal,
+    called: Mapping[int, str],
+    described: Callable[[Goal], str],
+) -> ProofRow:
     text = _text(names, goal.atom, called)
     if goal.origin == OPEN:
         return ProofRow(depth, "open", text, "open", "")
     if not goal.choices:
         return ProofRow(depth, "known", text, "known fact", "")
-    among = "the only choice" if goal.choices == 1 else f"of {goal.choices} choices"
-    chosen = f"p = {goal.probability:.2f}, {among}"
+    chosen = described(goal)
     if goal.origin < base.facts.shape[0] - 1:
         return ProofRow(depth, "fact", text, "fact", chosen)
     rule = clause(names, base, goal.origin)

@@ -39,11 +39,14 @@ class Goal:
         return 1 + max((goal.height() for goal in self.goals), default=0)
 
 
-def proof_tree(names: Vocabulary, base: Knowledge, query: Sequence[int], moves: Sequence[Move]) -> Goal:
+def proof_tree(
+    names: Vocabulary, base: Knowledge, query: Sequence[int], moves: Sequence[Move], *, bound_first: bool = False
+) -> Goal:
     """Return the tree that the moves build, with all their bindings applied: an atom [3] and its moves -> its root.
 
     As in `derive`, a move settles the first open goal, a rule's body replaces its goal, and goals that have become
-    known facts are settled at once; the query itself is no fact. A move that led to no state ends the tree.
+    known facts are settled at once; the query itself is no fact. A move that led to no state ends the tree. With `bound_first`
+    a move settles the first open goal that has a constant, as in `search`, and the first one where none has.
     Source: Kowalski 1974, "Predicate logic as programming language".
 
     >>> from ...core.logic.borders import borders
@@ -59,7 +62,8 @@ def proof_tree(names: Vocabulary, base: Knowledge, query: Sequence[int], moves: 
     for number, move in enumerate(moves, 1):
         if move.origin == OPEN:
             break
-        goal, *rest = open_
+        chosen = _first_bound(names, binding, [atoms[place] for place in open_]) if bound_first else 0
+        goal, rest = open_[chosen], [*open_[:chosen], *open_[chosen + 1 :]]
         head, *body = clause(names, base, move.origin, number * names.base)
         binding = _unified(names, binding, atoms[goal], head)
         below = range(len(atoms), len(atoms) + len(body))
@@ -108,6 +112,12 @@ def _last(binding: Mapping[int, int], term: int) -> int:
     while term in binding:
         term = binding[term]
     return term
+
+
+def _first_bound(names: Vocabulary, binding: Mapping[int, int], goals: Sequence[Atom]) -> int:
+    """Return the place of the first goal with a constant, 0 if none has one."""
+    constants = len(names.constants)
+    return next((place for place, goal in enumerate(goals) if min(_bound(binding, goal)[1:]) <= constants), 0)
 
 
 def _bound(binding: Mapping[int, int], atom: Atom) -> Atom:

@@ -42,13 +42,15 @@ class RankingResult:
     too_long: int  # candidates with a state left out because it has too many goals
     too_many: int  # candidates with states left out because they are too many
 
-    def line(self) -> str:
-        """Return the metrics as one line of text."""
+    def line(self, protocol: str) -> str:
+        """Return the metrics as one line of text, with the name of the protocol."""
         means = self.ranking
         hits = "/".join(f"{float(hit):.3f}" for hit in (means.hits_at_1, means.hits_at_3, means.hits_at_10))
         shares = f"proven {sum(self.positives) / self.queries:.1%} of what is true"
         shares += f" and {sum(self.negatives) / max(self.candidates, 1):.1%} of what is not"
-        head = f"{self.queries} rankings: MRR {float(means.mean_reciprocal_rank):.3f}, Hits@1/3/10 {hits}"
+        head = (
+            f"{self.queries} rankings among {protocol}: MRR {float(means.mean_reciprocal_rank):.3f}, Hits@1/3/10 {hits}"
+        )
         return f"{head}, AUC-PR {self.average_precision:.3f}, {shares}"
 
 

@@ -11,9 +11,9 @@ from attrs import frozen
 from ...core import keys
 from ...core.env import Env
 from ...core.errors import CheckpointError, message
-from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear, scale_by_schedule
+from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
-from ..compile import fingerprint, program
+from ..compile import artefact_name, fingerprint, program
 from ..effects.checkpoint.manifest import Manifest
 from ..files.cache import cache_directory
 from ..normalizer import Normalizer, identity, running
@@ -55,7 +55,7 @@ def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
 def optimizer(learner: Learner | ProofLearner, updates: int) -> Optimizer:
     """Return Adam on gradients of bounded norm; with annealing its learning rate reaches 0 after `updates` updates."""
     parts = clip_by_global_norm(learner.max_gradient_norm), adam(learner.learning_rate, eps=1e-5)
-    return chain(*parts, scale_by_schedule(linear(1.0, 0.0, updates))) if learner.anneal else chain(*parts)
+    return chain(*parts, linear_decay(updates)) if learner.anneal else chain(*parts)
 
 
 def normalizer(experience: ExperienceOptions, learner: Learner) -> Normalizer:
@@ -74,7 +74,7 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
 
     @contextmanager
     def session(state: RunState, loop: Loop, notice: Notice) -> Iterator[LoopState]:
-        world = LoopState(state, lowered(recipe, arguments, pipeline, loop), steps)
+        world = LoopState(state, lowered(recipe, arguments, pipeline, loop, state), steps)
         if loop.iteration < loop.iterations:
             world.warm(notice)
         yield world
@@ -108,11 +108,15 @@ def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
     return facts | ({DATA: content} if content else {})
 
 
-def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop) -> Run:
-    """Return the function that runs a chunk of iterations, compiled unless the arguments select backend "none"."""
+def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop, state: RunState) -> Run:
+    """Return the function that runs a chunk of iterations from states like this, compiled unless the backend is "none".
+
+    The compiled form is kept for all runs whose programs are the same, whatever their numbers: learning rate, discount,
+    coefficients and steps are in the state.
+    """
     chunk, backend = folded(pipeline.trainer, loop.chunk), arguments.process.backend
     if backend == "none":
         return chunk
     cache = cache_directory() if backend == "inductor" else None
-    artefact = cache / facts_of(recipe, arguments, pipeline.content)["program"] if cache else None
+    artefact = cache / artefact_name(chunk, backend, state) if cache else None
     return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend)

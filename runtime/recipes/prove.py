@@ -16,7 +16,9 @@ from ...core.policy import ActorCritic, flat
 from ...core.record import replace
 from ...core.tree import tree_map
 from ..compile import program
-from ..effects.datasets import open_dataset, open_rules
+from ..effects.datasets import Mining, open_dataset, open_rules
+from ..logic.confidence import Measure, with_confidences
+from ..logic.dataset import check_confidences
 from ..logic.proofs import Proofs, proofs
 from ..normalizer import identity
 from ..train import RunState, trainer
@@ -30,7 +32,17 @@ WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
 def opened(arguments: Prove) -> Proofs:
     """Return the data and its rules as a game. Raises: ChoiceError."""
     graph = arguments.experience
-    dataset = open_rules(graph.rules, open_dataset(graph.data))
+    mining = Mining(
+        most=graph.mined_rules,
+        length=graph.mined_length,
+        confidence=graph.mined_confidence,
+        support=graph.mined_support,
+        smoothing=graph.smoothing,
+        seconds=graph.mining_seconds,
+    )
+    dataset = open_rules(graph.rules, open_dataset(graph.data), mining)
+    if graph.confidence == "own":
+        check_confidences(dataset)
     return proofs(
         dataset,
         atoms=graph.atoms,
@@ -44,6 +56,17 @@ def opened(arguments: Prove) -> Proofs:
         skip_unary=graph.skip_unary,
         memory=graph.memory,
     )
+
+
+def confident(arguments: Prove, made: Proofs) -> Proofs:
+    """Return the data with confidences of the rules as the arguments ask for, measured on the train facts where it has none."""
+    graph = arguments.experience
+    measure: Measure = "pca" if graph.confidence == "pca" else "standard"
+    # Paths of three steps are mined without repeated constants, which a search allows: measured by it they agree.
+    remeasured = graph.rules == "mine" and graph.mined_length > 2
+    if graph.confidence == "own" and made.dataset.rules[0].confidence is not None and not remeasured:
+        return made
+    return with_confidences(made, measure, smoothing=graph.smoothing)
 
 
 def network_of(arguments: Prove, made: Proofs) -> ActorCritic:

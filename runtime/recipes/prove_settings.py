@@ -21,6 +21,13 @@ class Graph:
 
     data: str = USUAL  # a folder, family:PEOPLE[:SEED] or pykeen:NAME
     rules: str = "own"  # a file, "mine", or "own" for those that come with the data
+    confidence: Literal["own", "standard", "pca"] = "own"  # of rules; "own" is standard where they come without
+    smoothing: float = 5.0  # confidence = support / (body + smoothing)
+    mined_rules: int = 10  # for each relation, the best ones
+    mined_length: int = 2  # atoms in the longest body of a mined rule, up to 3
+    mined_confidence: float = 0.1  # least confidence of a mined rule, without smoothing
+    mined_support: int = 2  # least number of train facts that a mined rule proves
+    mining_seconds: float = math.inf  # after which no further bodies of 3 atoms are counted; they come in random order
     seed: int = 0  # every random number of the run follows from it
     steps: int = 800_000  # moves, in all proofs together; rounded up to whole chunks of iterations
     envs: int = 128  # proofs that are tried side by side
@@ -91,6 +98,10 @@ def check_prove(arguments: Prove) -> None:
     if learner.size % 2 and learner.form in ("complex", "rotate"):
         wanted = f"an even number for --form {learner.form}"
         raise ChoiceError(message("--size", got=learner.size, wanted=wanted, remedy=f"pass {learner.size + 1}"))
+    check_wholes(graph, 1, "mined_rules", "mined_support")
+    check_whole("--mined-length", graph.mined_length, 1, 3)
+    check_numbers(graph, 0.0, 1.0, "mined_confidence")
+    check_numbers(graph, 0.0, math.inf, "smoothing", "mining_seconds")
     check_numbers(arguments, 0.0, 1.0, "gae_lambda")
     check_numbers(learner, 0.0, 1.0, "gamma", "learning_rate")
     check_numbers(learner, 1e-3, math.inf, "temperature")
@@ -103,8 +114,42 @@ def check_prove(arguments: Prove) -> None:
 
 
 @frozen
+class Search:
+    """The search for proofs by the confidences of their rules."""
+
+    search: str = "exact"  # or greedy, beam:N (the best N states), sample:N (N random walks)
+    guide: Literal["confidence", "policy", "breadth"] = "confidence"  # which states are expanded first, or kept
+    depth: int = 2  # rules that a proof may apply
+    expansions: int = 1000  # states that may be expanded for one query
+    join: Literal["noisy_or", "max", "valid"] = (
+        "valid"  # of an answer's proofs; "valid" takes what ranks that split better
+    )
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_wholes(self, 1, "depth", "expansions")
+        self.strategy()
+
+    def strategy(self) -> tuple[Literal["greedy", "exact", "beam", "sample"], int]:
+        """Return the strategy and its width. Raises: ChoiceError.
+
+        >>> Search("beam:8").strategy()
+        ('beam', 8)
+        """
+        name, _, width = self.search.partition(":")
+        if self.search == "greedy":
+            return "greedy", 1
+        if self.search == "exact":
+            return "exact", 0
+        if name in ("beam", "sample") and width.isdecimal() and 0 < int(width) < SEEDS:
+            return ("beam" if name == "beam" else "sample"), int(width)
+        wanted, remedy = "greedy, exact, beam:N or sample:N", "write e.g. beam:16"
+        raise ChoiceError(message("--search", got=repr(self.search), wanted=wanted, remedy=remedy))
+
+
+@frozen
 class Ranking:
-    """Rank each query among its negatives by the proofs of the newest checkpoint's policy."""
+    """Rank each query by the policy's proofs, and by all proofs found with the confidences of their rules."""
 
     candidates: int = 100  # negatives for each query and argument
     split: Literal["valid", "test"] = "test"  # whose facts are ranked
@@ -112,11 +157,19 @@ class Ranking:
     slots: int = 256  # proofs that are tried side by side
     draw: int = 0  # seed of the negatives, and of random ties
     ties: Literal["realistic", "optimistic", "pessimistic", "random"] = "realistic"  # where among equals a query ranks
+    score: Literal["policy", "confidence", "both"] = (
+        "both"  # of the policy's proof, or of all proofs; "both" prints both
+    )
+    protocol: Literal["negatives", "all", "both"] = "both"  # of scores by confidence: among negatives, or all entities
+    learn: int = 0  # train facts from which weights of the rules are learned; 0 keeps the confidences
+    embedding: Literal["none", "distmult", "complex", "rotate"] = "none"  # joined with the proofs in a hybrid score
+    searching: Search = field(factory=Search)
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""
         check_wholes(self, 1, "candidates", "slots")
-        check_wholes(self, 0, "queries", "draw")
+        check_wholes(self, 0, "queries", "draw", "learn")
+        self.searching.check()
 
 
 def check_ranking(arguments: Prove, options: Ranking) -> None:

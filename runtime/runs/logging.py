@@ -9,6 +9,7 @@ from ...core.errors import message
 from ..effects import folder
 from ..effects.reporting.metrics import Sink, jsonl, rewind, stride, tensorboard, thin
 from ..effects.reporting.progress import progress
+from ..effects.reporting.wandb_sink import wandb_sink
 from .training_machine import Log, Logged, Loop
 
 RETURN = "episode_return"
@@ -17,12 +18,13 @@ DIVERGED = "diverged.safetensors"  # the batch of a step whose loss was not fini
 
 @contextmanager
 def metrics_log(
-    run: Path, loop: Loop, show: Sequence[str] = (RETURN,), *, steps: int = 0
+    run: Path, loop: Loop, show: Sequence[str] = (RETURN,), *, steps: int = 0, wandb: str = ""
 ) -> Iterator[Callable[[Log], Logged]]:
     """Yield the handler of `Log`: the metrics file, TensorBoard and the progress display, which has the columns `show`.
 
     All count iterations or, where an iteration takes `steps` steps of an environment, those. Rows of iterations after that of
-    `loop`, which will be logged again, are removed first; of a long run some are left out.
+    `loop`, which will be logged again, are removed first; of a long run some are left out. `wandb` is a project of Weights &
+    Biases to which the rows are sent too.
     """
     rewind(run / folder.METRICS, loop.iteration)
     by, each = ("steps", steps) if steps else ("iteration", 1)
@@ -30,7 +32,10 @@ def metrics_log(
         every = stride(loop.iterations)
         file = thin(stack.enter_context(jsonl(run / folder.METRICS)), every)
         outlet = tensorboard(run / folder.TENSORBOARD, by=by, resumed_at=loop.iteration * each)
-        board = thin(finite_part(stack.enter_context(outlet)), every)
+        boards = [stack.enter_context(outlet)]
+        if wandb:
+            boards.append(stack.enter_context(wandb_sink(run, wandb, name=run.name, by=by)))
+        seen = [thin(finite_part(board), every) for board in boards]
         unit = "steps" if steps else "iterations"
         bar = stack.enter_context(progress(loop.iterations * each, unit=unit, by=by, show=show))
         last: dict[str, float] = {}
@@ -38,7 +43,8 @@ def metrics_log(
         def log(command: Log) -> Logged:
             for row in map(dict, command.rows):
                 file(row)
-                board(row)
+                for board in seen:
+                    board(row)
                 last.update({RETURN: row[RETURN]} if math.isfinite(row.get(RETURN, math.nan)) else {})
             newest = {**command.rows[-1], **last}
             bar(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -109,10 +110,11 @@ class EvaluationOptions:
 
 @frozen
 class Hardware:
-    """Threads and checkpoints."""
+    """Threads, checkpoints and metrics."""
 
     threads: int = 1  # of PyTorch
     save_every: int = 1  # steps between two checkpoints; three are kept
+    wandb: str = ""  # a project of Weights & Biases that also gets the metrics (extra wandb)
 
 
 @frozen
@@ -346,6 +348,9 @@ def check_text(arguments: TextConfig) -> None:
     check_wholes(warm, 1, "demonstrations", "warm_batch")
     check_wholes(learning, 1, "epochs", "minibatches", "budget")
     check_wholes(arguments.machine, 1, "save_every")
+    if arguments.machine.wandb and find_spec("wandb") is None:
+        where, remedy = f"--wandb {arguments.machine.wandb}: the library wandb", "pip install 'purestep[wandb]'"
+        raise ChoiceError(message(where, got="absent", wanted="installed", remedy=remedy))
     check_wholes(arguments.conversations, 0, "keep_conversations")
     check_wholes(arguments.conversations, 1, "conversations_megabytes")
     check_numbers(sampling, 1e-3, math.inf, "temperature")

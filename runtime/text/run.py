@@ -163,7 +163,7 @@ def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backe
         begin=lambda: held_at(arguments, parts, algorithm, 0),
         like=lambda iteration: held_at(arguments, parts, algorithm, iteration),
         session=session,
-        log=lambda run, loop: metrics_log(run, loop, shown),
+        log=lambda run, loop: metrics_log(run, loop, shown, wandb=arguments.machine.wandb),
         diverged=lambda loop: divergence(run, loop, warm=phases(arguments).warm),
         params=lambda held: ("policy", policy_of(held)),
         facts=facts(parts),

@@ -1,6 +1,7 @@
 """Group advantages, losses of tokens, their weights and reductions obey their laws."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -69,8 +70,8 @@ verl = partial(group_advantages, centre="mean", scale="std", eps=1e-6, singleton
 pipeline = partial(group_advantages, centre="leave_one_out", scale="std")
 raw_rloo = partial(group_advantages, centre="leave_one_out", singleton="raw")
 
-GROUPS = {"nan_rewards": True, "ungrouped": True}
-WEIGHTINGS = {"nan_padding": True, "detached": True, "unknown": True}
+GROUPS: dict[str, Any] = {"nan_rewards": True, "ungrouped": True}
+WEIGHTINGS: dict[str, Any] = {"nan_padding": True, "detached": True, "unknown": True}
 
 test_grpo = check(group_laws(**GROUPS), grpo_advantages, exact=True)
 test_dr_grpo = check(group_laws(scaled=False, **GROUPS), dr_grpo_advantages, exact=True)

@@ -1,6 +1,7 @@
 """Our learners obey their laws; at night they solve the probe worlds."""
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from purestep.properties.suites.update import Factory
 from purestep.runtime.effects.checkpoint import single
 
 from .algorithms.decoupled_update import decoupled_update_laws
+from .algorithms.families import NUMBERS
+from .algorithms.numbers import numbers_laws
 from .runtime.stale_actor import lagging_laws, own_lagging
 
 
@@ -71,6 +74,8 @@ test_reinforce = pytest.mark.slow(check(update_laws(), learns_by_reinforce, skip
 test_decoupled_ppo = check(decoupled_update_laws(), decoupled_ppo)
 test_decoupled_learner = pytest.mark.slow(check(update_laws(), learns_decoupled, skip=COMPILED))
 test_interpolated_learner = pytest.mark.slow(check(update_laws(), learns_interpolated, skip=NOISY | COMPILED))
+test_numbers = check(numbers_laws(*NUMBERS), a2c)
+test_numbers_of_ppo = check(numbers_laws(*NUMBERS, "clip", "value_clip"), partial(ppo, epochs=2, minibatches=1))
 test_lagging = check(lagging_laws(), own_lagging)
 test_order = check(order_laws(), order)
 

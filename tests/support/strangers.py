@@ -6,6 +6,7 @@
 The typical objects note each call in CALLED: matching calls none of them.
 """
 
+from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
@@ -582,7 +583,7 @@ SUITES = {
     "data_collator": "token_mask",
     "n_step_return": "n_step",
 }
-RIGHT = {
+RIGHT: dict[str, dict[str, Any]] = {
     "cleanrl_gae": {},
     "sb3_compute": {},
     "spinning_gae": {},
@@ -603,7 +604,7 @@ RIGHT = {
     "grouped_mean_advantages": {"declared": {"correction": 0}},
     "trl_truncated_importance_weights": {"declared": {"masked": False}},
 }
-WRONG = {
+WRONG: dict[str, dict[str, Any]] = {
     "cleanrl_gae_bug": {},
     "bad_policy_loss": {},
     "grouped_over_all_advantages": {"declared": {"correction": 0}},

@@ -60,6 +60,7 @@ def gymnasium_trainer(
     envs = world.vector.num_envs
     act = gymnasium_rollout(world, model, horizon)
     scaling = check_normalizer(normalizer or identity())
+    declared, learner_update = algorithm.metrics, algorithm.update
 
     def init(key: Key) -> RunState:
         learner_key, worlds_key, key = keys.split(key, 3)
@@ -75,7 +76,8 @@ def gymnasium_trainer(
     def learn(
         learner: TrainState, scales: Any, episodes: Episodes, raw: Trajectory, key: Key
     ) -> tuple[TrainState, Any, Episodes, Metrics]:
-        after, metrics = as_declared(algorithm, learner, algorithm.update(learner, scaling.scale(scales, raw), key))
+        updated = learner_update(learner, scaling.scale(scales, raw), key)
+        after, metrics = as_declared(declared, learner, updated)
         episodes, counts = follow(episodes, raw)
         finite = all_finite((after.params, raw.reward)).to(torch.float32)
         return after, scaling.update(scales, raw), episodes, {**metrics, **counts, "finite": finite}

@@ -1,4 +1,4 @@
-"""Libraries of the extra `llm`, which are optional."""
+"""Libraries of extras, which are optional."""
 
 import importlib
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 from ....core.errors import message
 
 
-def library(name: str = "transformers") -> Any:
-    """Return a library of the extra `llm`. Raises: ModuleNotFoundError, with the remedy."""
+def library(name: str = "transformers", *, extra: str = "llm") -> Any:
+    """Return a library, or a module of one, of an extra. Raises: ModuleNotFoundError, with the remedy."""
+    package = name.partition(".")[0]
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as cause:
-        if cause.name != name:
+        if cause.name != package:
             raise
-        text = message(name, got="absent", wanted="installed", remedy="pip install 'purestep[llm]'")
-        raise ModuleNotFoundError(text, name=name) from None
+        text = message(package, got="absent", wanted="installed", remedy=f"pip install 'purestep[{extra}]'")
+        raise ModuleNotFoundError(text, name=package) from None

@@ -65,14 +65,14 @@ def test_an_odd_input_is_told_in_one_line(draw: Random, command: str, quick: Cal
     draw=randoms,
     command=st.sampled_from([*QUICK, "train a2c", "train reinforce", "train prove", "explain", "verify", "host"]),
 )
-@settings(max_examples=300, suppress_health_check=FUNCTION_SCOPED)
+@settings(max_examples=60, suppress_health_check=FUNCTION_SCOPED)
 def test_odd_inputs_of_every_command(draw: Random, command: str, every: Callable[..., dict[str, str]]) -> None:
     assert every(draw, command) == {}
 
 
 @pytest.mark.slow
 @given(draw=randoms, command=st.sampled_from(["train zorplex", "train cache", "chat", "replay", "evaluate", "resume"]))
-@settings(max_examples=300, suppress_health_check=FUNCTION_SCOPED)
+@settings(max_examples=60, suppress_health_check=FUNCTION_SCOPED)
 def test_odd_inputs_of_language_models(draw: Random, command: str, every: Callable[..., dict[str, str]]) -> None:
     assert every(draw, command) == {}
 

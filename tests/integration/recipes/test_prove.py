@@ -13,7 +13,7 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes import explain, prove, ranking
-from purestep.runtime.recipes.prove_settings import prove_defaults
+from purestep.runtime.recipes.prove_settings import Search, prove_defaults
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.run import arguments_in
@@ -81,8 +81,11 @@ def test_train_ranks_draws_a_proof_and_a_curve_and_says_what_it_took(tmp_path: P
     run = tmp_path / "run"
     assert train(run) == 0
     out = capsys.readouterr().out
-    assert [line.split(":")[0] for line in out.splitlines()] == ["evaluation", "proof", "learning curve", "time"]
-    assert "evaluation: 8 rankings: MRR " in out
+    titles = [line.split(":")[0] for line in out.splitlines()]
+    assert titles == ["evaluation", "evaluation", "evaluation", "proof", "learning curve", "time"]
+    assert "evaluation: policy's most probable proof, 8 rankings among 3 filtered negatives: MRR " in out
+    assert "evaluation: confidence of proofs (" in out
+    assert ", 8 rankings among all entities, filtered: MRR " in out
     assert lines_after(out, "proof: ") == [str(run / "proof.png")]
     for name in ("proof.png", "learning_curve.png"):
         assert (run / name).read_bytes().startswith(PNG)
@@ -140,7 +143,8 @@ def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
         assert main.main(["evaluate", str(trained), "--candidates", "2", "--queries", "5", *words]) == 0
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
-    assert "evaluation: 10 rankings: MRR " in said[0]
+    assert "10 rankings among 2 filtered negatives: MRR " in said[0]
+    assert "10 rankings among all entities, filtered: MRR " in said[0]
     written = json.loads((trained / "evaluation.json").read_text())
     assert written["options"] == {
         "candidates": 2,
@@ -149,11 +153,26 @@ def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
         "slots": 256,
         "draw": 0,
         "ties": "realistic",
+        "score": "both",
+        "protocol": "both",
+        "learn": 0,
+        "embedding": "none",
+        "search": "exact",
+        "guide": "confidence",
+        "depth": 2,
+        "expansions": 1000,
+        "join": "valid",
     }
+    assert [(row["score"].split()[0], row["protocol"]) for row in written["rankings"]] == [
+        ("policy's", "2 filtered negatives"),
+        ("confidence", "2 filtered negatives"),
+        ("confidence", "all entities, filtered"),
+    ]
+    assert set(written["rankings"][1]["by_argument"]) == {"head", "tail"}
     assert (written["candidates"], written["queries"]) == (20, 10)
     assert len(written["positives"]) > 1
     count = len(prove.opened(prove_defaults("family:30")).dataset.valid)
-    assert f"evaluation: {2 * count} rankings: " in said[2]
+    assert f"{2 * count} rankings among 2 filtered negatives: " in said[2]
 
 
 @pytest.mark.parametrize("command", ["evaluate", "resume"])
@@ -194,7 +213,7 @@ def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
     assert "go on with: purestep resume" in capsys.readouterr().err
     assert not (run / "proof.png").exists()
     assert main.main(["resume", str(run), *ASKED]) == 0
-    assert "evaluation: 8 rankings: MRR " in capsys.readouterr().out
+    assert "8 rankings among 3 filtered negatives: MRR " in capsys.readouterr().out
     assert main.main(["evaluate", str(trained), *ASKED]) == 0
     for name in ("metrics.jsonl", "evaluation.json", "proof.png"):
         assert (run / name).read_bytes() == (trained / name).read_bytes(), name
@@ -224,6 +243,49 @@ def test_explain_draws_into_the_run_unless_told_and_exits_with_0_without_a_proof
     assert "   open\n" in out
     assert out.endswith(f"picture: {trained / 'proof.png'}\n")
     assert (trained / "proof.png").read_bytes().startswith(PNG)
+
+
+def test_explain_lists_the_answers_of_an_open_query(trained: Path, capsys: Said) -> None:
+    assert main.main(["explain", "father(p014, X)", "--run", str(trained), "--answers", "30"]) == 0
+    out = capsys.readouterr().out
+    assert "father(p014, X): " in out.splitlines()[0]
+    assert "known fact" in out
+    assert "father(X, Y) :- " in out
+    assert "confidence 0." in out
+    assert main.main(["explain", "father(X, p028)", "--run", str(trained), "--json", "--search", "beam:100000"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    atoms = {row["atom"]: row for row in told["answers"]}
+    assert atoms["father(p014, p028)"]["proofs"] > 0
+    assert told["complete within the bounds"] is True
+    prover = explain.prover_of(trained)
+    both = explain.answered(prover, [("father", "X", "p028"), ("father", "p014", "p028")], Search())
+    assert {answer.atom for answer in both[0].answers} == set(atoms)
+    assert [answer.atom for answer in both[1].answers] == ["father(p014, p028)"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--score", "policy", "--search", "sample:3", "--protocol", "all"],
+        [
+            "--score",
+            "confidence",
+            "--learn",
+            "20",
+            "--guide",
+            "policy",
+            "--search",
+            "beam:4",
+            "--protocol",
+            "negatives",
+        ],
+    ],
+)
+def test_evaluate_ranks_by_other_searches(words: list[str], trained: Path, capsys: Said) -> None:
+    assert main.main(["evaluate", str(trained), "--queries", "3", "--candidates", "4", *words]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 1
+    assert words[3] in told[0] or "learned confidence of proofs" in told[0]
 
 
 @pytest.mark.slow
@@ -294,6 +356,9 @@ def test_a_run_whose_facts_have_changed_is_refused(
         (["--successors", "0"], "--successors is 0, wanted at least 1"),
         (["--gamma", "1.5"], "--gamma is 1.5, wanted a number from 0.0 to 1.0"),
         (["--warm-up", "-1"], "--warm-up is -1, wanted at least 0"),
+        (["--search", "beam"], "--search is 'beam', wanted greedy, exact, beam:N or sample:N; write e.g. beam:16"),
+        (["--expansions", "0"], "--expansions is 0, wanted at least 1"),
+        (["--mined-length", "4"], "--mined-length is 4, wanted from 1 to 3"),
         (["--candidates", "0"], "--candidates is 0, wanted at least 1"),
         (["--size", "7", "--form", "rotate"], "--size is 7, wanted an even number for --form rotate; pass 8"),
     ],
@@ -319,6 +384,12 @@ def test_a_run_that_cannot_be_is_refused_before_it_begins(
             RULES + "in(X, Y) :- nears(X, Y).\n",
             "rules.txt: bodies is about ['nears'], wanted relations of",
         ),
+        (
+            "rules.txt",
+            "2 :: in(X, Y) :- in(Y, X).\n",
+            "rules.txt, line 1: confidence is 2.0, wanted a number from 0 to 1",
+        ),
+        ("rules.txt", "0.5 :: in(X, Y) :- in(Y, X).\n" + RULES, "countries: confidence is absent for 1 of 2 rules"),
         ("rules.txt", "on(X, Y) :- in(Y, X).\n", "countries: train facts that a rule proves is none, wanted some"),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 import purestep
 from purestep.runtime.cli import main
-from purestep.runtime.recipes import explain, ranking, report, text_run
+from purestep.runtime.recipes import explain, ranking, report, sweep, text_run
 from purestep.runtime.runs import curves
 from purestep.runtime.runs import run as runs
 from purestep.runtime.text import run as zorplex_session
@@ -64,6 +64,7 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
     monkeypatch.setattr(ranking, "prover_of", note("evaluate"))
     monkeypatch.setattr(curves, "picture", note("plot"))
     monkeypatch.setattr(explain, "explained", note("explain"))
+    monkeypatch.setattr(sweep, "trials", lambda given, axes, options, run, **named: note("sweep")(run))
     teach, at_once = note("teach"), note("at once")
     begin = lambda run, given, **named: (at_once if generators(given) else teach)(run, given, **named)  # noqa: E731
     monkeypatch.setattr(zorplex_session, "start", begin)
@@ -77,13 +78,15 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
     codes = [main.main(words[1:]) for words in commands()]
-    assert codes == [130, 130, 130, 130, 0, 130, 130, 130, 130, 130, 130, 1, 130]  # one asks for help, one for a run
+    wanted = [130, 130, 130, 130, 0, 130, 130, 130, 130, 130, 130, 130, 1, 130]  # one asks for help, one for a run
+    assert codes == wanted
     assert [name for name, _ in played] == [
         "train",
         "resume",
         "evaluate",
         "plot",
         "plot",
+        "sweep",
         "train",
         "evaluate",
         "explain",
@@ -93,6 +96,7 @@ def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
         "teach",
     ]
     runs = {"runs/one", "runs/cartpole-ppo-0", "runs/family", "runs/zorplex", "runs/async", "runs/cache"}
+    runs |= {"runs/cartpole-ppo-sweep"}
     assert {str(path) for _, path in played} == runs
 
 

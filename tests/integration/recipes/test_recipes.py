@@ -325,7 +325,7 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
     machine = trainer_machine()
     state = plan.pipeline.trainer.init(torch.tensor([1, 2]))
     living = loop_state.LoopState(
-        state, lowered("ppo", plan.arguments, plan.pipeline, loop), plan.pipeline.trainer.steps
+        state, lowered("ppo", plan.arguments, plan.pipeline, loop, state), plan.pipeline.trainer.steps
     )
     handlers: Handlers = {
         Train: living.train,

@@ -14,11 +14,12 @@ from torch import Tensor
 from purestep.algorithms.algorithm import Algorithm, TrainState
 from purestep.algorithms.decoupled import interpolation
 from purestep.algorithms.decoupled_ppo import FIGURES, Versioned, proximal_log_prob
+from purestep.algorithms.hyperparameters import Numbers
 from purestep.algorithms.importance import effective_fraction, importance_weights
 from purestep.algorithms.kl import k3
 from purestep.algorithms.policy_losses import ppo_clip
-from purestep.algorithms.ppo import ppo, prepare
-from purestep.algorithms.ppo_passes import METRICS, PPOSample, PPOSettings, learner, prepared
+from purestep.algorithms.ppo import ppo
+from purestep.algorithms.ppo_passes import METRICS, PPOSample, PPOSettings, clip_of, learner, prepare
 from purestep.core import keys
 from purestep.core.optim.optimizers import Optimizer, sgd
 from purestep.core.policy import ActorCritic
@@ -58,25 +59,29 @@ def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: 
     proximal, weights = given.pop("proximal"), given.pop("weights")
     usual = {"gamma": 0.99, "lambda_": 0.95, "clip": 0.2, "value_clip": math.inf, "epochs": 4, "minibatches": 4}
     others = {"value_coefficient": 0.5, "entropy_coefficient": 0.01, "target_kl": math.inf, "advantages": "minibatch"}
-    numbers = PPOSettings(**(usual | others | given))  # type: ignore[arg-type]
+    settings = PPOSettings(**(usual | others | given))  # type: ignore[arg-type]
 
-    def samples_of(params: Any, told: Any, step: Tensor) -> PPOSample:
+    def samples_of(params: Any, told: Any, step: Tensor, numbers: Numbers) -> PPOSample:
         played = told.trajectory if isinstance(told, Versioned) else told
         recomputed = proximal_log_prob(model, params, played)
         share = (
             choices.share(told.version, step) if proximal == "interpolated" else torch.full_like(recomputed, math.nan)
         )
-        return replace(prepared(model, params, played, numbers), anchor=(recomputed.flatten(0, 1), share.flatten(0, 1)))
+        rates = {name: numbers[name] for name in ("gamma", "lambda_")}
+        samples = prepare(model, params, played, **rates, normalize=settings.advantages == "batch")
+        return replace(samples, anchor=(recomputed.flatten(0, 1), share.flatten(0, 1)))
 
-    def surrogate(log_prob: Tensor, sample: PPOSample, advantage: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+    def surrogate(
+        log_prob: Tensor, sample: PPOSample, advantage: Tensor, numbers: Numbers
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         (recomputed, share), played, now = sample.anchor, sample.behaviour_log_prob, log_prob.detach()
         q = torch.where(share.isnan(), recomputed, played + share.nan_to_num() * (now - played))
         near = choices.near((now, q, played, share))
         weight = choices.weighed(weights(q, played, torch.ones_like(q, dtype=torch.bool)))
-        loss = weight * ppo_clip(log_prob, near, advantage, clip=numbers.clip)
+        loss = weight * ppo_clip(log_prob, near, advantage, clip=clip_of(numbers))
         return loss, near, (weight.mean(), effective_fraction(weight, torch.ones_like(q, dtype=torch.bool)))
 
-    return learner(model, optimizer, numbers, surrogate, samples_of, (*METRICS, *FIGURES))
+    return learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
 
 
 right = _written(_Choices())
@@ -167,12 +172,18 @@ def _make(subject: Make, proximal: str, **choices: Any) -> Algorithm:
     return subject(MODEL, sgd(RATE), **{"proximal": proximal, "weights": importance_weights, "clip": CLIP, **choices})
 
 
+def _updated(algorithm: Algorithm, case: Case, played: Any) -> tuple[TrainState, Any]:
+    """Update the case's learner, with the algorithm's own numbers in its state."""
+    begun = replace(case.state, numbers=algorithm.init(case.key).numbers)
+    return algorithm.update(begun, played, case.key)
+
+
 def _as_ppo(subject: Make, case: Case, proximal: str, seen: Seen) -> None:
     """Require the result of PPO, over several epochs, so that later ones have ratios beyond the clip."""
     passes: dict[str, Any] = {"epochs": 3, "minibatches": 1}
-    wanted, figures = ppo(MODEL, sgd(RATE), clip=CLIP, **passes).update(case.state, case.trajectory, case.key)
+    wanted, figures = _updated(ppo(MODEL, sgd(RATE), clip=CLIP, **passes), case, case.trajectory)
     seen(f"a ratio beyond the clip, {proximal}", figures["clip_fraction"] > 0)
-    got, told = _make(subject, proximal, **passes).update(case.state, case.versioned(), case.key)  # type: ignore[arg-type]
+    got, told = _updated(_make(subject, proximal, **passes), case, case.versioned())
     same(f"{proximal}: the state", got, wanted, NEAR)
     same(f"{proximal}: the figures", {name: told[name] for name in METRICS}, dict(figures), NEAR)
     same(f"{proximal}: (weight, effective_fraction)", (told["weight"], told["effective_fraction"]), (_ONE, _ONE), NEAR)
@@ -201,7 +212,7 @@ def _first() -> Law:
         log_prob = proximal_log_prob(MODEL, case.state.params, case.trajectory)
         ratio = (log_prob - case.trajectory.behaviour_log_prob).exp()
         seen("a row that PPO would clip", ((ratio < 1 - CLIP) | (ratio > 1 + CLIP)).any())
-        _, told = _make(subject, "recomputed", **STEP).update(case.state, case.trajectory, case.key)
+        _, told = _updated(_make(subject, "recomputed", **STEP), case, case.trajectory)
         require(told["clip_fraction"] == 0, f"{float(told['clip_fraction'])} of the rows are clipped before any step")
         same("approximate_kl before any step", told["approximate_kl"], torch.tensor(0.0), ROUNDING)
 
@@ -216,7 +227,7 @@ def _weighed() -> Law:
         before = case.trajectory.behaviour_log_prob
         rarer = replace(case.trajectory, behaviour_log_prob=before - math.log(2))
         steps = [
-            tree_map(torch.sub, algorithm.update(case.state, played, case.key)[0].params, case.state.params)
+            tree_map(torch.sub, _updated(algorithm, case, played)[0].params, case.state.params)
             for played in (rarer, case.trajectory)
         ]
         seen("a step", any(bool((leaf != 0).any()) for leaf in leaves(steps[1])))
@@ -238,7 +249,7 @@ def _kept() -> Law:
         weight = some(near, samples.behaviour_log_prob, torch.ones_like(near, dtype=torch.bool))
         seen("rows kept beside rows left out", (weight > 0).any() & (weight == 0).any())
         chosen = {**STEP, "gamma": 0.5, "lambda_": 0.5, "weights": some}
-        _, told = _make(subject, "recomputed", **chosen).update(case.state, case.trajectory, case.key)
+        _, told = _updated(_make(subject, "recomputed", **chosen), case, case.trajectory)
         same("policy_loss", told["policy_loss"], -(weight * samples.advantage).mean(), NEAR)
         same("weight", told["weight"], weight.mean(), NEAR)
 
@@ -266,8 +277,7 @@ def _between() -> Law:
         log_prob = proximal_log_prob(MODEL, case.state.params, case.trajectory).flatten()
         played = case.trajectory.behaviour_log_prob.flatten()
         near = log_prob - (log_prob - played) / lag
-        algorithm = _make(subject, "interpolated", **STEP)
-        _, told = algorithm.update(case.state, case.versioned(), case.key)  # type: ignore[arg-type]
+        _, told = _updated(_make(subject, "interpolated", **STEP), case, case.versioned())
         same("approximate_kl", told["approximate_kl"], k3(near, log_prob).mean(), NEAR)
         same("weight", told["weight"], (near - played).exp().mean(), NEAR)
 

@@ -1,5 +1,6 @@
 """Families of laws of algorithms and of the batches that they learn from."""
 
+from purestep.algorithms.a2c import a2c
 from purestep.algorithms.decoupled import decoupled_clip, interpolated, interpolation
 from purestep.algorithms.decoupled_ppo import decoupled_ppo
 from purestep.algorithms.language.micro_batches import micro_batches, shards
@@ -17,6 +18,8 @@ from .decoupled_update import MUTANTS as DECOUPLED_UPDATE_MUTANTS
 from .decoupled_update import decoupled_update_laws
 from .micro_batch import MUTANTS as MICRO_BATCH_MUTANTS
 from .micro_batch import Batching, micro_batch_laws
+from .numbers import MUTANTS as NUMBERS_MUTANTS
+from .numbers import numbers_laws
 from .packing import MUTANTS as PACKING_MUTANTS
 from .packing import Packer, packing_laws
 from .scoring import MUTANTS as SCORING_MUTANTS
@@ -25,6 +28,8 @@ from .staleness import MUTANTS as STALENESS_MUTANTS
 from .staleness import own_aging, staleness_laws
 from .supervised import MUTANTS as SUPERVISED_MUTANTS
 from .supervised import supervised_laws
+
+NUMBERS = ("gamma", "lambda_", "value_coefficient", "entropy_coefficient")  # of A2C
 
 
 def own_anchoring() -> Anchoring:
@@ -50,6 +55,7 @@ def families() -> list[Family]:
         Family(decoupled_laws(), own_anchoring(), edits(DECOUPLED_MUTANTS)),
         Family(decoupled_update_laws(), decoupled_ppo, edits(DECOUPLED_UPDATE_MUTANTS)),
         Family(micro_batch_laws(), Batching(micro_batches, shards), edits(MICRO_BATCH_MUTANTS)),
+        Family(numbers_laws(*NUMBERS), a2c, edits(NUMBERS_MUTANTS)),
         Family(packing_laws(), own_packer(), edits(PACKING_MUTANTS)),
         Family(staleness_laws(), own_aging(), edits(STALENESS_MUTANTS)),
         Family(supervised_laws(), cross_entropy, edits(SUPERVISED_MUTANTS)),

@@ -27,6 +27,9 @@ from .link_prediction import MUTANTS as LINK_PREDICTION_MUTANTS
 from .link_prediction import link_prediction_laws
 from .logic_strategies import NAMES
 from .proof_policy import proof_policy_laws
+from .proof_search import MUTANTS as PROOF_SEARCH_MUTANTS
+from .proof_search import proof_search_laws
+from .proof_search import subject as searching
 from .recycle import MUTANTS as RECYCLE_MUTANTS
 from .recycle import Recycling, recycle_laws
 from .unify import MUTANTS as UNIFY_MUTANTS
@@ -46,5 +49,6 @@ def families() -> list[Family]:
         Family(game_laws(), Moves(begin, look, advance), edits(GAME_MUTANTS)),
         Family(recycle_laws(), Recycling(play, proven_all), edits(RECYCLE_MUTANTS)),
         Family(proof_policy_laws(), proof_policy(NAMES, size=8, hidden=8, blocks=1)),
+        Family(proof_search_laws(), searching(), edits(PROOF_SEARCH_MUTANTS)),
         Family(link_prediction_laws(), link_prediction_loss, edits(LINK_PREDICTION_MUTANTS)),
     ]

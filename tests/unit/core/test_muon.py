@@ -29,9 +29,12 @@ def params_of() -> dict[str, Tensor]:
     return {name: 0.3 * keys.normal(key, shape) for key, (name, shape) in zip(drawn, SHAPES.items(), strict=True)}
 
 
+POINTS = keys.normal(keys.key(1), (16, 6)), keys.normal(keys.key(2), (16, 6))
+
+
 def loss(params: dict[str, Tensor]) -> Tensor:
     """Three regressions; their gradients change from step to step."""
-    x, y = keys.normal(keys.key(1), (16, 6)), keys.normal(keys.key(2), (16, 6))
+    x, y = POINTS
     narrow = torch.tanh(x @ params["tall"]) @ params["wide"] - y
     return (narrow**2).mean() + ((x[:, :4] @ params["square"] - y[:, :4]) ** 2).mean()
 

@@ -46,12 +46,14 @@ def params_of(dtype: torch.dtype = torch.float32) -> Any:
     return tree_map(lambda leaf: leaf.to(dtype), NETWORK.init(keys.key(0)))
 
 
+POINTS = {dtype: keys.normal(keys.key(1), (32, 3)).to(dtype) for dtype in (torch.float32, torch.float64)}
+VALUES = {dtype: torch.sin(2.0 * x).sum(-1, keepdim=True) for dtype, x in POINTS.items()}
+
+
 def loss(params: Any) -> Tensor:
     """Regression on thirty-two fixed points."""
     dtype = leaves(params)[0].dtype
-    x = keys.normal(keys.key(1), (32, 3)).to(dtype)
-    y = torch.sin(2.0 * x).sum(-1, keepdim=True)
-    error: Tensor = NETWORK.apply(params, x) - y
+    error: Tensor = NETWORK.apply(params, POINTS[dtype]) - VALUES[dtype]
     return (error**2).mean()
 
 

@@ -40,10 +40,10 @@ from purestep.properties.strategies.transcripts import own_transcripts
 from purestep.properties.strategies.values import dyadic, from_record, integers
 
 from ...conftest import Compiled
-from ...laws.core.transcript import transcript_laws as laws_of_writing
+from ...laws.core.transcript import transcript_laws
 from ...laws.core.transcript_fork import transcript_fork_laws
 
-test_writing = check(laws_of_writing(), own_transcripts())
+test_writing = check(transcript_laws(), own_transcripts())
 test_forks = check(transcript_fork_laws(), own_transcripts())
 test_scores = check(token_log_prob_laws(), token_log_probs)
 

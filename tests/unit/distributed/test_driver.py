@@ -78,11 +78,13 @@ def test_no_word_of_an_earlier_talk_is_heard(three: tuple[tuple[int, ...], Found
     assert three[1][0]["there"] == [False, False, False]
 
 
+@pytest.mark.slow
 def test_the_exit_code_is_the_firsts_and_its_error_ends_all(three: tuple[tuple[int, ...], Found]) -> None:
     assert [one["talked"] for one in three[1]] == [7, 7, 7]
     assert [one["failed"] for one in three[1]] == ["ValueError: something else", 1, 1]
 
 
+@pytest.mark.slow
 def test_what_all_refuse_is_raised_and_what_one_refuses_ends_all(three: tuple[tuple[int, ...], Found]) -> None:
     assert three[1][0]["refused"] == "too much, wanted less; take less"
     for rank, one in enumerate(three[1]):
@@ -91,6 +93,7 @@ def test_what_all_refuse_is_raised_and_what_one_refuses_ends_all(three: tuple[tu
         assert ("too much" in one["parted"]) == (rank == 1)
 
 
+@pytest.mark.slow
 def test_a_death_ends_those_that_are_left(three: tuple[tuple[int, ...], Found]) -> None:
     codes, found = three
     assert codes == (-signal.SIGKILL, 0, -signal.SIGKILL)
@@ -100,6 +103,7 @@ def test_a_death_ends_those_that_are_left(three: tuple[tuple[int, ...], Found]) 
     assert all("\n" not in found[1][name] for name in ("lost", "orphaned"))
 
 
+@pytest.mark.slow
 def test_a_death_ends_a_first_process_that_is_busy(three: tuple[tuple[int, ...], Found]) -> None:
     _, found = three
     said = "ranks: rank 0 is without a sign of rank 2 for 3 s, wanted one each 0 s; start all of them again"
@@ -109,6 +113,7 @@ def test_a_death_ends_a_first_process_that_is_busy(three: tuple[tuple[int, ...],
     assert found[2]["killed"] == signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_processes_whose_word_is_stuck_end_at_once(three: tuple[tuple[int, ...], Found]) -> None:
     """The connections of the one that stops stay, so that the word would hang for the 60 seconds of the world."""
     _, found = three

@@ -5,6 +5,7 @@ import random
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -142,7 +143,7 @@ def test_without_facts_there_are_no_rules() -> None:
         ({"smoothing": -1}, "mine: smoothing is -1, wanted 0 or more"),
     ],
 )
-def test_numbers_that_mean_nothing_are_refused(options: dict[str, int], said: str) -> None:
+def test_numbers_that_mean_nothing_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said):
         mine([("p", "a", "b")], **options)
 

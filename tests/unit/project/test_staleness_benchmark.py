@@ -14,7 +14,7 @@ from torch import Tensor
 
 from purestep.algorithms.decoupled_ppo import lagging
 from purestep.core import keys
-from purestep.core.record import take
+from purestep.core.record import replace, take
 from purestep.core.tree import leaves
 from purestep.runtime.population import population
 from purestep.runtime.recipes.classic import RECIPES
@@ -229,7 +229,7 @@ def test_a_diverged_run_is_no_result(parts: Any, setup: Any) -> None:
 
     def spoilt(learner: Any, played: Any, key: Tensor) -> Any:
         after, metrics = ready.update["ppo"](learner, played, key)
-        return type(after)(params=after.params * torch.nan, optimizer=after.optimizer, step=after.step), metrics
+        return replace(after, params=after.params * torch.nan), metrics
 
     with pytest.raises(ArithmeticError, match="ppo at staleness 1: NaN"):
         parts.cell(setup, evolve(ready, update={"ppo": spoilt}), "ppo", 1)

@@ -184,7 +184,7 @@ def test_a_loss(added: Added) -> None:
         advantage=torch.ones(rows),
         target=torch.zeros(rows),
     )
-    surrogate: ppo_passes.Surrogate = lambda log_prob, sample, advantage: (  # noqa: E731
+    surrogate: ppo_passes.Surrogate = lambda log_prob, sample, advantage, numbers: (  # noqa: E731
         loss(log_prob, sample.behaviour_log_prob, advantage),
         sample.behaviour_log_prob,
         (),

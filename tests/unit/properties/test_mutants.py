@@ -1,6 +1,7 @@
 """No law without a mistake it catches: every law kills its own mutant, spares the original, and is told apart from others."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from purestep.properties.framework.run import run
 
 from ...laws.families import families as for_ourselves
 
+TESTS = Path(__file__).parents[2]
 QUICK = named_profile("quick")
 FAMILIES = (*for_users(), *for_ourselves())
 ALL = [laws_here(family, QUICK) for family in FAMILIES if not family.night]
@@ -27,7 +29,7 @@ MUTANTS = [pytest.param(*pair, id=f"{pair[0].suite.name}-{pair[1].edit}") for pa
 UNOWNED = [
     one for one, (family, made) in zip(MUTANTS, PAIRS, strict=True) if (family.suite.name, made.edit) not in OWNED
 ]
-FEW = evolve(QUICK, examples=5)
+FEW, ONE = evolve(QUICK, examples=5), evolve(QUICK, examples=1)
 COMPILES = "compiled_is_eager"
 
 
@@ -38,7 +40,13 @@ def outcome(law: Law, subject: Any, profile: Profile = QUICK) -> str:
 @pytest.mark.parametrize(("family", "law"), LAWS)
 def test_every_law_kills_its_mutant_and_spares_the_original(family: Family, law: Law) -> None:
     assert outcome(law, law.mutant.make(family.subject)) == BROKEN
-    assert outcome(law, family.subject, FEW) != BROKEN  # in full: the tests of laws
+    assert outcome(law, family.subject, ONE) != BROKEN  # in full where the suite is tested
+
+
+def test_every_suite_is_tested_in_full_on_a_correct_subject() -> None:
+    tests = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
+    checked = set(re.findall(r"\bcheck\w*\(\s*(\w+_laws)\b", tests))
+    assert {family.suite.name for family in ALL} - checked == set()
 
 
 @pytest.mark.parametrize(("family", "mutant"), UNOWNED)

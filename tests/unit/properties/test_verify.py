@@ -299,3 +299,8 @@ def test_with_gives_values_and_strategies(theirs: str) -> None:
 
 def test_the_profiles_of_the_command_are_those_of_the_laws() -> None:
     assert cli.PROFILES == profiles.ORDER
+
+
+def test_a_suite_is_named_also_where_it_cannot_call_the_object(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command([f"{theirs}:kl_of_four", "--only-name"]) == 0
+    assert f"{theirs}:kl_of_four: kl, because its name is kl_of_four" in capsys.readouterr().out

@@ -76,7 +76,7 @@ def test_statistics_are_numpys_of_everything_played() -> None:
     for n in range(4):
         scales: RunningScales = states[n].normalizer
         if n == 0:
-            assert_bits(scales, running().init(ENV.observation_space, ENVS, CPU))
+            assert_bits(scales, running(gamma=GAMMA).init(ENV.observation_space, ENVS, CPU))
             continue
         seen = np.concatenate([r.observation.double().numpy().reshape(-1, 3) for r in raw[:n]])
         assert float(scales.observation.count) == len(seen) == n * ENVS * HORIZON

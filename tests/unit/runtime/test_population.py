@@ -94,6 +94,25 @@ def test_hyperparameters_of_one_run_and_of_all_members_alike() -> None:
         with_hyperparameters(state, {"learning_rate": torch.zeros(MEMBERS + 1)})
 
 
+def test_numbers_of_the_algorithm_are_those_of_a_trainer_made_with_them() -> None:
+    """The discount is also the normaliser's."""
+
+    def learner(gamma: float, clip: float) -> Trainer:
+        algorithm = ppo(MODEL, adam(0.01), gamma=gamma, clip=clip, epochs=2, minibatches=2)
+        return trainer(ENV, MODEL, algorithm, envs=2, horizon=8, normalizer=running(gamma=gamma))
+
+    other = learner(0.5, 0.25)
+    changed = with_hyperparameters(learner(0.99, 0.2).init(keys.key(0)), {"gamma": 0.5, "clip": 0.25})
+    assert_bits(changed, other.init(keys.key(0)))
+    state, _ = train(learner(0.99, 0.2), 2)(changed)
+    assert_bits(state, train(other, 2)(other.init(keys.key(0)))[0])
+
+
+def test_a_name_that_nothing_has_is_refused() -> None:
+    with pytest.raises(ChoiceError, match="with_hyperparameters: name is 'rate', wanted one of"):
+        with_hyperparameters(one().init(keys.key(0)), {"rate": 0.5})
+
+
 def test_train_tells_of_every_member() -> None:
     many = population(one())
     state = many.init(SEEDS)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 import torch
 from torch import Tensor
@@ -12,11 +13,11 @@ from purestep.algorithms.ppo import ppo
 from purestep.core import keys
 from purestep.core.env import auto_reset, batched, time_limit
 from purestep.core.envs import make
-from purestep.core.errors import ShapeError
+from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.keys import Key
 from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, sgd
 from purestep.core.policy import ActorCritic, actor_critic_mlp
-from purestep.core.record import check, replace, tensor
+from purestep.core.record import check, replace, stack, tensor
 from purestep.core.record import record as a_record
 from purestep.core.steps import Trajectory, ended
 from purestep.core.tree import clone, leaves, same_structure
@@ -223,3 +224,37 @@ def test_resumed_is_never_stopped_in_every_lowering(backend: str) -> None:
     one, _ = program(train(made, 1), backend=backend)(made.init(keys.key(1)))
     for got, wanted in zip(leaves(one), leaves(eager), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+# --- the environment's params in the state ---
+
+
+def test_params_in_the_state_are_those_that_the_env_has() -> None:
+    env = make("cartpole")
+    heavy = replace(env.params, pole_mass=env.params.pole_mass * 4)
+    settings: dict[str, Any] = {"envs": 2, "horizon": 16}
+    learns = a2c(MODEL, sgd(0.1))
+    given = trainer(env, MODEL, learns, params=heavy, **settings)
+    fixed = trainer(attrs.evolve(env, params=heavy), MODEL, learns, **settings)
+    state, metrics = train(given, 3)(given.init(keys.key(0)))
+    wanted, figures = train(fixed, 3)(fixed.init(keys.key(0)))
+    assert_bits((state.worlds, state.learner, dict(metrics)), (wanted.worlds, wanted.learner, dict(figures)))
+    assert_bits(state.env_params, heavy)
+    light, _ = given.iterate(replace(given.init(keys.key(0)), env_params=env.params))
+    assert not torch.equal(light.worlds.observation, given.iterate(given.init(keys.key(0)))[0].worlds.observation)
+
+
+def test_each_world_may_have_params_of_its_own() -> None:
+    env = make("cartpole")
+    two = stack([env.params, replace(env.params, gravity=env.params.gravity * 2)])
+    both = trainer(env, MODEL, a2c(MODEL, sgd(0.1)), envs=2, horizon=16, params=two, own_params=True)
+    state, _ = both.iterate(both.init(keys.key(0)))
+    alike = replace(both.init(keys.key(0)), env_params=stack([env.params, env.params]))
+    other, _ = both.iterate(alike)
+    assert torch.equal(state.worlds.observation[0], other.worlds.observation[0])
+    assert not torch.equal(state.worlds.observation[1], other.worlds.observation[1])
+
+
+def test_params_for_each_world_have_to_be_given() -> None:
+    with pytest.raises(ChoiceError, match="trainer: params is none, wanted a row for each env; pass params"):
+        trainer(make("cartpole"), MODEL, a2c(MODEL, sgd(0.1)), envs=2, horizon=16, own_params=True)

@@ -1,0 +1,130 @@
+"""`purestep sweep RECIPE`: many settings and seeds at once, by one program, with a table, a picture and the best arguments.
+
+Modules that import torch are imported only after the words were checked, so that help and refusals come at once.
+"""
+
+import math
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from attrs import fields, frozen
+
+from ...core.errors import ChoiceError, choose, message
+from ..effects.reporting.png import check_picture
+from ..recipes.classic import RECIPES
+from ..recipes.sweep_settings import SWEPT, Axis, Sweep, axis_of, is_axis, points
+from ..runs.arguments import changed, flag
+from .common import FLAGS, say
+
+if TYPE_CHECKING:
+    from ..recipes.sweep import Ranked
+
+SHOWN = 10  # settings in the table
+ABOUT = """Train many settings and seeds of a recipe as one population, and rank them by greedy evaluation.
+
+A swept number gets several values: a list, --gamma 0.95,0.99, or a range, --learning-rate log:1e-4:1e-2 (drawn --samples times)
+or log:1e-4:1e-2:9 (a grid); also linear:LOW:HIGH. All options of the recipe may be given beside them."""
+
+
+@frozen
+class Sweeping:
+    """The settings that all runs share, and the sweep's own."""
+
+    arguments: Annotated[Any, tyro.conf.arg(name="")]
+    options: Annotated[Any, tyro.conf.arg(name="")]
+    run: Path  # the sweep's folder
+
+
+def sweep_command(words: list[str]) -> int:
+    """`purestep sweep RECIPE --NUMBER VALUES ...`: trains all settings, prints the best, and draws them."""
+    if not words or words[0] in ("-h", "--help"):
+        named = ", ".join(RECIPES)
+        print(f"usage: purestep sweep RECIPE --NUMBER VALUES [OPTIONS]\n\nrecipes: {named}\n\n{ABOUT}")
+        print(f"\nnumbers: {', '.join(map(flag, SWEPT))}\n\nOptions: purestep sweep RECIPE --help")
+        return 0
+    name, *words = words
+    recipe = choose("purestep sweep: recipe", name, RECIPES)
+    axes, words = _axes(words)  # afterwards an option and its value are two words
+    defaults = recipe.defaults(words)
+    usual = Sweeping(defaults, Sweep(), Path("runs") / f"{defaults.experience.env}-{name}-sweep")
+    given = tyro.cli(
+        Sweeping, default=usual, args=words, prog=f"purestep sweep {name}", description=ABOUT, config=FLAGS
+    )
+    if not axes:
+        remedy = "give one, e.g. --learning-rate log:1e-4:1e-2"
+        raise ChoiceError(message("purestep sweep: numbers", got="none", wanted="one or more", remedy=remedy))
+    given.options.check()
+    settings = points(axes, given.options)
+    for point in settings:
+        recipe.check(changed(given.arguments, point))
+    picture = check_picture(given.run / "sweep.png")
+    number = len(settings) * given.options.seeds
+    say(
+        f"{recipe.title(given.arguments)} each: {len(settings)} settings x {given.options.seeds} seeds, into {given.run}"
+    )
+    from ..effects.reporting.sweep_picture import sweep_picture  # here: these import torch and matplotlib
+    from ..recipes.sweep import ranked, trials
+
+    try:
+        found = list(trials(given.arguments, axes, given.options, given.run, notice=say))
+    except KeyboardInterrupt:
+        say("interrupted; the same command goes on behind the runs that were finished")
+        return 130
+    rows = ranked(found)
+    print("\n".join(_table(rows)))
+    logarithmic = [axis.name for axis in axes if axis.logarithmic]
+    title = f"{number} runs of {name} on {given.arguments.experience.env}"
+    print(sweep_picture([(row.point, row.scores, row.curves) for row in rows], logarithmic, picture, title=title))
+    best = [part for one, value in rows[0].point.items() for part in (flag(one), f"{value:g}")]
+    print(f"best: purestep train {name} {shlex.join([*_shared(words), *best])}")
+    return 0
+
+
+def _axes(words: Sequence[str]) -> tuple[list[Axis], list[str]]:
+    """Split the words into the swept numbers and the options that all runs share. Raises: ChoiceError."""
+    names = {flag(name): name for name in SWEPT}
+    axes, rest, left = [], [], [part for word in words for part in _parts(word)]
+    while left:
+        word, *left = left
+        if word.startswith("--") and left and is_axis(left[0]):
+            value, *left = left
+            axes.append(axis_of(choose("purestep sweep: number", word, names), value))
+        else:
+            rest.append(word)
+    return axes, rest
+
+
+def _shared(words: Sequence[str]) -> list[str]:
+    """Return the words without the sweep's own options and their values, as `train` takes them."""
+    own = {"--run", *(flag(one.name) for one in fields(Sweep))}
+    return [word for before, word in pairwise(["", *words]) if not {before, word} & own]
+
+
+def _parts(word: str) -> list[str]:
+    head, equals, value = word.partition("=")
+    return [head, value] if equals and head.startswith("--") else [word]
+
+
+def _table(rows: "Sequence[Ranked]") -> list[str]:
+    """Return a table of the best settings: mean, lowest and highest score of their seeds."""
+    names = list(rows[0].point)
+    head = [*(name.replace("_", " ") for name in names), "mean return", "lowest", "highest", "seeds"]
+    body = [
+        [
+            *(f"{row.point[name]:g}" for name in names),
+            *map(_score, (row.mean(), min(row.scores), max(row.scores))),
+            str(len(row.scores)),
+        ]
+        for row in rows[:SHOWN]
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *body)]
+    return [*lines, *([f"... and {len(rows) - SHOWN} more in sweep.jsonl"] if len(rows) > SHOWN else [])]
+
+
+def _score(value: float) -> str:
+    return f"{value:.1f}" if math.isfinite(value) else "not finite"

@@ -1,0 +1,1 @@
+"""Environments of other libraries as tasks for a language model: OpenEnv servers and verifiers' tasksets."""

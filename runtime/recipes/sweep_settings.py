@@ -1,0 +1,111 @@
+"""Settings of a sweep: the values of each swept number. Imports no torch."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from random import Random
+
+from attrs import frozen
+
+from ...core.errors import ChoiceError, message
+from ..runs.arguments import check_wholes, flag
+
+# settings that are numbers of a state -> their names there
+SWEPT: Mapping[str, str] = {
+    "learning_rate": "learning_rate",
+    "max_gradient_norm": "max_norm",
+    "gamma": "gamma",
+    "gae_lambda": "lambda_",
+    "clip": "clip",
+    "value_coefficient": "value_coefficient",
+    "entropy_coefficient": "entropy_coefficient",
+}
+Point = Mapping[str, float]  # a value of each swept setting
+
+
+@frozen
+class Axis:
+    """The values of one setting: a list, or a range from which values are drawn."""
+
+    name: str
+    values: tuple[float, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
+    logarithmic: bool = False
+
+
+@frozen(kw_only=True)
+class Sweep:
+    """Options of a sweep."""
+
+    seeds: int = 3  # of each setting: 0, 1, ...
+    samples: int = 20  # settings that are drawn, where one has a range without a count
+    members: int = 64  # runs that are trained at once; fewer need less memory
+    episodes: int = 20  # of each member's evaluation, greedy
+    draw: int = 0  # the seed of the drawn settings
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_wholes(self, 1, "seeds", "samples", "members", "episodes")
+        check_wholes(self, 0, "draw")
+
+
+def is_axis(text: str) -> bool:
+    """Return whether the value of an option names several values.
+
+    >>> is_axis("log:1e-4:1e-2"), is_axis("0.9,0.99"), is_axis("0.9")
+    (True, True, False)
+    """
+    return text.startswith(("log:", "linear:")) or "," in text
+
+
+def axis_of(name: str, text: str) -> Axis:
+    """Return the values that a text names: `0.9,0.99`, `log:LOW:HIGH` (drawn) or `log:LOW:HIGH:COUNT`; also `linear:`.
+
+    Raises: ChoiceError.
+
+    >>> axis_of("gamma", "0.9,0.99").values
+    (0.9, 0.99)
+    >>> axis_of("learning_rate", "log:0.001:0.1:3").values
+    (0.001, 0.01, 0.1)
+    """
+    where, kind, *rest = flag(name), *text.split(":")
+    try:
+        if kind not in ("log", "linear"):
+            values = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+            return Axis(name, values)
+        low, high = float(rest[0]), float(rest[1])
+        count = int(rest[2]) if len(rest) == 3 else 0
+        if len(rest) > 3 or not low < high or (kind == "log" and low <= 0.0) or (len(rest) == 3 and count < 2):
+            raise ValueError
+    except (ValueError, IndexError):
+        wanted = "values (0.9,0.99) or log:LOW:HIGH or linear:LOW:HIGH, also with :COUNT"
+        remedy = "LOW below HIGH, of log above 0, COUNT 2 or more"
+        raise ChoiceError(message(where, got=repr(text), wanted=wanted, remedy=remedy)) from None
+    axis = Axis(name, (), low, high, kind == "log")
+    values = tuple(_within(axis, number / (count - 1)) for number in range(count)) if count else ()
+    return Axis(name, values, low, high, kind == "log")
+
+
+def _within(axis: Axis, share: float) -> float:
+    """Return the value at this share of the range, in 6 digits, so that it can be written as an option."""
+    low, high = (math.log(axis.low), math.log(axis.high)) if axis.logarithmic else (axis.low, axis.high)
+    value = low + (high - low) * share
+    return float(f"{math.exp(value) if axis.logarithmic else value:.6g}")
+
+
+def points(axes: Sequence[Axis], options: Sweep) -> list[Point]:
+    """Return the settings to try: all combinations where each axis lists values, else `samples` draws.
+
+    >>> points([axis_of("gamma", "0.5,0.75"), axis_of("clip", "0.1,0.2")], Sweep())[1]
+    {'gamma': 0.5, 'clip': 0.2}
+    """
+    names = [axis.name for axis in axes]
+    if all(axis.values for axis in axes):
+        return [dict(zip(names, values, strict=True)) for values in product(*(axis.values for axis in axes))]
+    draw = Random(options.draw)
+    return [{axis.name: _drawn(axis, draw.random()) for axis in axes} for _ in range(options.samples)]
+
+
+def _drawn(axis: Axis, share: float) -> float:
+    return axis.values[int(share * len(axis.values))] if axis.values else _within(axis, share)
