@@ -402,7 +402,7 @@ class NSteps(Buffered):
         return {"observation": obs, "reward": reward, "next_observation": after}
 
     def __len__(self) -> int:
-        return min(self.buffer.capacity, self.buffer.ptr)
+        return max(0, min(self.buffer.capacity, self.buffer.ptr) - self.buffer.n + 1)
 
 
 class Queued(Rows):
@@ -762,7 +762,7 @@ USES: dict[str, Use] = {
     "discount_of_one_step": Use("n_step", lambda f: windows(summed, f)),
     "reward_of_end_masked": Use("n_step", lambda f: windows(f, valued)),
     "runs_across_the_write_position": Use(
-        "replay", lambda make: lambda capacity: NSteps(make(capacity, 3, 0.5)), {"n": 3}
+        "replay", lambda make: lambda capacity: NSteps(make(capacity, 3, 0.5)), {"n": 3, "sized": False}
     ),
     "bootstraps_from_next_episode": Use("replay", lambda make: lambda capacity: Queued(make, capacity), {"n": 3}),
     "final_observation_overwritten": Use("replay", lambda make: lambda capacity: Compact(make(capacity, 1))),
