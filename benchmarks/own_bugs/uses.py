@@ -854,7 +854,7 @@ USES: dict[str, Use] = {
     "square_not_halved": Use("kl", each_sample, {"unbiased": False}),
     "temperature_on_one_side": Use("importance", at_temperature, {"low": 0.5, "high": 2.0}),
     "mean_of_means": Use("aggregate", micro_batches, {"weights": WEIGHTS["token_mean"]}),
-    "groups_of_fixed_stride": Use("group", by_prompt, {"singleton": "zero"}),
+    "groups_of_fixed_stride": Use("group", by_prompt, {"singleton": "zero", "correction": 0}),
     "seed_ignored": Use("gym"),
     "global_generator": Use("gym"),
     "space_too_small": Use("gym"),
