@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 from ....core.errors import ChoiceError, described, message
 from ..checkpoint.atomic_files import new_folder, write_whole
@@ -21,7 +22,7 @@ def wandb_sink(folder: Path, project: str, *, name: str, by: str = "iteration") 
     """
     wandb = library("wandb", extra="wandb")
     place = new_folder(folder / WANDB) / ID
-    known = place.read_text() if place.is_file() else wandb.util.generate_id()
+    known = place.read_text() if place.is_file() else token_hex(8)
     write_whole(place, known.encode())
     quiet = wandb.Settings(console="off", silent=True)
     try:
