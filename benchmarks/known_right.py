@@ -33,7 +33,6 @@ KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
             "torch.distributions:LogNormal",
             "torch.distributions:Gumbel",
             "torch.distributions:StudentT",
-            "torch.distributions:Kumaraswamy",
             "torch.distributions:Categorical",
             "torch.distributions:OneHotCategorical",
             "torch.distributions:Bernoulli",

@@ -343,7 +343,6 @@ def uses() -> dict[str, Use]:
         **{D + name: Use("distribution", of_mean_and_deviation, ONE) for name in ("Normal", "Laplace", "Gumbel")},
         D + "StudentT": Use("distribution", lambda kind: lambda mean, log_std: kind(8.0, mean, log_std.exp()), ONE),
         D + "Beta": Use("distribution", above_one, UNIT),
-        D + "Kumaraswamy": Use("distribution", above_one, UNIT),
         D + "Gamma": Use("distribution", above_one, POSITIVE),
         D + "Exponential": Use("distribution", lambda kind: lambda x: kind(x.exp()), {**POSITIVE, "outputs": 1}),
         D + "LogNormal": Use("distribution", of_mean_and_deviation, POSITIVE),
@@ -354,7 +353,7 @@ def uses() -> dict[str, Use]:
         D + "Bernoulli": Use(
             "distribution",
             lambda kind: lambda logits: kind(logits=logits[..., 0]),
-            {"outcomes": lambda size: torch.tensor([0.0, 1.0])},
+            {"outcomes": lambda size: torch.tensor([0.0, 1.0]).double()},
         ),
         D + "MultivariateNormal": Use("distribution", by_covariance),
         D + "MixtureSameFamily": Use("distribution", mixture, ONE),
@@ -373,7 +372,7 @@ def uses() -> dict[str, Use]:
                     mean=mean, log_std=log_std, low=-torch.ones_like(mean), high=torch.ones_like(mean)
                 )
             ),
-            {"low": -1.0, "high": 1.0},
+            {"low": -1.0, "high": 1.0, "entropy": 0.05},
         ),
         C + "distributions:Categorical": Use("categorical", lambda kind: lambda logits: kind(logits=logits)),
         A + "kl:k1": Use("kl", declared={"never_negative": False}),
@@ -404,15 +403,17 @@ def uses() -> dict[str, Use]:
             {"start": 0.04, "peak": 1.0, "end": 4e-6, "warmup": 5, "steps": 19, "constant_after": False},
         ),
         C + "optim.schedules:linear": Use(
-            "schedule", straight, {"start": 1.0, "end": 0.25, "steps": 20, "shape": "linear"}
+            "schedule", straight, {"start": 1.0, "end": 0.25, "steps": 20, "shape": "linear", "argument": "tensor"}
         ),
         C + "optim.schedules:cosine": Use(
-            "schedule", straight, {"start": 1.0, "end": 0.25, "steps": 20, "shape": "cosine"}
+            "schedule", straight, {"start": 1.0, "end": 0.25, "steps": 20, "shape": "cosine", "argument": "tensor"}
         ),
         C + "envs.cartpole:cartpole": Use("env", lambda make: make()),
         C + "envs.pendulum:pendulum": Use("env", lambda make: make()),
         W + "FrameStackObservation": Use("wrapper", wrapped(4), {"inner": short, "stack": 4}),
-        W + "NormalizeObservation": Use("gym", around_short()),
+        W + "NormalizeObservation": Use(
+            "gym", around_short(), leave=("seeded", "reset_forgets")
+        ),  # keeps its statistics
         W + "RecordEpisodeStatistics": Use("wrapper", wrapped(), {"inner": short}),
         W + "TimeAwareObservation": Use("gym", around_short()),
         W + "RepeatAction": Use("wrapper", wrapped(3), {"inner": short, "repeat": 3}),

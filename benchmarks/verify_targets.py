@@ -3,8 +3,8 @@
     python -m benchmarks.verify_targets
 
 Each object stands in benchmarks/typical_objects beside the suites of which one is right. The command runs with `--only-name`. A
-suite counts as named where it is the one chosen, also where the command goes on to ask for what it lacks (`--with`), or,
-for a factory that only its caller may call, the first that is offered.
+suite counts as named where it is the one chosen, also where the command goes on to ask for what it lacks (`--with`,
+`--declare`), or, for a factory that only its caller may call, the first that is offered.
 Writes benchmarks/results/verify_targets.json; exit code 1 below 45 of 50, or if any object was called.
 """
 
@@ -54,7 +54,7 @@ def asked(target: str, wanted: tuple[str, ...]) -> Answer:
         verify_command([*words, "--only-name"])
     text = out.getvalue() + err.getvalue()
     wants = re.search(r"verify: \w+ as (\w+) is", text) or re.search(r"verify: (\w+) is a suite of", text)
-    chosen = re.search(r": (\w+)_laws", out.getvalue()) or wants
+    chosen = re.search(r": (\w+?)(?:_laws)?, because", out.getvalue()) or wants
     offered = re.search(r"may fit: (\w+)", text)
     names = [match.group(1) if match else "" for match in (chosen, offered)]
     right = (names[0] or names[1]) in wanted

@@ -609,7 +609,7 @@ def trainer_logprobs(logits: Tensor, input_ids: Tensor) -> Tensor:
 def trainer_logprobs_fixed(logits: Tensor, input_ids: Tensor) -> Tensor:
     """Shifts logits, not labels."""
     found = logits[:, :-1].log_softmax(-1).gather(-1, input_ids[:, 1:].unsqueeze(-1)).squeeze(-1)
-    return torch.cat([torch.zeros_like(found[:, :1]), found], 1)
+    return torch.cat([torch.zeros_like(logits[:, :1, 0]), found], 1)
 
 
 class EpisodeSampler:

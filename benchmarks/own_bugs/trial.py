@@ -75,7 +75,8 @@ def applied(use: Use, subject: Any) -> tuple[Any, Suite]:
     """The subject that the suite checks, and the suite with what the user declared."""
     made = use.subject(subject)
     if not use.bound:
-        return made, getattr(properties, f"{use.suite}_laws")(**use.declared)
+        found = getattr(properties, f"{use.suite}_laws")
+        return made, found if isinstance(found, Suite) else found(**use.declared)
     row = rows()[use.suite]
     bound, forms = subject_for(row, made, use.given)
     return bound, suite_of(row, {**forms, **use.declared})

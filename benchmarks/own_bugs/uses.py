@@ -402,7 +402,7 @@ class NSteps(Buffered):
         return {"observation": obs, "reward": reward, "next_observation": after}
 
     def __len__(self) -> int:
-        return min(self.buffer.capacity, self.buffer.ptr)
+        return max(0, min(self.buffer.capacity, self.buffer.ptr) - self.buffer.n + 1)
 
 
 class Queued(Rows):
@@ -762,7 +762,7 @@ USES: dict[str, Use] = {
     "discount_of_one_step": Use("n_step", lambda f: windows(summed, f)),
     "reward_of_end_masked": Use("n_step", lambda f: windows(f, valued)),
     "runs_across_the_write_position": Use(
-        "replay", lambda make: lambda capacity: NSteps(make(capacity, 3, 0.5)), {"n": 3}
+        "replay", lambda make: lambda capacity: NSteps(make(capacity, 3, 0.5)), {"n": 3, "sized": False}
     ),
     "bootstraps_from_next_episode": Use("replay", lambda make: lambda capacity: Queued(make, capacity), {"n": 3}),
     "final_observation_overwritten": Use("replay", lambda make: lambda capacity: Compact(make(capacity, 1))),
@@ -854,7 +854,7 @@ USES: dict[str, Use] = {
     "square_not_halved": Use("kl", each_sample, {"unbiased": False}),
     "temperature_on_one_side": Use("importance", at_temperature, {"low": 0.5, "high": 2.0}),
     "mean_of_means": Use("aggregate", micro_batches, {"weights": WEIGHTS["token_mean"]}),
-    "groups_of_fixed_stride": Use("group", by_prompt, {"singleton": "zero"}),
+    "groups_of_fixed_stride": Use("group", by_prompt, {"singleton": "zero", "correction": 0}),
     "seed_ignored": Use("gym"),
     "global_generator": Use("gym"),
     "space_too_small": Use("gym"),
