@@ -36,8 +36,8 @@ class Bound:
         given = {**dict(zip(self.positional, arguments, strict=False)), **named}
         words = {self.roles[role]: value for role, value in given.items() if role in self.roles}
         result = self.function(**words, **self.fixed, **self.drawn)
-        plain = type(result) is tuple and len(result) > 0
-        return result[0] if plain else result
+        several: Any = result
+        return several[0] if type(result) is tuple and len(several) > 0 else result
 
 
 def roles_in(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:

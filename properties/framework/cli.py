@@ -104,7 +104,7 @@ def _check_kind(row: Row, subject: Any) -> None:
         if not isinstance(subject, named(row.kind)):
             remedy = CALL if callable(subject) else f"name another object, or other laws: {suites}"
             raise StructureError(message("verify: object", got=got, wanted=row.kind[1], remedy=remedy))
-    elif row.signature.startswith(("f(", "make(")) and not callable(subject):
+    elif row.signature.startswith(("f(", "make(")) and not callable(subject) and not isinstance(subject, str):
         remedy = "name another object or other laws"
         raise StructureError(message(f"verify: object for {row.suite}", got=got, wanted="a function", remedy=remedy))
 
@@ -220,6 +220,9 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         target, call = options.gym, False
     else:
         value, target, call = load(options.target), options.target, options.call
+    if options.only_name and options.gym:
+        print(f"{target}: gym, because --gym names an environment")
+        return [], 0
     if options.only_name and not call:
         row, reasons = _best(value, matches(value))  # also where a parameter keeps the suite from calling the object
         print(f"{target}: {row.suite}, because {'; '.join(reasons)}")

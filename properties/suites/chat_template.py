@@ -85,7 +85,8 @@ def conversations(trims: bool, system: bool) -> Any:
         roles = [*(["system"] if opens else []), *["user", "assistant"] * len(contents)]
         return [{"role": role, "content": text} for role, text in zip(roles, contents, strict=False)]
 
-    return st.tuples(opening, st.lists(content, min_size=2, max_size=6)).map(made)
+    drawn: st.SearchStrategy[Any] = st.tuples(opening, st.lists(content, min_size=2, max_size=6))
+    return drawn.map(made)
 
 
 def chat_template_laws(*, end: str = "", trims: bool = True, system: bool = True) -> Suite:

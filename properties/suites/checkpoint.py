@@ -433,7 +433,8 @@ def observed(trainer: Any) -> Any:
         (getattr(trainer, name) for name in ("model", "policy", "network", "params") if hasattr(trainer, name)), trainer
     )
     state = getattr(found, "state_dict", None)
-    return dict(state()) if callable(state) else found
+    held: Any = state() if callable(state) else found
+    return dict(held) if callable(state) else held
 
 
 def resume_laws(*, observe: Callable[[Any], Any] = observed) -> Suite:

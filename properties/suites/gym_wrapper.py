@@ -71,12 +71,14 @@ def expected(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[Ro
             found.append(Row(relation.seen(frames)))
         if number < 0:
             continue
-        action, total = relation.action(action_of(space, number)), 0.0
-        for _ in range(relation.repeat):
-            row = advance(env, action)
-            total += relation.reward(row.reward)
+        action = relation.action(action_of(space, number))
+        row = advance(env, action)
+        total = relation.reward(row.reward)
+        for _ in range(relation.repeat - 1):
             if row.over:
                 break
+            row = advance(env, action)
+            total += relation.reward(row.reward)
         frames.append(row.observation)
         found.append(Row(relation.seen(frames), total, row.terminated, row.truncated))
     return found

@@ -312,7 +312,7 @@ def additions(draw: DrawFn) -> Additions:
     """Up to twice the capacity of steps."""
     capacity = draw(st.sampled_from((5, 4, 8)))
     count = draw(st.sampled_from((2 * capacity - 1, capacity + 1, 2, capacity, 3, 1)))
-    endings = draw(st.lists(st.sampled_from(ENDINGS), min_size=count, max_size=count))
+    endings: list[str] = draw(st.lists(st.sampled_from(ENDINGS), min_size=count, max_size=count))
     return Additions(capacity, endings, draw(seeds()))
 
 

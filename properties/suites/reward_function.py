@@ -195,8 +195,10 @@ Construct = Callable[..., Law]
 
 def _agree(where: str, got: Sequence[Any], wanted: Sequence[Any]) -> None:
     for place, (a, b) in enumerate(zip(got, wanted, strict=False)):  # their number is a law of its own
-        none = a is None or b is None
-        equal = a is b if none else math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
+        if a is None or b is None:
+            equal = a is b
+        else:
+            equal = math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
         if not equal:
             raise Broken(f"{where}, completion {place}: got {a}, wanted {b}")
 

@@ -15,7 +15,7 @@ import torch.nn as nn
 CALLED = []
 
 
-def called():
+def called() -> Any:
     CALLED.append(1)
 
 
