@@ -1,5 +1,6 @@
 """A function of other parameter names, called as a suite calls its subject."""
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -59,6 +60,8 @@ def subject_for(row: Row, value: Any, given: Mapping[str, Any] | None = None) ->
     `given` are values or strategies of further parameters. Raises: StructureError if nobody can draw one, with its name.
     """
     given = dict(given or {})
+    if row.signature.startswith("f(") and _takes_any(value):  # positions without names are the suite's own
+        return value, {}
     if row.adapt[1]:
         adapted: tuple[Any, dict[str, Any]] = named(row.adapt)(value, given)
         return adapted
@@ -73,6 +76,14 @@ def subject_for(row: Row, value: Any, given: Mapping[str, Any] | None = None) ->
     ):
         return value, {}
     return bound(row, value, given), {}
+
+
+def _takes_any(value: Any) -> bool:
+    try:
+        kinds = {parameter.kind for parameter in inspect.signature(value).parameters.values()}
+    except (TypeError, ValueError):
+        return False
+    return inspect.isfunction(value) and inspect.Parameter.VAR_POSITIONAL in kinds
 
 
 def bound(
