@@ -245,7 +245,15 @@ def _law(name: str, claim: str, mutant: Mutant, check: Callable[[Course, Seen], 
 
     inputs = always(stories())
     return Law(
-        name=name, claim=claim, source=SOURCE, inputs=inputs, check=on_course, mutant=mutant, needs=needs, most=500
+        name=name,
+        claim=claim,
+        source=SOURCE,
+        inputs=inputs,
+        check=on_course,
+        mutant=mutant,
+        needs=needs,
+        most=500,
+        share=0.01,  # stories have many kinds of events, each of them rare
     )
 
 
