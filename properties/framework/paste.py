@@ -1,4 +1,4 @@
-"""Whether printed counterexamples can be pasted: each that the matrix of laws and mutants produces is evaluated.
+"""Check that printed counterexamples can be pasted: each that the matrix of laws and mutants produces is evaluated.
 
 python -m purestep.properties.framework.paste [--suite estimator_laws] [--families tests.laws.families:families]
 """

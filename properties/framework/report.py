@@ -86,7 +86,7 @@ class Report:
 
     @property
     def empty(self) -> bool:
-        """Whether no law could run, so that nothing is known."""
+        """Return whether no law could run, so that nothing is known."""
         return not any(result.outcome != SKIPPED for result in self.results)
 
     def __bool__(self) -> bool:

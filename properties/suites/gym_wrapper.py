@@ -41,7 +41,7 @@ KEPT = ("spaces", "seeded", "reset_forgets", "instances_apart", "no_global_rando
 
 @frozen(kw_only=True)
 class Relation:
-    """What a wrapper makes of observations and rewards, and of actions before the inner environment gets them."""
+    """The relation of a wrapper's observations, rewards and actions to those of its inner environment."""
 
     observation: Callable[[Any], Any]
     reward: Callable[[float], float]
