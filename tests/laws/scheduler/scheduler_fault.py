@@ -60,7 +60,9 @@ def _bystanders() -> Law:
     claim = "A lost generator costs what it had under way, which is begun anew, and nothing else."
     mutant = ("begins everything anew when one generator is lost", scheduler_mutants.anew)
     source = "objectives, 4.14: one failed rollout kills the run"
-    return scheduler_law("a_loss_costs_its_own_work", claim, mutant, Played(watching), "a bystander", source=source)
+    return scheduler_law(
+        "a_loss_costs_its_own_work", claim, mutant, Played(watching), "a bystander", source=source, share=0.01
+    )
 
 
 def _late() -> Law:

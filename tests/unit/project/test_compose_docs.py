@@ -163,7 +163,7 @@ def _functions_of(section: str, name: str) -> str:
 def test_loss_term_is_added_to_that_of_ppo(names: Names) -> None:
     run("Loss term", names)
     for clip in (0.2, 0.0):
-        own, _ = short_of(names, names["my_ppo"](0.0, ps.constant(clip)), 2)
+        own, _ = short_of(names, names["my_ppo"](0.0, clip=clip), 2)
         plain, _ = short_of(names, plain_of(names, clip=clip), 2)
         assert_bits(own, plain)
     assert torch.isfinite(names["metrics"]["feature_size"]).all()
