@@ -30,10 +30,10 @@ from purestep.runtime.effects.datasets import Mining, open_dataset, open_rules
 from purestep.runtime.logic.answers import Join, dense, joined
 from purestep.runtime.logic.confidence import with_confidences
 from purestep.runtime.logic.hybrid import WEIGHTS, embeddings, hybrid, plausibilities
-from purestep.runtime.logic.link_ranking import Asked, Table, among_all, among_negatives, ranked_by
-from purestep.runtime.logic.proof_scores import Prover, prover, rule_weights
+from purestep.runtime.logic.link_ranking import RankedQueries, Table, among_all, among_negatives, ranked_by
+from purestep.runtime.logic.proof_scores import ProofSearcher, prover, rule_weights
 from purestep.runtime.logic.proofs import Proofs, proofs
-from purestep.runtime.logic.search import Bounds, ProofsFound, reweighed
+from purestep.runtime.logic.search import ProofsFound, SearchLimits, reweighed
 from purestep.runtime.logic.weigh import weighed_proofs
 
 from . import evidence
@@ -77,7 +77,7 @@ SETS: Mapping[str, Scored] = {
 class Kept:
     """Proofs that were searched for once, by queries and argument; tables of any weights are read from them."""
 
-    own: Prover
+    own: ProofSearcher
     found: dict[tuple[bytes, int], tuple[ProofsFound, Tensor]] = field(factory=dict)
 
     def proofs(self, queries: Tensor, side: int) -> tuple[ProofsFound, Tensor]:
@@ -108,11 +108,11 @@ class Kept:
         }
 
 
-def mrr(made: Proofs, table: Table, asked: Asked) -> float:
+def mrr(made: Proofs, table: Table, asked: RankedQueries) -> float:
     return float(ranked_by(made, table, asked)[0].means().mean_reciprocal_rank)
 
 
-def figures(made: Proofs, table: Table, *asked: Asked) -> Row:
+def figures(made: Proofs, table: Table, *asked: RankedQueries) -> Row:
     """The metrics of both protocols."""
     start = time.process_time()
     told = ranked_by(made, table, *asked)
@@ -168,11 +168,11 @@ def measured(name: str, data: Path, home: Path, seeds: int, embedded: bool, tell
         print(name, label, json.dumps(told), flush=True)
         tell(row)
 
-    one = Kept(prover(made, own_weights, Bounds(rules=1, expansions=1 << 40)))
+    one = Kept(prover(made, own_weights, SearchLimits(rules=1, expansions=1 << 40)))
     deep = (
         one
         if case.rules == 1
-        else Kept(prover(made, own_weights, Bounds(rules=case.rules, expansions=case.expansions)))
+        else Kept(prover(made, own_weights, SearchLimits(rules=case.rules, expansions=case.expansions)))
     )
     for label, kept in {"confidence alone": one, "search with confidence": deep}.items():
         join, table, valid_mrr = best({join: kept.table(own_weights, join) for join in JOINS})

@@ -19,7 +19,7 @@ from purestep.runtime.logic.confidence import with_confidences
 from purestep.runtime.logic.guide import policy_guide
 from purestep.runtime.logic.link_ranking import among_all, ranked_by
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
-from purestep.runtime.logic.search import Bounds
+from purestep.runtime.logic.search import SearchLimits
 from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.prove import model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import prove_defaults
@@ -64,7 +64,7 @@ def main() -> None:
         order = "policy" if guide else name
         for budget in BUDGETS:
             for strategy, width in (("exact", 0), ("beam", max(1, budget // 8))):
-                bounds = Bounds(RULES, budget, strategy, width, order)  # type: ignore[arg-type]
+                bounds = SearchLimits(RULES, budget, strategy, width, order)  # type: ignore[arg-type]
                 told: list[Effort] = []
                 own = evolve(prover(made, weights, bounds), guide=guide or None)
                 found = own.open_proofs(asked.queries, 1)[0]

@@ -11,7 +11,7 @@ from purestep import properties
 from purestep.properties import run
 from purestep.properties.framework.binding import subject_for
 from purestep.properties.framework.catalogue import rows, suite_of
-from purestep.properties.framework.isolated import Done, each_apart
+from purestep.properties.framework.isolated import ItemResult, each_apart
 from purestep.properties.framework.law import Suite
 
 from .use import Use
@@ -41,7 +41,7 @@ def tried(use: Use, subject: Any, *, stop: bool, without: Collection[str] = ()) 
     """The verdict of a suite on a subject; `stop` at the first law that breaks, other than those of `without`."""
     verdict = Verdict(use.suite)
     for outcome in each_apart(1, lambda i: _laws(use, subject, stop, without), limit=3 * LIMIT):
-        verdict = outcome.value if isinstance(outcome, Done) else Verdict(use.suite, detail=outcome.reason)
+        verdict = outcome.value if isinstance(outcome, ItemResult) else Verdict(use.suite, detail=outcome.reason)
     return verdict
 
 

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 from hypothesis.strategies import SearchStrategy
 
 from ...core.errors import StructureError, message
-from .catalogue import Row, named
+from .catalogue import CatalogueRow, named
 from .matching import marks_of, roles_of
 
 
@@ -41,7 +41,7 @@ class Bound:
         return several[0] if type(result) is tuple and len(several) > 0 else result
 
 
-def roles_in(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def roles_in(row: CatalogueRow) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the positional and the keyword roles of a row's signature.
 
     >>> from .catalogue import rows
@@ -54,7 +54,7 @@ def roles_in(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names[:star]), tuple(n for n in names[star + 1 :] if n.isidentifier())
 
 
-def subject_for(row: Row, value: Any, given: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+def subject_for(row: CatalogueRow, value: Any, given: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
     """Return a suite's subject made of an object, and the keywords that the object's form declares for the suite.
 
     `given` are values or strategies of further parameters. Raises: StructureError if nobody can draw one, with its name.
@@ -87,7 +87,7 @@ def _takes_any(value: Any) -> bool:
 
 
 def bound(
-    row: Row,
+    row: CatalogueRow,
     value: Any,
     given: Mapping[str, Any],
     *,

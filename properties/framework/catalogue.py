@@ -1,6 +1,6 @@
 """The catalogue: a row for each suite that users can point at their own objects, with the marks by which these are matched.
 
-To add a suite, add a `Row` to `ROWS`, in alphabetical order. `purestep laws` lists the rows; `purestep verify`,
+To add a suite, add a `CatalogueRow` to `ROWS`, in alphabetical order. `purestep laws` lists the rows; `purestep verify`,
 `purestep write` and `--package` match objects with them (`matching.py`), and call nothing in doing so.
 """
 
@@ -69,7 +69,7 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
 
 
 @frozen(kw_only=True)
-class Row:
+class CatalogueRow:
     """One suite: where it is, how its subject is called, and the marks of objects that it fits.
 
     A match counts the share of `needs` among an object's parameters, its name, base classes (or the classes that it returns),
@@ -94,8 +94,8 @@ class Row:
     conventions: tuple[Mapping[str, Any], ...] = ()  # declarations to try, for a hint, where a law is broken
 
 
-ROWS: tuple[Row, ...] = (
-    Row(
+ROWS: tuple[CatalogueRow, ...] = (
+    CatalogueRow(
         suite="categorical",
         laws=("..suites.categorical", "categorical_laws"),
         signature="make(logits [*, A]) -> distribution with log_prob, entropy, mode, sample, transform",
@@ -105,9 +105,9 @@ ROWS: tuple[Row, ...] = (
         methods=("log_prob", "entropy", "mode", "transform"),
         words=r"(?i)categorical",
     ),
-    Row(
+    CatalogueRow(
         suite="chat_template",
-        laws=("..suites.chat_template", "chat_template_laws"),
+        laws=("..suites.language.chat_template", "chat_template_laws"),
         signature="f(messages, prompt) -> text or token ids; or a tokenizer with a chat template",
         example='verify(chat_template_laws(end="<|im_end|>"), render)',
         names=r"(?i)chat_?template|render_?(chat|messages|conversation)|format_?(chat|messages|prompt)|tokenizer",
@@ -117,7 +117,7 @@ ROWS: tuple[Row, ...] = (
         methods=("apply_chat_template",),
         words=r"(?i)chat template",
     ),
-    Row(
+    CatalogueRow(
         suite="checkpoint",
         laws=("..suites.checkpoint", "checkpoint_laws"),
         kind=("..suites.checkpoint", "TreeStore"),
@@ -126,7 +126,7 @@ ROWS: tuple[Row, ...] = (
         names=r"(?i)checkpoint|tree_?store",
         bases=("purestep.properties.suites.checkpoint.TreeStore",),
     ),
-    Row(
+    CatalogueRow(
         suite="distribution",
         laws=("..suites.distribution", "distribution_laws"),
         signature="make(*outputs [*, D]) -> distribution with log_prob, sample, and entropy and mode if it has them",
@@ -137,7 +137,7 @@ ROWS: tuple[Row, ...] = (
         methods=("log_prob", "sample|rsample"),
         words=r"(?i)distribution",
     ),
-    Row(
+    CatalogueRow(
         suite="env",
         laws=("..suites.env", "env_laws"),
         kind=("...core.env", "Env"),
@@ -146,7 +146,7 @@ ROWS: tuple[Row, ...] = (
         names=r"(?i)env$|world$",
         bases=("purestep.core.env.Env",),
     ),
-    Row(
+    CatalogueRow(
         suite="estimator",
         laws=("..suites.estimator", "estimator_laws"),
         signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> advantages [T]",
@@ -157,9 +157,9 @@ ROWS: tuple[Row, ...] = (
         words=r"(?i)generali[sz]ed advantage|\bgae\b",
         adapt=("..suites.estimator_forms", "estimator_form"),
     ),
-    Row(
+    CatalogueRow(
         suite="group",
-        laws=("..suites.group", "group_laws"),
+        laws=("..suites.language.group", "group_laws"),
         signature="f(reward [N], group [N], *, groups) -> advantages [N]",
         example="verify(group_laws(), grpo_advantages)",
         conventions=(
@@ -174,7 +174,7 @@ ROWS: tuple[Row, ...] = (
         may=("groups", "count"),
         words=r"(?i)group.{0,40}(mean|advantage|reward)|leave[- ]one[- ]out",
     ),
-    Row(
+    CatalogueRow(
         suite="gym",
         laws=("..suites.gym", "gym_laws"),
         signature="id of a registered environment, or make() -> gymnasium.Env",
@@ -183,7 +183,7 @@ ROWS: tuple[Row, ...] = (
         bases=("gymnasium.Env", "gym.Env"),
         methods=("reset", "step", "action_space|observation_space"),
     ),
-    Row(
+    CatalogueRow(
         suite="importance",
         laws=("..suites.importance", "importance_laws"),
         declared={"low": 0.5, "high": 2.0},
@@ -193,7 +193,7 @@ ROWS: tuple[Row, ...] = (
         needs=("log_prob", "behaviour_log_prob", "mask"),
         words=r"(?i)importance (weight|sampling)",
     ),
-    Row(
+    CatalogueRow(
         suite="kl",
         laws=("..suites.kl", "kl_laws"),
         signature="f(log_prob, reference_log_prob) -> estimates [*]",
@@ -211,7 +211,7 @@ ROWS: tuple[Row, ...] = (
         may=("mask",),
         words=r"(?i)kullback|\bkl\b",
     ),
-    Row(
+    CatalogueRow(
         suite="lambda_return",
         laws=("..suites.returns", "lambda_return_laws"),
         signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> returns [T]",
@@ -222,7 +222,7 @@ ROWS: tuple[Row, ...] = (
         words=r"(?i)lambda[- ](return|target)|TD\(lambda\)",
         adapt=("..suites.estimator_forms", "return_form"),
     ),
-    Row(
+    CatalogueRow(
         suite="loss",
         laws=("..suites.loss", "loss_laws"),
         signature="f(log_prob, behaviour_log_prob, advantage, *, clip) -> losses [*]",
@@ -232,7 +232,7 @@ ROWS: tuple[Row, ...] = (
         needs=("log_prob", "behaviour_log_prob", "advantage", "clip"),
         words=r"(?i)clip(ped)? (surrogate|objective|policy)|\bPPO\b",
     ),
-    Row(
+    CatalogueRow(
         suite="machine",
         laws=("..suites.machine", "machine_laws"),
         kind=("..suites.machine", "MachineCase"),
@@ -241,9 +241,9 @@ ROWS: tuple[Row, ...] = (
         names=r"(?i)machine_?case",
         bases=("purestep.properties.suites.machine.MachineCase",),
     ),
-    Row(
+    CatalogueRow(
         suite="masked_loss",
-        laws=("..suites.masked_loss", "masked_loss_laws"),
+        laws=("..suites.language.masked_loss", "masked_loss_laws"),
         signature="f(log_prob, behaviour_log_prob, advantage, mask) -> loss []",
         example="verify(masked_loss_laws(), my_loss)",
         conventions=({"empty": False},),
@@ -252,7 +252,7 @@ ROWS: tuple[Row, ...] = (
         may=("clip",),
         words=r"(?i)(masked|token).{0,30}loss",
     ),
-    Row(
+    CatalogueRow(
         suite="metric",
         laws=("..suites.metric", "metric_laws"),
         signature="f(...) -> number: pass_at_k, explained_variance, token_mean or episode_returns",
@@ -261,7 +261,7 @@ ROWS: tuple[Row, ...] = (
         words=r"(?i)pass@k|explained variance",
         adapt=("..suites.forms", "metric_form"),
     ),
-    Row(
+    CatalogueRow(
         suite="n_step",
         laws=("..suites.target", "n_step_laws"),
         signature="f(rewards, next_values, terminated, truncated, *, gamma, n) -> returns [T]",
@@ -271,7 +271,7 @@ ROWS: tuple[Row, ...] = (
         may=("terminated", "truncated", "ended"),
         words=r"(?i)n-step",
     ),
-    Row(
+    CatalogueRow(
         suite="normalizer",
         laws=("..suites.normalizer", "normalizer_laws"),
         signature="make(shape=...) -> object with update(batch), mean and var",
@@ -281,7 +281,7 @@ ROWS: tuple[Row, ...] = (
         methods=("update|update_from_moments|push|record",),
         words=r"(?i)running (mean|stat|var)",
     ),
-    Row(
+    CatalogueRow(
         suite="optimizer",
         laws=("..suites.optimizer", "optimizer_laws"),
         signature="make(params, learning_rate) -> optimizer with step and param_groups",
@@ -292,7 +292,7 @@ ROWS: tuple[Row, ...] = (
         words=r"(?i)optimi[sz]er|algorithm",
         adapt=("..suites.forms", "optimizer_form"),
     ),
-    Row(
+    CatalogueRow(
         suite="order",
         laws=("..suites.order", "order_laws"),
         signature="f(key, rows, *, epochs, minibatches) -> indices [epochs * minibatches, rows / minibatches]",
@@ -301,7 +301,7 @@ ROWS: tuple[Row, ...] = (
         needs=("key", "rows"),
         may=("epochs", "minibatches"),
     ),
-    Row(
+    CatalogueRow(
         suite="policy",
         laws=("..suites.policy", "policy_laws"),
         signature="ActorCritic(init, apply); an nn.Module through properties.policy adapters",
@@ -311,7 +311,7 @@ ROWS: tuple[Row, ...] = (
         methods=("forward|act|get_action|get_action_and_value|apply",),
         words=r"(?i)policy|actor",
     ),
-    Row(
+    CatalogueRow(
         suite="probe",
         laws=("..suites.probe", "probe_laws"),
         declared={"gamma": 0.99},
@@ -319,7 +319,7 @@ ROWS: tuple[Row, ...] = (
         example="verify(probe_laws(gamma=0.5), lambda model: ppo(model, adam(0.02), gamma=0.5))",
         bases=("purestep.algorithms.algorithm.Algorithm",),
     ),
-    Row(
+    CatalogueRow(
         suite="replay",
         laws=("..suites.replay", "replay_laws"),
         signature="make(capacity) -> object with add(step), sample(count) and __len__",
@@ -328,9 +328,9 @@ ROWS: tuple[Row, ...] = (
         methods=("add|push|append|store|extend|put", "sample|sample_batch|get|draw"),
         words=r"(?i)replay|buffer",
     ),
-    Row(
+    CatalogueRow(
         suite="reward_function",
-        laws=("..suites.reward_function", "reward_function_laws"),
+        laws=("..suites.language.reward_function", "reward_function_laws"),
         signature="f(completions, **columns) -> list of numbers",
         example='verify(reward_function_laws([{"completion": "5", "answer": "5"}]), my_reward)',
         names=r"(?i)reward(_fn|_func(tion)?)?$|(accuracy|format|length|correctness)_reward|grade|compute_score|verifier",
@@ -338,7 +338,7 @@ ROWS: tuple[Row, ...] = (
         may=("prompt", "answer", "ground_truth"),
         words=r"(?i)reward",
     ),
-    Row(
+    CatalogueRow(
         suite="scan",
         laws=("..suites.scan", "scan_laws"),
         signature="f(step, carry, inputs, length=None) -> (carry, outputs)",
@@ -346,7 +346,7 @@ ROWS: tuple[Row, ...] = (
         names=r"(?i)(^|_)scan$|^fold$",
         needs=("step", "carry", "inputs"),
     ),
-    Row(
+    CatalogueRow(
         suite="schedule",
         laws=("..suites.schedule", "schedule_laws"),
         signature="f(n) -> number; or make(optimizer) -> scheduler of torch.optim",
@@ -356,7 +356,7 @@ ROWS: tuple[Row, ...] = (
         bases=("torch.optim.lr_scheduler.LRScheduler",),
         words=r"(?i)schedule|anneal|warm-?up|learning rate",
     ),
-    Row(
+    CatalogueRow(
         suite="target",
         laws=("..suites.target", "target_laws"),
         signature="f(rewards, next_values, terminated, truncated, *, gamma) -> targets [T]",
@@ -366,24 +366,24 @@ ROWS: tuple[Row, ...] = (
         may=("next_values", "terminated", "truncated", "ended"),
         words=r"(?i)target|reward[- ]to[- ]go|discounted",
     ),
-    Row(
+    CatalogueRow(
         suite="token_mask",
-        laws=("..suites.token_mask", "token_mask_laws"),
+        laws=("..suites.language.token_mask", "token_mask_laws"),
         signature="f(samples) -> (ids [N, L], mask [N, L])",
         example="verify(token_mask_laws(), my_collator)",
         names=r"(?i)collat|loss_?mask|label_?mask|completion_?mask|assistant_?mask",
         words=r"(?i)collat|loss mask",
     ),
-    Row(
+    CatalogueRow(
         suite="tool_parser",
-        laws=("..suites.tool_parser", "tool_parser_laws"),
+        laws=("..suites.language.tool_parser", "tool_parser_laws"),
         signature="f(text) -> list of calls with name and arguments",
         example="verify(tool_parser_laws(), hermes_calls)",
         names=r"(?i)tool_?(call|parse)|(parse|extract|find)_?(tool|function|action)s?(_?calls?)?|hermes|function_?call",
         needs=("response",),
         words=r"(?i)tool[- ]call|function[- ]call",
     ),
-    Row(
+    CatalogueRow(
         suite="update",
         laws=("..suites.update", "update_laws"),
         signature="make(model) -> Algorithm(init, update)",
@@ -391,7 +391,7 @@ ROWS: tuple[Row, ...] = (
         needs=("model",),
         bases=("purestep.algorithms.algorithm.Algorithm",),
     ),
-    Row(
+    CatalogueRow(
         suite="value_loss",
         laws=("..suites.value_loss", "value_loss_laws"),
         signature="f(value, behaviour_value, target, *, clip) -> losses [*]",
@@ -408,7 +408,7 @@ ROWS: tuple[Row, ...] = (
         words=r"(?i)value (function )?loss|squared error",
         adapt=("..suites.forms", "value_loss_form"),
     ),
-    Row(
+    CatalogueRow(
         suite="vector_env",
         laws=("..suites.gym_vector", "vector_env_laws"),
         signature="make(num_envs) -> gymnasium.vector.VectorEnv",
@@ -416,7 +416,7 @@ ROWS: tuple[Row, ...] = (
         names=r"(?i)vec(tor)?_?env",
         bases=("gymnasium.vector.VectorEnv", "stable_baselines3.common.vec_env.VecEnv"),
     ),
-    Row(
+    CatalogueRow(
         suite="vtrace",
         laws=("..suites.returns", "vtrace_laws"),
         signature="f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar, ...)",
@@ -426,7 +426,7 @@ ROWS: tuple[Row, ...] = (
         may=("next_values", "terminated", "truncated", "gamma", "lambda_", "discount", "rho_bar", "c_bar"),
         words=r"(?i)v-?trace",
     ),
-    Row(
+    CatalogueRow(
         suite="wrapper",
         laws=("..suites.gym_wrapper", "wrapper_laws"),
         signature="make(env) -> gymnasium.Wrapper",
@@ -439,7 +439,7 @@ ROWS: tuple[Row, ...] = (
 )
 
 
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, CatalogueRow]:
     """Return the rows by the name of their suite."""
     return {row.suite: row for row in ROWS}
 
@@ -450,7 +450,7 @@ def named(place: tuple[str, str]) -> Any:
     return getattr(importlib.import_module(module, __package__), name)
 
 
-def suite_of(row: Row, declared: Mapping[str, Any] | None = None) -> "Suite":
+def suite_of(row: CatalogueRow, declared: Mapping[str, Any] | None = None) -> "Suite":
     """Return the suite of a row, with keywords declared for it. Raises: StructureError for one that it does not have.
 
     >>> suite_of(rows()["estimator"], {"convention": "drop"}).name

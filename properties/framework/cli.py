@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, field, frozen
 
 from ...core.errors import PurestepError, StructureError, choose, described, message
-from .catalogue import ROWS, Row, named, rows, suite_of
+from .catalogue import ROWS, CatalogueRow, named, rows, suite_of
 from .matching import CERTAIN, Match, matches
 from .target import load, values_of
 
@@ -31,7 +31,7 @@ LIMIT = 60.0  # seconds for a law
 class Chosen:
     """The subject and the suite to check it with, the reasons for the suite, and the other suites that may fit."""
 
-    row: Row
+    row: CatalogueRow
     subject: Any
     suite: "Suite"
     reasons: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ returns
     return Chosen(row, subject, suite_of(row, words), reasons, others, words)
 
 
-def _best(subject: Any, found: Sequence[Match]) -> tuple[Row, tuple[str, ...]]:
+def _best(subject: Any, found: Sequence[Match]) -> tuple[CatalogueRow, tuple[str, ...]]:
     """Return the suite that fits for certain. Raises: StructureError, with those that may fit."""
     best = found[0] if found else None
     suites = f"--suite {' | '.join(row.suite for row in ROWS)}"
@@ -98,7 +98,7 @@ def _best(subject: Any, found: Sequence[Match]) -> tuple[Row, tuple[str, ...]]:
     raise StructureError(message("verify: object", got=_kind(subject), wanted=wanted, remedy=remedy))
 
 
-def _check_kind(row: Row, subject: Any) -> None:
+def _check_kind(row: CatalogueRow, subject: Any) -> None:
     got, suites = _kind(subject), f"--suite {' | '.join(row.suite for row in ROWS)}"
     if row.kind[1]:
         if not isinstance(subject, named(row.kind)):
@@ -254,15 +254,15 @@ def _gym(name: str) -> Any:
 
 def _convention(subject: Any, limit: float) -> str:
     from .classify import classify
-    from .isolated import Done, each_apart
+    from .isolated import ItemResult, each_apart
 
     (answer,) = each_apart(1, lambda i: classify(subject), limit=5 * limit)
-    return str(answer.value) if isinstance(answer, Done) else "not found in time"
+    return str(answer.value) if isinstance(answer, ItemResult) else "not found in time"
 
 
 def _holds_with(found: Chosen, limit: float) -> str:
     """Return the first convention of the suite with which every law holds, as options; "" if none is found in time."""
-    from .isolated import Done, each_apart
+    from .isolated import ItemResult, each_apart
     from .run import run
 
     known = found.row.conventions
@@ -272,7 +272,7 @@ def _holds_with(found: Chosen, limit: float) -> str:
         return all(run(law, found.subject, shrink=False).holds for law in suite)
 
     for words, one in zip(known, each_apart(len(known), work, limit=limit), strict=True):
-        if isinstance(one, Done) and one.value:
+        if isinstance(one, ItemResult) and one.value:
             return "with " + " ".join(f"--declare {name}={value}" for name, value in words.items())
     return ""
 
@@ -286,7 +286,7 @@ def verify_apart(
     limit: float = LIMIT,
 ) -> "Report":
     """Return the report of a choice, with each law in a child process that has `limit` seconds."""
-    from .isolated import Done, each_apart
+    from .isolated import ItemResult, each_apart
     from .law import reasons
     from .profiles import named_profile
     from .report import BROKEN, SKIPPED, Report, Result, name_of
@@ -304,7 +304,7 @@ def verify_apart(
 
     results = {law: Result(law, name, SKIPPED, skipped[law.name]) for law in found.suite if law.name in skipped}
     for law, one in zip(left, each_apart(len(left), work, limit=limit), strict=True):
-        if isinstance(one, Done):
+        if isinstance(one, ItemResult):
             results[law] = evolve(one.value, law=law, notes=one.notes)
         else:
             results[law] = Result(law, name, BROKEN, one.reason)

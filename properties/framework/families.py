@@ -49,21 +49,13 @@ from ..strategies.values import dyadic, smooth
 from ..suites.aggregate import MUTANTS as AGGREGATE_MUTANTS
 from ..suites.aggregate import WEIGHTS, Reduction, aggregate_laws
 from ..suites.categorical import categorical_laws
-from ..suites.causal import MUTANTS as CAUSAL_MUTANTS
-from ..suites.causal import causal_laws
-from ..suites.chat_template import chat_template_laws
 from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
 from ..suites.checkpoint import RESUME, SmallTrainer, checkpoint_laws, own_store, resume_laws
-from ..suites.codec import codec_laws
-from ..suites.credit import MUTANTS as CREDIT_MUTANTS
-from ..suites.credit import Crediting, credit_laws
 from ..suites.distribution import classes, distribution_laws, sampler_laws
 from ..suites.env import env_laws
 from ..suites.estimator import MUTANTS as ESTIMATOR_MUTANTS
 from ..suites.estimator import estimator_laws
 from ..suites.gradient import gradient_laws
-from ..suites.group import MUTANTS as GROUP_MUTANTS
-from ..suites.group import group_laws
 from ..suites.gym import gym_laws, registered
 from ..suites.gym_vector import vector_env_laws, vectored
 from ..suites.gym_wrapper import wrapper_laws
@@ -72,12 +64,33 @@ from ..suites.importance import importance_laws
 from ..suites.kl import MUTANTS as KL_MUTANTS
 from ..suites.kl import constant as constant_of
 from ..suites.kl import kl_laws
+from ..suites.language.causal import MUTANTS as CAUSAL_MUTANTS
+from ..suites.language.causal import causal_laws
+from ..suites.language.chat_template import chat_template_laws
+from ..suites.language.codec import codec_laws
+from ..suites.language.credit import MUTANTS as CREDIT_MUTANTS
+from ..suites.language.credit import Crediting, credit_laws
+from ..suites.language.group import MUTANTS as GROUP_MUTANTS
+from ..suites.language.group import group_laws
+from ..suites.language.masked_loss import MASKED, divides_by_count, masked_loss_laws, masked_reference
+from ..suites.language.parser import ParserFunctions, parser_laws
+from ..suites.language.preparation import preparation_laws
+from ..suites.language.reward_function import reward_function_laws
+from ..suites.language.text_env import MUTANTS as TEXT_ENV_MUTANTS
+from ..suites.language.text_env import text_env_laws
+from ..suites.language.token_gae import MUTANTS as TOKEN_GAE_MUTANTS
+from ..suites.language.token_gae import token_gae_laws
+from ..suites.language.token_log_prob import MUTANTS as TOKEN_LOG_PROB_MUTANTS
+from ..suites.language.token_log_prob import token_log_prob_laws
+from ..suites.language.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
+from ..suites.language.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
+from ..suites.language.token_mask import Convention, collated, ends_what_was_cut, token_mask_laws
+from ..suites.language.tool_parser import tool_parser_laws
 from ..suites.learner import MUTANTS as LEARNER_MUTANTS
 from ..suites.learner import learner_laws, learning
 from ..suites.loss import MUTANTS as LOSS_MUTANTS
 from ..suites.loss import dual_clip_loss, loss_laws, mean_loss
 from ..suites.machine import fetcher, machine_laws
-from ..suites.masked_loss import MASKED, divides_by_count, masked_loss_laws, masked_reference
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
 from ..suites.memory import memory_laws
 from ..suites.metric import explained_variance, finished_returns, metric_laws
@@ -86,15 +99,12 @@ from ..suites.normalizer import MUTANTS as NORMALIZER_MUTANTS
 from ..suites.normalizer import normalizer_laws, own_statistics
 from ..suites.optimizer import optimizer_laws
 from ..suites.order import ORDERS, order_laws
-from ..suites.parser import ParserFunctions, parser_laws
 from ..suites.policy import policy_laws
 from ..suites.precision import MUTANTS as PRECISION_MUTANTS
 from ..suites.precision import Descending, precision_laws
-from ..suites.preparation import preparation_laws
 from ..suites.probe import probe_laws
 from ..suites.replay import NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
-from ..suites.reward_function import reward_function_laws
 from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
 from ..suites.schedule import schedule_laws, straight
@@ -102,16 +112,6 @@ from ..suites.step import MUTANTS as STEP_MUTANTS
 from ..suites.step import running_total, step_laws, totals
 from ..suites.target import MUTANTS as TARGET_MUTANTS
 from ..suites.target import N_STEP, n_step_laws, target_laws
-from ..suites.text_env import MUTANTS as TEXT_ENV_MUTANTS
-from ..suites.text_env import text_env_laws
-from ..suites.token_gae import MUTANTS as TOKEN_GAE_MUTANTS
-from ..suites.token_gae import token_gae_laws
-from ..suites.token_log_prob import MUTANTS as TOKEN_LOG_PROB_MUTANTS
-from ..suites.token_log_prob import token_log_prob_laws
-from ..suites.token_loss import MUTANTS as TOKEN_LOSS_MUTANTS
-from ..suites.token_loss import as_token_loss, cispo_step, dual_step, token_loss_laws
-from ..suites.token_mask import Convention, collated, ends_what_was_cut, token_mask_laws
-from ..suites.tool_parser import tool_parser_laws
 from ..suites.update import update_laws
 from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
 from ..suites.value_loss import value_loss_laws

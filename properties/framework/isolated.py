@@ -22,7 +22,7 @@ HEAD = struct.Struct("<IQ")
 
 
 @frozen
-class Done:
+class ItemResult:
     """The result of one item, and notes on what the work did beside it."""
 
     value: Any
@@ -36,14 +36,14 @@ class Stopped:
     reason: str
 
 
-def each_apart(count: int, work: Callable[[int], Any], *, limit: float) -> Iterator[Done | Stopped]:
+def each_apart(count: int, work: Callable[[int], Any], *, limit: float) -> Iterator[ItemResult | Stopped]:
     """Yield the result of `work(i)` for each i below `count`; a result must be picklable.
 
     >>> [one.value for one in each_apart(2, lambda i: i + 1, limit=10.0)]
     [1, 2]
     """
     if not hasattr(os, "fork"):
-        yield from (Done(work(i)) for i in range(count))
+        yield from (ItemResult(work(i)) for i in range(count))
         return
     start = 0
     while start < count:
@@ -52,7 +52,7 @@ def each_apart(count: int, work: Callable[[int], Any], *, limit: float) -> Itera
             yield outcome
 
 
-def _child(start: int, count: int, work: Callable[[int], Any], limit: float) -> Iterator[Done | Stopped]:
+def _child(start: int, count: int, work: Callable[[int], Any], limit: float) -> Iterator[ItemResult | Stopped]:
     """Yield the results of one child, and at its end the reason why there are no more."""
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -105,7 +105,7 @@ def _status(child: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-class _Watch:
+class _Notes:
     """Notes of what happens in the child: files opened for writing, seconds slept, processes and connections."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ def _work(start: int, count: int, work: Callable[[int], Any], pipe: int) -> None
             os.dup2(printed.fileno(), 1)
             os.dup2(printed.fileno(), 2)
             sys.stdout = sys.stderr = os.fdopen(os.dup(1), "w")
-            watch = _Watch()
+            watch = _Notes()
             sys.addaudithook(watch.hook)
             sleep = time.sleep
 
@@ -158,7 +158,7 @@ def _work(start: int, count: int, work: Callable[[int], Any], pipe: int) -> None
                     printed.truncate()
                 if watch.slept > 0:
                     notes.append(f"sleeps {watch.slept:.1f} s in all")
-                body = pickle.dumps(Done(value, tuple(notes)))
+                body = pickle.dumps(ItemResult(value, tuple(notes)))
                 for block in (HEAD.pack(i, len(body)), body):
                     while block:
                         block = block[os.write(pipe, block) :]

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from .catalogue import NAMES, ROWS, Row
+from .catalogue import NAMES, ROWS, CatalogueRow
 
 CERTAIN = 45  # the least score with which a suite is chosen without --suite
 OFFERED = 15  # and the least with which it is offered
@@ -38,7 +38,7 @@ class Marks:
 class Match:
     """A suite that may fit an object, with a score and the reasons for it."""
 
-    row: Row
+    row: CatalogueRow
     score: int
     reasons: tuple[str, ...]
     roles: dict[str, str]  # role -> parameter of the object
@@ -123,7 +123,7 @@ def _nearest(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, int]:
     return "", 0
 
 
-def roles_of(row: Row, parameters: Sequence[str]) -> dict[str, str]:
+def roles_of(row: CatalogueRow, parameters: Sequence[str]) -> dict[str, str]:
     """Return which parameter of an object plays which role of a row's subject; each parameter plays one.
 
     >>> from .catalogue import rows
@@ -142,7 +142,7 @@ def roles_of(row: Row, parameters: Sequence[str]) -> dict[str, str]:
     return {role: found[role] for role in wanted if role in found}
 
 
-def match(row: Row, marks: Marks) -> Match:
+def match(row: CatalogueRow, marks: Marks) -> Match:
     """Return how well one suite fits."""
     score, reasons, calls = 0, [], False
     base, far = _nearest(row.bases, marks.bases)
@@ -169,7 +169,7 @@ def match(row: Row, marks: Marks) -> Match:
     return Match(row, score, tuple(reasons), roles, calls)
 
 
-def matches(value: Any, rows: Sequence[Row] = ROWS) -> list[Match]:
+def matches(value: Any, rows: Sequence[CatalogueRow] = ROWS) -> list[Match]:
     """Return the suites that may fit an object, best first.
 
     >>> from ...algorithms.advantages import gae

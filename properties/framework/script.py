@@ -19,7 +19,7 @@ MOST = 4  # calls that a script repeats
 
 
 @frozen
-class Call:
+class RecordedCall:
     """One call of a subject's function, and its result or error."""
 
     function: Any
@@ -31,7 +31,7 @@ class Call:
 class Recorder:
     """A function that records its calls in `calls`; names and attributes are those of the function."""
 
-    def __init__(self, function: Callable[..., Any], calls: list[Call]) -> None:
+    def __init__(self, function: Callable[..., Any], calls: list[RecordedCall]) -> None:
         self.function, self.calls = function, calls
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
@@ -42,14 +42,14 @@ class Recorder:
         try:
             result = self.function(*arguments, **named)
         except Exception as error:
-            self.calls.append(Call(self.function, given, words, error))
+            self.calls.append(RecordedCall(self.function, given, words, error))
             raise
         kept = pytree.tree_map_only(Tensor, lambda x: x.detach().clone(), result)
-        self.calls.append(Call(self.function, given, words, kept))
+        self.calls.append(RecordedCall(self.function, given, words, kept))
         return result
 
 
-def recorded(subject: Any, calls: list[Call]) -> Any:
+def recorded(subject: Any, calls: list[RecordedCall]) -> Any:
     """Return the subject with its functions recorded: a function, a bound one, or the fields of an attrs object."""
     if hasattr(subject, "with_function"):
         return subject.with_function(recorded(subject.function, calls))
@@ -71,7 +71,7 @@ def importable(function: Any) -> bool:
 
 def script_of(law: Law, subject: Any, way: str, inputs: Any, detail: str) -> str:
     """Return the script of a counterexample; "" if the subject cannot be imported or the fault does not show in its calls."""
-    calls: list[Call] = []
+    calls: list[RecordedCall] = []
     try:
         own = recorded(subject, calls)
         law.check(law.prepare(called_with(way, own) if way else own), copy.deepcopy(inputs), Seen())
@@ -95,7 +95,7 @@ def _path_lines(function: Any) -> list[str]:
     return ["import sys", f"sys.path.insert(0, {str(folder)!r})"]
 
 
-def _written(law: Law, calls: list[Call], found: Exception | None, detail: str) -> str:
+def _written(law: Law, calls: list[RecordedCall], found: Exception | None, detail: str) -> str:
     writer, body = Writer(), []
     got, wanted = getattr(found, "got", None), getattr(found, "wanted", None)
     shown = calls[-MOST:]

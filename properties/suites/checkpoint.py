@@ -418,7 +418,7 @@ RESUME: dict[str, Callable[[Any], Any]] = {
 
 
 @frozen
-class Interrupted:
+class InterruptedRun:
     """Seeds of two trainers, and steps before and after a save."""
 
     seed: int
@@ -450,9 +450,9 @@ def resume_laws(*, observe: Callable[[Any], Any] = observed) -> Suite:
     return Suite("resume_laws", (_resumed(observe), _loaded(observe), _undisturbed(observe), _last_save(observe)))
 
 
-def _interrupted() -> SearchStrategy[Interrupted]:
+def _interrupted() -> SearchStrategy[InterruptedRun]:
     few = st.sampled_from((2, 3, 1))
-    return st.builds(Interrupted, seed=st.integers(0, 9), other=st.integers(10, 19), before=few, after=few)
+    return st.builds(InterruptedRun, seed=st.integers(0, 9), other=st.integers(10, 19), before=few, after=few)
 
 
 def _begun(make: Callable[[int], Any], seed: int) -> Any:
@@ -466,9 +466,9 @@ def _resume_law(
     name: str,
     claim: str,
     mutant: tuple[str, Any],
-    check: Callable[[Callable[[int], Any], Interrupted, Path], None],
+    check: Callable[[Callable[[int], Any], InterruptedRun, Path], None],
 ) -> Law:
-    def in_folder(make: Callable[[int], Any], drawn: Interrupted, seen: Seen) -> None:
+    def in_folder(make: Callable[[int], Any], drawn: InterruptedRun, seen: Seen) -> None:
         numbers, before = random.getstate(), numpy.random.get_state()
         try:
             with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
@@ -488,7 +488,7 @@ def _copied(tree: Any) -> Any:
 
 
 def _resumed(observe: Callable[[Any], Any]) -> Law:
-    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+    def check(make: Callable[[int], Any], drawn: InterruptedRun, path: Path) -> None:
         whole = _begun(make, drawn.seed)
         whole.train(drawn.before + drawn.after)
         wanted = _copied(observe(whole))
@@ -505,7 +505,7 @@ def _resumed(observe: Callable[[Any], Any]) -> Law:
 
 
 def _loaded(observe: Callable[[Any], Any]) -> Law:
-    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+    def check(make: Callable[[int], Any], drawn: InterruptedRun, path: Path) -> None:
         first = _begun(make, drawn.seed)
         first.train(drawn.before)
         first.save(path)
@@ -519,7 +519,7 @@ def _loaded(observe: Callable[[Any], Any]) -> Law:
 
 
 def _undisturbed(observe: Callable[[Any], Any]) -> Law:
-    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+    def check(make: Callable[[int], Any], drawn: InterruptedRun, path: Path) -> None:
         runs = []
         for saves in (False, True):
             trainer = _begun(make, drawn.seed)
@@ -535,7 +535,7 @@ def _undisturbed(observe: Callable[[Any], Any]) -> Law:
 
 
 def _last_save(observe: Callable[[Any], Any]) -> Law:
-    def check(make: Callable[[int], Any], drawn: Interrupted, path: Path) -> None:
+    def check(make: Callable[[int], Any], drawn: InterruptedRun, path: Path) -> None:
         first = _begun(make, drawn.seed)
         first.train(drawn.before)
         first.save(path)

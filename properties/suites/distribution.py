@@ -184,7 +184,7 @@ class Support:
         spread = torch.where(spread.isfinite() & (spread > 1e-6), spread, 1.0)
         return Grid(self, u, centre, spread)
 
-    def place(self, u: Tensor, centre: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+    def change_of_variable(self, u: Tensor, centre: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
         """Return x and dx/du."""
         if math.isfinite(self.low) and math.isfinite(self.high):
             half = 0.5 * (self.high - self.low)
@@ -215,7 +215,7 @@ class Grid:
 
     def points(self) -> tuple[Tensor, Tensor]:
         """Return the points [N^D, D] and their weights [N^D]."""
-        placed = [self.support.place(self.u, c, s) for c, s in zip(self.centre, self.spread, strict=True)]
+        placed = [self.support.change_of_variable(self.u, c, s) for c, s in zip(self.centre, self.spread, strict=True)]
         step = self.u[1] - self.u[0]
         x = torch.cartesian_prod(*[x for x, _ in placed]).reshape(-1, len(placed))
         w = torch.cartesian_prod(*[step * slope for _, slope in placed]).reshape(-1, len(placed)).prod(-1)
@@ -591,7 +591,7 @@ class DrawnLogits:
 
 
 @frozen
-class Discrete:
+class DiscreteClaims:
     """Arguments of the laws of discrete distributions."""
 
     outcomes: Callable[[int], Tensor]
@@ -629,12 +629,12 @@ def _discrete_laws(
     masked: bool,
     dtype: torch.dtype,
 ) -> tuple[Law, ...]:
-    how = Discrete(outcomes, masked, dtype)
+    how = DiscreteClaims(outcomes, masked, dtype)
     laws = (_sums_to_1(how), _frequencies(how), _discrete_batch(how, batches), _enumerated_entropy(how, entropy))
     return (*laws, _most_probable(how), *((_illegal(how), _legal_entropy(how)) if masked else ()))
 
 
-def _sums_to_1(how: Discrete) -> Law:
+def _sums_to_1(how: DiscreteClaims) -> Law:
     def check(make: Make, inputs: DrawnLogits, seen: Seen) -> None:
         seen("several actions", inputs.logits.shape[-1] > 1)
         total = how.table(make, inputs)[1].double().exp().sum()
@@ -645,7 +645,7 @@ def _sums_to_1(how: Discrete) -> Law:
     return _law("probabilities_sum_to_1", claim, mutant, check, "several actions", inputs=how.inputs())
 
 
-def _frequencies(how: Discrete) -> Law:
+def _frequencies(how: DiscreteClaims) -> Law:
     def check(make: Make, inputs: DrawnLogits, seen: Seen) -> None:
         outcomes, log_prob = how.table(make, inputs)
         rows = [x[:1].expand(SAMPLES, -1) for x in (inputs.logits, inputs.mask)]
@@ -673,7 +673,7 @@ def _frequencies(how: Discrete) -> Law:
     return _law("samples_follow_log_prob", claim, mutant, check, "unequal probabilities", inputs=how.inputs(), most=200)
 
 
-def _discrete_batch(how: Discrete, batches: tuple[tuple[int, ...], ...]) -> Law:
+def _discrete_batch(how: DiscreteClaims, batches: tuple[tuple[int, ...], ...]) -> Law:
     def check(make: Make, drawn_: tuple[DrawnLogits, tuple[int, ...]], seen: Seen) -> None:
         inputs, batch = drawn_
         (logits, mask), rows = _several(batch, (inputs.logits, inputs.mask))
@@ -696,7 +696,7 @@ def _discrete_batch(how: Discrete, batches: tuple[tuple[int, ...], ...]) -> Law:
     return _law("batch_is_rows", claim, mutant, check, "several rows", inputs=_batched(how.inputs(), batches))
 
 
-def _needs_of(how: Discrete, name: str) -> Callable[[Make], Make]:
+def _needs_of(how: DiscreteClaims, name: str) -> Callable[[Make], Make]:
     def prepare(make: Make) -> Make:
         _has(lambda *rows: how.make(make, *rows), (torch.zeros(1, 2), torch.ones(1, 2).bool()), name)
         return make
@@ -704,7 +704,7 @@ def _needs_of(how: Discrete, name: str) -> Callable[[Make], Make]:
     return prepare
 
 
-def _enumerated_entropy(how: Discrete, allowed: float) -> Law:
+def _enumerated_entropy(how: DiscreteClaims, allowed: float) -> Law:
     def check(make: Make, inputs: DrawnLogits, seen: Seen) -> None:
         log_prob = how.table(make, inputs)[1].double()
         p = log_prob.exp()
@@ -719,7 +719,7 @@ def _enumerated_entropy(how: Discrete, allowed: float) -> Law:
     return _law("entropy", claim, mutant, check, "unequal probabilities", inputs=how.inputs(), prepare=prepare)
 
 
-def _most_probable(how: Discrete) -> Law:
+def _most_probable(how: DiscreteClaims) -> Law:
     def check(make: Make, inputs: DrawnLogits, seen: Seen) -> None:
         _, log_prob = how.table(make, inputs)
         distribution = how.make(make, inputs.logits[:1], inputs.mask[:1])
@@ -736,7 +736,7 @@ def _most_probable(how: Discrete) -> Law:
     return _law("mode", claim, mutant, check, "unequal probabilities", inputs=how.inputs(), prepare=prepare)
 
 
-def _illegal(how: Discrete) -> Law:
+def _illegal(how: DiscreteClaims) -> Law:
     def check(make: Make, inputs: DrawnLogits, seen: Seen) -> None:
         _, log_prob = how.table(make, inputs)
         legal = inputs.mask[0]
@@ -755,7 +755,7 @@ def _illegal(how: Discrete) -> Law:
     return _law("illegal_is_impossible", claim, mutant, check, "an illegal action", inputs=how.inputs())
 
 
-def _legal_entropy(how: Discrete) -> Law:
+def _legal_entropy(how: DiscreteClaims) -> Law:
     def check(make: Make, inputs: DrawnLogits, seen: Seen) -> None:
         legal = inputs.mask[0]
         seen("an illegal action", bool((~legal).any()))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..framework.binding import Bound, bound
 from ..framework.calling import as_tensors
-from ..framework.catalogue import Row, rows
+from ..framework.catalogue import CatalogueRow, rows
 from ..framework.law import Unlike
 from ..framework.matching import marks_of
 
@@ -54,7 +54,7 @@ def return_form(value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, An
     return _form(rows()["lambda_return"], value, given)
 
 
-def _form(row: Row, value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _form(row: CatalogueRow, value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     marks = marks_of(value)
     if not given and marks.parameters[:5] == COLUMNS and {*marks.required} <= {*COLUMNS, "gamma", "lambda_"}:
         return value, {}

@@ -38,7 +38,7 @@ class Play:
 
 
 @frozen
-class Row:
+class StepResult:
     """Result of a step, or of a reset (then with reward 0), copied when it was returned."""
 
     observation: Any
@@ -119,16 +119,16 @@ def arrays(value: Any) -> list[np.ndarray[Any, Any]]:
     return [value] if isinstance(value, np.ndarray) else []
 
 
-def alike(got: Any, wanted: Any) -> bool:
+def equal_values(got: Any, wanted: Any) -> bool:
     """Return whether two nested values are equal, with their dtypes; NaN equals NaN.
 
-    >>> alike({"a": np.zeros(2)}, {"a": np.zeros(2)}), alike(np.zeros(2), np.zeros(2, np.float32))
+    >>> equal_values({"a": np.zeros(2)}, {"a": np.zeros(2)}), equal_values(np.zeros(2), np.zeros(2, np.float32))
     (True, False)
     """
     if isinstance(got, dict) and isinstance(wanted, dict):
-        return got.keys() == wanted.keys() and all(alike(got[name], wanted[name]) for name in got)
+        return got.keys() == wanted.keys() and all(equal_values(got[name], wanted[name]) for name in got)
     if isinstance(got, (tuple, list)) and isinstance(wanted, (tuple, list)):
-        return len(got) == len(wanted) and all(map(alike, got, wanted))
+        return len(got) == len(wanted) and all(map(equal_values, got, wanted))
     if isinstance(got, np.ndarray) or isinstance(wanted, np.ndarray):
         a, b = np.asarray(got), np.asarray(wanted)
         return (a.shape, a.dtype) == (b.shape, b.dtype) and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
@@ -137,7 +137,7 @@ def alike(got: Any, wanted: Any) -> bool:
 
 def equal(where: str, got: Any, wanted: Any) -> None:
     """Raise Broken unless both values are alike."""
-    if not alike(got, wanted):
+    if not equal_values(got, wanted):
         raise Broken(f"{where}: got {_short(got)}, wanted {_short(wanted)}")
 
 
@@ -146,21 +146,21 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def begin(env: AnyGym, **arguments: Any) -> Row:
+def begin(env: AnyGym, **arguments: Any) -> StepResult:
     """Reset the environment."""
     made = env.reset(**arguments)
     require(isinstance(made, tuple) and len(made) == 2, "reset returns a pair (observation, info)")
     require(isinstance(made[1], dict), f"the info of reset is a dict, got {type(made[1]).__name__}")
-    return Row(copy.deepcopy(made[0]))
+    return StepResult(copy.deepcopy(made[0]))
 
 
-def advance(env: AnyGym, action: Any) -> Row:
+def advance(env: AnyGym, action: Any) -> StepResult:
     """Step the environment."""
     observation, reward, terminated, truncated, _ = env.step(action)
-    return Row(copy.deepcopy(observation), copy.deepcopy(reward), terminated, truncated)
+    return StepResult(copy.deepcopy(observation), copy.deepcopy(reward), terminated, truncated)
 
 
-def rows(env: AnyGym, play: Play) -> list[Row]:
+def rows(env: AnyGym, play: Play) -> list[StepResult]:
     """Return the resets and steps of a play: a reset with the seed, and one without a seed after each ending."""
     found = [begin(env, seed=play.seed)]
     for number in play.actions:
@@ -170,7 +170,7 @@ def rows(env: AnyGym, play: Play) -> list[Row]:
     return found
 
 
-def agree(where: str, got: Sequence[Row], wanted: Sequence[Row]) -> None:
+def agree(where: str, got: Sequence[StepResult], wanted: Sequence[StepResult]) -> None:
     """Raise Broken at the first difference of two plays."""
     for number, (one, other) in enumerate(zip(got, wanted, strict=True)):
         for name in ("observation", "reward", "terminated", "truncated"):
@@ -337,7 +337,7 @@ def drawn_plays(steps: int) -> SearchStrategy[Play]:
 _law = law_constructor(st.nothing, SOURCE, prepare=maker)
 
 
-def _count(seen: Seen, found: Sequence[Row]) -> None:
+def _count(seen: Seen, found: Sequence[StepResult]) -> None:
     seen(STEP, len(found) > 1)
     seen(ENDING, any(row.over for row in found))
 
@@ -482,7 +482,7 @@ def _observations(plays: SearchStrategy[Play]) -> Law:
                 kept.append(observation)
                 copies.append(copy.deepcopy(observation))
                 over = terminated or truncated
-        seen("an array that changed with a step", any(not alike(copies[0], one) for one in copies[1:]))
+        seen("an array that changed with a step", any(not equal_values(copies[0], one) for one in copies[1:]))
         for number, (now, then) in enumerate(zip(kept, copies, strict=True)):
             equal(f"observation {number}, after later steps", now, then)
 
@@ -589,15 +589,15 @@ def _writable(plays: SearchStrategy[Play]) -> Law:
             _deterministic(one)
             wanted, over = rows(one, play), False
             returned = two.reset(seed=play.seed)[0]
-            found = [Row(copy.deepcopy(returned))]
+            found = [StepResult(copy.deepcopy(returned))]
             for number in play.actions:
                 _overwrite(returned, seen)
                 if over:
                     returned = two.reset()[0]
-                    found.append(Row(copy.deepcopy(returned)))
+                    found.append(StepResult(copy.deepcopy(returned)))
                     _overwrite(returned, seen)
                 returned, reward, terminated, truncated, _ = two.step(action_of(two.action_space, number))
-                found.append(Row(copy.deepcopy(returned), reward, terminated, truncated))
+                found.append(StepResult(copy.deepcopy(returned), reward, terminated, truncated))
                 over = terminated or truncated
         agree("after a write into each returned observation", found, wanted)
 

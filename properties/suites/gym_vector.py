@@ -40,7 +40,7 @@ class VectorPlay:
 
 
 @frozen
-class Told:
+class RowResult:
     """One row's part of a result; in the mode SAME_STEP an ending has `final`, the pair (observation, info)."""
 
     observation: Any
@@ -125,30 +125,30 @@ def results(vector: AnyVector, play: VectorPlay, seed: Any) -> Iterator[tuple[An
         yield result
 
 
-def played(vector: AnyVector, play: VectorPlay, seed: Any) -> list[list[Told]]:
+def played(vector: AnyVector, play: VectorPlay, seed: Any) -> list[list[RowResult]]:
     """Return the results of a play for each row."""
     same, found = mode_of(vector) == SAME_STEP, []
     for seen, reward, terminated, truncated, infos in results(vector, play, seed):
-        found.append(list[Told]())
+        found.append(list[RowResult]())
         for row in range(play.rows):
             info = info_of(infos, row)
             last = (info.pop("final_obs", None), info.pop("final_info", {}))
             final = last if same and (last[0] is not None or last[1]) else ()
             flags = bool(terminated[row]), bool(truncated[row])
-            told = Told(row_of(seen, row), float(reward[row]), *flags, info, final)
+            told = RowResult(row_of(seen, row), float(reward[row]), *flags, info, final)
             found[-1].append(copy.deepcopy(told))
     return found
 
 
-def expected(env: AnyGym, mode: str, play: VectorPlay, row: int, seed: int, masked: Sequence[bool]) -> list[Told]:
+def expected(env: AnyGym, mode: str, play: VectorPlay, row: int, seed: int, masked: Sequence[bool]) -> list[RowResult]:
     """Return the results that single environment number `row` must give; `masked` marks resets by a mask."""
     observation, info = env.reset(seed=seed)
-    found, step = [Told(copy.deepcopy(observation), 0.0, False, False, info)], 0
+    found, step = [RowResult(copy.deepcopy(observation), 0.0, False, False, info)], 0
     for by_mask in masked:
         over = found[-1].over
         if by_mask or (mode == NEXT_STEP and over):
             observation, info = env.reset() if over else (found[-1].observation, {})
-            found.append(copy.deepcopy(Told(observation, 0.0, False, False, info)))
+            found.append(copy.deepcopy(RowResult(observation, 0.0, False, False, info)))
             step += not by_mask
             continue
         observation, reward, terminated, truncated, info = env.step(play.of(env.action_space, step)[row])
@@ -157,13 +157,15 @@ def expected(env: AnyGym, mode: str, play: VectorPlay, row: int, seed: int, mask
         if mode == SAME_STEP and (terminated or truncated):
             final = copy.deepcopy((observation, info))
             observation, info = env.reset()
-        found.append(copy.deepcopy(Told(observation, float(reward), bool(terminated), bool(truncated), info, final)))
+        found.append(
+            copy.deepcopy(RowResult(observation, float(reward), bool(terminated), bool(truncated), info, final))
+        )
     return found
 
 
 def _both(
     make: MakeVector, single: Make, play: VectorPlay, seed: int | list[int]
-) -> Iterator[tuple[str, Told, Told, bool]]:
+) -> Iterator[tuple[str, RowResult, RowResult, bool]]:
     """Yield for each row and result its name, the vector environment's and the single one's, and if another row ends there."""
     with making(lambda: make(play.rows)) as vector:
         mode, ours = mode_of(vector), played(vector, play, seed)
@@ -200,7 +202,7 @@ class _LosesFinal(Around):
         return seen, reward, terminated, truncated, infos
 
 
-class _AllTold(Around):
+class _AllMarked(Around):
     def step(self, action: Any) -> Any:
         *told, infos = self.env.step(action)
         return (*told, self._marked(infos))
@@ -224,7 +226,7 @@ class _LastAction(Around):
         return self.env.step(action)
 
 
-class _OneBuffer(Around):
+class _OneVectorBuffer(Around):
     buffer: Any = None
 
     def step(self, action: Any) -> Any:
@@ -290,7 +292,7 @@ def _singles(law: Construct, one: Make) -> Law:
     return law("rows_are_singles", claim, mutant, check, ENDING, INSIDE)
 
 
-def _same_step(where: str, told: Told, right: Told) -> None:
+def _same_step(where: str, told: RowResult, right: RowResult) -> None:
     _near(f"{where}, observation", told.observation, right.observation)
     _near(f"{where}, reward", told.reward, right.reward)
     equal(f"{where}, flags", (told.terminated, told.truncated), (right.terminated, right.truncated))
@@ -378,7 +380,7 @@ def _infos(law: Construct, one: Make) -> Law:
             _same_info(f"{where}, info", told.info, right.info)
             _same_info(f"{where}, final_info", *(part.final[1] if part.final else {} for part in (told, right)))
 
-    mutant = ("marks every row as having each entry of the info", edited(_AllTold))
+    mutant = ("marks every row as having each entry of the info", edited(_AllMarked))
     claim = "The entries of infos that are marked for a row are those of its environment."
     return law("infos", claim, mutant, check, "an entry of an info", prepare=prepare)
 
@@ -427,6 +429,6 @@ def _stays(law: Construct) -> Law:
         for number, (now, then) in enumerate(zip(kept, copies, strict=True)):
             equal(f"observations {number}, after later steps", now, then)
 
-    mutant = ("returns one buffer at each step", edited(_OneBuffer))
+    mutant = ("returns one buffer at each step", edited(_OneVectorBuffer))
     claim = "Observations that were returned are not overwritten later."
     return law("observations_stay", claim, mutant, check, "two steps with arrays")

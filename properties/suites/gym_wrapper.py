@@ -22,13 +22,13 @@ from .gym import (
     Around,
     Make,
     Play,
-    Row,
+    StepResult,
     action_of,
     advance,
-    alike,
     begin,
     drawn_plays,
     equal,
+    equal_values,
     gym_laws,
     maker,
     making,
@@ -61,14 +61,14 @@ class Relation:
         return np.stack(shown) if self.stack > 1 else shown[0]
 
 
-def expected(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[Row]:
+def expected(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[StepResult]:
     """Return the rows of a play of the wrapped environment, whose action space is `space`, computed with the inner one."""
-    found: list[Row] = []
+    found: list[StepResult] = []
     frames: deque[Any] = deque()
     for number in (-1, *play.actions):
         if not found or found[-1].over:
             frames = relation.frames(begin(env, **({} if found else {"seed": play.seed})).observation)
-            found.append(Row(relation.seen(frames)))
+            found.append(StepResult(relation.seen(frames)))
         if number < 0:
             continue
         action = relation.action(action_of(space, number))
@@ -80,7 +80,7 @@ def expected(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[Ro
             row = advance(env, action)
             total += relation.reward(row.reward)
         frames.append(row.observation)
-        found.append(Row(relation.seen(frames), total, row.terminated, row.truncated))
+        found.append(StepResult(relation.seen(frames), total, row.terminated, row.truncated))
     return found
 
 
@@ -194,18 +194,18 @@ def _around(law: Law, make: Make) -> Law:
     return lifted(law, made, lambda wrap, drawn: drawn, mutant=Mutant(law.mutant.edit, edit))
 
 
-def _both(wrap: Wrap, make: Make, relation: Relation, play: Play) -> tuple[list[Row], list[Row]]:
+def _both(wrap: Wrap, make: Make, relation: Relation, play: Play) -> tuple[list[StepResult], list[StepResult]]:
     with making(lambda: wrap(make()), make) as (wrapped, plain):
         return rows(wrapped, play), expected(plain, relation, play, wrapped.action_space)
 
 
 def _near(where: str, got: Any, wanted: Any) -> None:
-    """Raise Broken unless both are alike, or arrays that are equal but for dtype and rounding."""
+    """Raise Broken unless both are equal_values, or arrays that are equal but for dtype and rounding."""
     if isinstance(wanted, dict) and isinstance(got, dict) and got.keys() == wanted.keys():
         for name in wanted:
             _near(f"{where}[{name!r}]", got[name], wanted[name])
         return
-    if alike(got, wanted):
+    if equal_values(got, wanted):
         return
     a, b = np.asarray(got), np.asarray(wanted)
     numbers = a.dtype.kind in "fiub" and b.dtype.kind in "fiub"

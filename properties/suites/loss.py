@@ -140,7 +140,7 @@ def batches(draw: DrawFn, size: int = 4) -> Batch:
 
 
 @attrs.frozen
-class Form:
+class LossForm:
     """The form of a policy loss, as `loss_laws` declares it."""
 
     clipped: bool = True
@@ -161,13 +161,13 @@ class Form:
         return (batch.advantage < 0) & (ratio > most)
 
 
-def whole(loss: Loss, batch: Batch, form: Form) -> Tensor:
+def whole(loss: Loss, batch: Batch, form: LossForm) -> Tensor:
     """Return what the subject gives for a batch."""
     named = {"clip": batch.clip} if form.clipped else {}
     return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, **named)
 
 
-def judge(loss: Loss, batch: Batch, form: Form, **changes: Any) -> Tensor:
+def judge(loss: Loss, batch: Batch, form: LossForm, **changes: Any) -> Tensor:
     """Return the subject's loss of each step, after replacing the fields in `changes`; of a mean, step by step."""
     batch = attrs.evolve(batch, **changes)
     if not form.mean:
@@ -193,7 +193,7 @@ def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
 law_of = law_constructor(batches, PPO, replaced=True, numeric=True)
 
 
-def per_step(form: Form) -> Law:
+def per_step(form: LossForm) -> Law:
     """The law that a loss does no reduction."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
@@ -205,7 +205,7 @@ def per_step(form: Form) -> Law:
     return law_of("per_step", "A loss gives one number for each step and leaves reducing to others.", mutant, check)
 
 
-def policy_gradient(form: Form) -> Law:
+def policy_gradient(form: LossForm) -> Law:
     """L1 for the gradient: at ratio 1 it is the policy gradient."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
@@ -223,7 +223,7 @@ def policy_gradient(form: Form) -> Law:
     )
 
 
-def constants(form: Form) -> Law:
+def constants(form: LossForm) -> Law:
     """S7: no gradient with respect to advantages and behaviour log-probs."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
@@ -252,11 +252,11 @@ def _poisoned(draw: DrawFn, poison: tuple[float, ...]) -> tuple[Batch, Tensor, f
     return batch, torch.tensor(rows), draw(st.sampled_from(poison))
 
 
-def _kept_slope(loss: Loss, batch: Batch, form: Form, kept: Tensor) -> Tensor:
+def _kept_slope(loss: Loss, batch: Batch, form: LossForm, kept: Tensor) -> Tensor:
     return gradient(lambda x: judge(loss, batch, form, log_prob=x)[kept], batch.log_prob)
 
 
-def padding(form: Form) -> Law:
+def padding(form: LossForm) -> Law:
     """L5 for a loss without reduction: padding does not affect the other steps."""
 
     def check(loss: Loss, inputs: tuple[Batch, Tensor, float], seen: Seen) -> None:
@@ -286,7 +286,7 @@ def _permuted(draw: DrawFn) -> tuple[Batch, list[int]]:
     return batch, draw(st.permutations(range(len(batch.advantage))))
 
 
-def permutation(form: Form) -> Law:
+def permutation(form: LossForm) -> Law:
     """L6: permuting the steps permutes the losses."""
 
     def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
@@ -312,7 +312,7 @@ def _smooth_points(draw: DrawFn) -> Batch:
     return Batch(log_prob, behaviour, draw(smooth((2,))), draw(st.sampled_from((0.25, 0.5))))
 
 
-def slope(form: Form) -> Law:
+def slope(form: LossForm) -> Law:
     """S7: autograd against finite differences."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
@@ -348,7 +348,7 @@ def loss_laws(
     the mean over its steps. `detached`: the loss itself detaches advantages and behaviour log-probs, which many leave to the
     caller. `nan_padding`: it claims that NaN and infinity at one step stay there.
     """
-    form = Form(clipped, dual_clip, mean, POISON if nan_padding else LARGE)
+    form = LossForm(clipped, dual_clip, mean, POISON if nan_padding else LARGE)
     always = [_mean_of_steps] if mean else [per_step, padding, permutation]
     always += [policy_gradient, slope, *([constants] if detached else [])]
     only_clipped = [_surrogate, _pessimism, _gradient_stops, _unclipped] if clipped else []
@@ -359,7 +359,7 @@ def _centred_mean(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tenso
     return centred(log_prob, behaviour_log_prob, advantage, clip=clip).mean()
 
 
-def _mean_of_steps(form: Form) -> Law:
+def _mean_of_steps(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         seen("several steps that differ", len(set(batch.advantage.tolist())) > 1)
         got = whole(loss, batch, form)
@@ -376,7 +376,7 @@ def _mean_of_steps(form: Form) -> Law:
     )
 
 
-def _surrogate(form: Form) -> Law:
+def _surrogate(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
         same("the loss at ratio 1", judge(loss, on_policy, form), -batch.advantage)
@@ -385,7 +385,7 @@ def _surrogate(form: Form) -> Law:
     return law_of("on_policy_value", "At ratio 1 the loss is -A.", mutant, check)
 
 
-def _pessimism(form: Form) -> Law:
+def _pessimism(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
         objective, bound = -judge(loss, batch, form), form.ratio(batch) * batch.advantage
@@ -406,7 +406,7 @@ def _pessimism(form: Form) -> Law:
     )
 
 
-def _gradient_stops(form: Form) -> Law:
+def _gradient_stops(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
         above, below = ratio > 1 + batch.clip, ratio < 1 - batch.clip
@@ -431,7 +431,7 @@ def _gradient_stops(form: Form) -> Law:
     )
 
 
-def _unclipped(form: Form) -> Law:
+def _unclipped(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
         seen("an off-policy step", ((ratio != 1) & (batch.advantage != 0)).any())

@@ -140,7 +140,7 @@ SOURCE = "Chen et al. 2021, arXiv:2107.03374, section 2.1; definitions"
 
 
 @frozen
-class Counts:
+class AttemptCounts:
     """Numbers of attempts, of solved ones, and k."""
 
     attempts: int
@@ -149,10 +149,10 @@ class Counts:
 
 
 @st.composite
-def counts(draw: DrawFn) -> Counts:
+def counts(draw: DrawFn) -> AttemptCounts:
     """Up to six attempts."""
     attempts = draw(st.integers(1, 6))
-    return Counts(attempts, draw(st.integers(0, attempts)), draw(st.integers(1, attempts)))
+    return AttemptCounts(attempts, draw(st.integers(0, attempts)), draw(st.integers(1, attempts)))
 
 
 @st.composite
@@ -197,7 +197,7 @@ def _near(name: str, got: Any, wanted: float) -> None:
 
 
 def _unbiased() -> Law:
-    def check(metric: Metric, drawn: Counts, seen: Seen) -> None:
+    def check(metric: Metric, drawn: AttemptCounts, seen: Seen) -> None:
         n, c, k = drawn.attempts, drawn.solved, drawn.k
         seen("several choices", 0 < c < n and 1 < k < n)
         right = [True] * c + [False] * (n - c)
@@ -211,7 +211,7 @@ def _unbiased() -> Law:
 
 
 def _share() -> Law:
-    def check(metric: Metric, drawn: Counts, seen: Seen) -> None:
+    def check(metric: Metric, drawn: AttemptCounts, seen: Seen) -> None:
         seen("a part solved", 0 < drawn.solved < drawn.attempts)
         _near("pass@1", metric(drawn.attempts, drawn.solved, 1), drawn.solved / drawn.attempts)
 

@@ -155,7 +155,7 @@ ARRAYS = ("torch", "numpy")
 
 
 @frozen
-class Claims:
+class NormalizerClaims:
     """Arguments of `normalizer_laws`."""
 
     prior: float
@@ -227,7 +227,7 @@ def normalizer_laws(
     if arrays not in ARRAYS:
         wanted, remedy = f"one of {ARRAYS}", "say what it takes"
         raise ChoiceError(message("normalizer_laws: arrays", got=arrays, wanted=wanted, remedy=remedy))
-    how = Claims(prior, ddof, eps, clip, arrays, tolerance)
+    how = NormalizerClaims(prior, ddof, eps, clip, arrays, tolerance)
     laws = (_all_data(how), _own_coordinate(how), _singles(how), _offset(how), _merged(how), _scaled(how), _frozen(how))
     return Suite("normalizer_laws", laws)
 
@@ -243,11 +243,11 @@ def batches(draw: DrawFn) -> list[Tensor]:
 _law = law_constructor(batches, SOURCE)
 
 
-def _tolerance(how: Claims) -> Tolerance:
+def _tolerance(how: NormalizerClaims) -> Tolerance:
     return Tolerance("statistics", how.tolerance, how.tolerance)
 
 
-def _all_data(how: Claims) -> Law:
+def _all_data(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         seen("batches of several sizes", len({len(batch) for batch in drawn}) > 1)
         functions = how.functions(subject)
@@ -259,7 +259,7 @@ def _all_data(how: Claims) -> Law:
     return _law("statistics_of_all_data", claim, mutant, check, "batches of several sizes")
 
 
-def _own_coordinate(how: Claims) -> Law:
+def _own_coordinate(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         far = [torch.stack([batch[:, 0], batch[:, 1] * 0 + 8.0], -1) for batch in drawn]
         seen("another mean", bool(torch.cat(drawn)[:, 0].mean() != 8.0))
@@ -272,7 +272,7 @@ def _own_coordinate(how: Claims) -> Law:
     return _law("own_coordinate", claim, ("uses one mean for all coordinates", one_for_all), check, "another mean")
 
 
-def _singles(how: Claims) -> Law:
+def _singles(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         rows = [row[None] for row in torch.cat(drawn)]
         seen("several rows", len(rows) > 2)
@@ -286,7 +286,7 @@ def _singles(how: Claims) -> Law:
     return _law("batches_of_one", claim, ("leaves out batches of one", skips_single), check, "several rows")
 
 
-def _offset(how: Claims) -> Law:
+def _offset(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         moved = [batch + 4096.0 for batch in drawn]
         functions = how.functions(subject)
@@ -299,7 +299,7 @@ def _offset(how: Claims) -> Law:
     return _law("large_mean", claim, ("computes E[x^2] - E[x]^2", difference_of_squares), check, "a variance")
 
 
-def _merged(how: Claims) -> Law:
+def _merged(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         functions = how.functions(subject)
         if functions.merge is None:
@@ -328,7 +328,7 @@ def _merged(how: Claims) -> Law:
     return _law("merge_is_both", claim, mutant, check, "data on both sides", prepare=prepare)
 
 
-def _needs_normalize(how: Claims) -> Callable[[Any], Any]:
+def _needs_normalize(how: NormalizerClaims) -> Callable[[Any], Any]:
     def prepare(subject: Any) -> Any:
         if how.functions(subject).normalize is None:
             raise NotHere("it does not normalize")
@@ -337,12 +337,12 @@ def _needs_normalize(how: Claims) -> Callable[[Any], Any]:
     return prepare
 
 
-def _normalized(how: Claims, functions: NormalizerFunctions, state: Any, x: Tensor) -> Tensor:
+def _normalized(how: NormalizerClaims, functions: NormalizerFunctions, state: Any, x: Tensor) -> Tensor:
     assert functions.normalize is not None
     return torch.as_tensor(functions.normalize(state, how.given(x)))
 
 
-def _scaled(how: Claims) -> Law:
+def _scaled(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         functions = how.functions(subject)
         state = how.after(functions, drawn)
@@ -360,7 +360,7 @@ def _scaled(how: Claims) -> Law:
     return _law("normalised", claim, mutant, check, "a variance other than 1", prepare=prepare)
 
 
-def _frozen(how: Claims) -> Law:
+def _frozen(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         functions = how.functions(subject)
         state = how.after(functions, drawn)

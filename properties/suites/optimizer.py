@@ -156,7 +156,7 @@ RULES: dict[str, tuple[Rule, dict[str, Any]]] = {
 
 
 @mutable
-class Run:
+class OptimizerRun:
     """An optimizer with parameters under way, of either kind."""
 
     params: list[Tensor]
@@ -184,16 +184,16 @@ def takes_params(make: Make) -> bool:
     return first in ("params", "parameters")
 
 
-def begin(make: Make, values: list[Tensor], rate: float, *, groups: tuple[float, ...] = ()) -> Run:
+def begin(make: Make, values: list[Tensor], rate: float, *, groups: tuple[float, ...] = ()) -> OptimizerRun:
     """Return a run that starts with these parameters; with `groups`, each parameter is a group with its own rate."""
     if not takes_params(make):
         pair, params = make(rate), [value.clone() for value in values]
-        return Run(params, pair, pair.init(params))
+        return OptimizerRun(params, pair, pair.init(params))
     params = [torch.nn.Parameter(value.clone()) for value in values]
     if groups:
         rows = [{"params": [param], "lr": each} for param, each in zip(params, groups, strict=True)]
-        return Run([*params], make(rows, rate))
-    return Run([*params], make(params, rate))
+        return OptimizerRun([*params], make(rows, rate))
+    return OptimizerRun([*params], make(params, rate))
 
 
 def _must_take_params(make: Make) -> Make:
@@ -351,7 +351,7 @@ def none_is_zero(make: Make) -> Make:
     return lambda params, lr: Filled(make(params, lr), _as_is, _moved)
 
 
-def scales_in_place(make: Make) -> Make:
+def writes_into_gradients(make: Make) -> Make:
     """Write into the gradients that it is given."""
     return _edited(before=_each(lambda g: g.mul_(0.5)))(make)
 
@@ -406,7 +406,7 @@ def descents(draw: DrawFn, least: int = 1, longest: int = 8, limit: float = 4.0)
     return Descent(draw(dyadic((sum(SIZES),), limit=2.0)), gradients, draw(st.sampled_from(RATES)))
 
 
-def parts(values: Tensor) -> list[Tensor]:
+def split_leaves(values: Tensor) -> list[Tensor]:
     """Return the three parameters: [7] -> [2], [2, 2], []."""
     return [part.reshape(shape).clone() for part, shape in zip(torch.split(values, SIZES), SHAPES, strict=True)]
 
@@ -443,8 +443,8 @@ class Named:
 
     def of(self, drawn: Descent, scale: float = 1.0) -> list[Tensor]:
         """Return the parameters after all steps drawn."""
-        rows = [parts(scale * gradient) for gradient in drawn.gradients]
-        return self.steps(parts(drawn.start), rows, [drawn.rate] * len(SHAPES))
+        rows = [split_leaves(scale * gradient) for gradient in drawn.gradients]
+        return self.steps(split_leaves(drawn.start), rows, [drawn.rate] * len(SHAPES))
 
     @property
     def tolerance(self) -> Tolerance:
@@ -487,10 +487,10 @@ def optimizer_laws(
 _law = law_constructor(descents, PAPERS)
 
 
-def _all(make: Make, drawn: Descent, scale: float = 1.0) -> Run:
-    run = begin(make, parts(drawn.start), drawn.rate)
+def _all(make: Make, drawn: Descent, scale: float = 1.0) -> OptimizerRun:
+    run = begin(make, split_leaves(drawn.start), drawn.rate)
     for gradient in drawn.gradients:
-        run.step([*parts(scale * gradient)])
+        run.step([*split_leaves(scale * gradient)])
     return run
 
 
@@ -525,8 +525,8 @@ def _tiny(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         seen("a gradient", any(bool(gradient.any()) for gradient in drawn.gradients))
         for scale in (TINY, 64 * TINY):
-            got = [a - b for a, b in zip(_all(make, drawn, scale).values(), parts(drawn.start), strict=True)]
-            wanted = [a - b for a, b in zip(how.of(drawn, scale), parts(drawn.start), strict=True)]
+            got = [a - b for a, b in zip(_all(make, drawn, scale).values(), split_leaves(drawn.start), strict=True)]
+            wanted = [a - b for a, b in zip(how.of(drawn, scale), split_leaves(drawn.start), strict=True)]
             same(f"the way of parameters for gradients times {scale:.1e}", got, wanted, how.tolerance)
 
     def zeroed(drawn: Descent) -> Descent:
@@ -541,13 +541,13 @@ def _resumes(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         cut = len(drawn.gradients) // 2
         seen("steps on both sides", cut > 0)
-        run = begin(make, parts(drawn.start), drawn.rate)
+        run = begin(make, split_leaves(drawn.start), drawn.rate)
         for gradient in drawn.gradients[:cut]:
-            run.step([*parts(gradient)])
+            run.step([*split_leaves(gradient)])
         again = _restored(make, run, drawn.rate)
         for gradient in drawn.gradients[cut:]:
-            run.step([*parts(gradient)])
-            again.step([*parts(gradient)])
+            run.step([*split_leaves(gradient)])
+            again.step([*split_leaves(gradient)])
         same("the resumed run's parameters", again.values(), run.values())
 
     claim = "A new optimizer that loads the state continues with the same bits."
@@ -555,7 +555,7 @@ def _resumes(how: Named) -> Law:
     return _law("state_is_complete", claim, mutant, check, "steps on both sides", inputs=descents(1, 6))
 
 
-def _restored(make: Make, run: Run, rate: float) -> Run:
+def _restored(make: Make, run: OptimizerRun, rate: float) -> OptimizerRun:
     fresh = begin(make, run.values(), rate)
     if run.state is None:
         fresh.optimizer.load_state_dict(copy.deepcopy(run.optimizer.state_dict()))
@@ -568,11 +568,11 @@ def _groups(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         seen("a gradient", any(bool(gradient.any()) for gradient in drawn.gradients))
         rates = [drawn.rate, 0.5 * drawn.rate, 0.25 * drawn.rate]
-        run = begin(make, parts(drawn.start), drawn.rate, groups=tuple(rates))
+        run = begin(make, split_leaves(drawn.start), drawn.rate, groups=tuple(rates))
         for gradient in drawn.gradients:
-            run.step([*parts(gradient)])
-        rows = [parts(gradient) for gradient in drawn.gradients]
-        wanted = how.steps(parts(drawn.start), rows, rates)
+            run.step([*split_leaves(gradient)])
+        rows = [split_leaves(gradient) for gradient in drawn.gradients]
+        wanted = how.steps(split_leaves(drawn.start), rows, rates)
         same("parameters in three groups", run.values(), wanted, how.tolerance)
 
     claim = "Each parameter group has its own learning rate."
@@ -585,11 +585,11 @@ def _missing(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         first, *others = drawn.gradients
         seen("a gradient before", bool(first[: SIZES[0]].any()))
-        run = begin(make, parts(drawn.start), drawn.rate)
-        run.step([*parts(first)])
+        run = begin(make, split_leaves(drawn.start), drawn.rate)
+        run.step([*split_leaves(first)])
         before = run.values()[0]
         for gradient in others:
-            run.step([None, *parts(gradient)[1:]])
+            run.step([None, *split_leaves(gradient)[1:]])
         same("a parameter without gradient", run.values()[0], before)
 
     claim = "A parameter whose gradient is None stays, and the others are updated."
@@ -606,7 +606,7 @@ def _missing(how: Named) -> Law:
 def _stays(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         pair = make(drawn.rate)
-        params, gradients = parts(drawn.start), parts(drawn.gradients[0])
+        params, gradients = split_leaves(drawn.start), split_leaves(drawn.gradients[0])
         seen("a gradient", bool(drawn.gradients[0].any()))
         state = pair.init(params)
         before = copy.deepcopy((gradients, leaves(state), params))
@@ -616,7 +616,7 @@ def _stays(how: Named) -> Law:
         same("the same update again", tree_map(torch.clone, again[0]), tree_map(torch.clone, first[0]))
 
     claim = "An update writes into none of its arguments, and gives the same bits again."
-    mutant = ("writes into the gradients", scales_in_place)
+    mutant = ("writes into the gradients", writes_into_gradients)
     inputs = descents(1, 1)
     return _law("inputs_stay", claim, mutant, check, "a gradient", inputs=inputs, prepare=_must_be_pure)
 
@@ -654,13 +654,13 @@ def _zero_rate(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         seen("a gradient", any(bool(gradient.any()) for gradient in drawn.gradients))
         in_place = takes_params(make)
-        run = begin(make, parts(drawn.start), drawn.rate if in_place else 0.0)
+        run = begin(make, split_leaves(drawn.start), drawn.rate if in_place else 0.0)
         if in_place:  # as a schedule sets it
             for group in run.optimizer.param_groups:
                 group["lr"] = 0.0
         for gradient in drawn.gradients:
-            run.step([*parts(gradient)])
-        same("parameters at learning rate 0", run.values(), parts(drawn.start))
+            run.step([*split_leaves(gradient)])
+        same("parameters at learning rate 0", run.values(), split_leaves(drawn.start))
 
     claim = "At learning rate 0 no bit of a parameter changes, whatever the decay."
     mutant = ("decays parameters without the rate", decays_without_rate)
@@ -671,10 +671,10 @@ def _unclipped(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         seen("a large gradient", max(float(gradient.norm()) for gradient in drawn.gradients) > 8)
         together = _all(make, drawn).values()
-        for i, start in enumerate(parts(drawn.start)):
+        for i, start in enumerate(split_leaves(drawn.start)):
             run = begin(make, [start], drawn.rate)
             for gradient in drawn.gradients:
-                run.step([parts(gradient)[i]])
+                run.step([split_leaves(gradient)[i]])
             same(f"parameter {i} with others against alone", together[i], run.values()[0], STEPS)
 
     claim = "A parameter moves the same with others as alone, however large the gradients."
@@ -685,7 +685,7 @@ def _unclipped(how: Named) -> Law:
 def _global_norm(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         norm = float(drawn.gradients[0].norm())
-        norms = [float(part.norm()) for part in parts(drawn.gradients[0])]
+        norms = [float(part.norm()) for part in split_leaves(drawn.gradients[0])]
         seen("a norm above the bound", norm > how.clip_norm)
         seen("a norm below the bound", 0 < norm < how.clip_norm)
         seen("one tensor above the bound, another below", max(norms) > how.clip_norm > min(norms) > 0)
@@ -715,7 +715,7 @@ def _decay(how: Named) -> Law:
         same("parameters after zero gradients", _all(make, still).values(), how.of(still), how.tolerance)
         if how.settings["decoupled"]:
             factor = (1 - drawn.rate * how.settings["weight_decay"]) ** len(drawn.gradients)
-            same("decayed parameters", _all(make, still).values(), parts(factor * drawn.start), how.tolerance)
+            same("decayed parameters", _all(make, still).values(), split_leaves(factor * drawn.start), how.tolerance)
 
     where = "apart from the gradient" if how.settings["decoupled"] else "as a part of the gradient"
     mutant = ("adds a decay to the gradient", decays_gradient)

@@ -131,7 +131,7 @@ SHAPE = (4, 6)
 
 
 @frozen
-class Descent:
+class MixedDescent:
     """Parameters below float32 and others, the gradients of successive steps, weights to load midway, and a learning rate."""
 
     params: dict[str, Tensor]
@@ -141,7 +141,7 @@ class Descent:
 
 
 @st.composite
-def descents(draw: DrawFn) -> Descent:
+def descents(draw: DrawFn) -> MixedDescent:
     """Draw parameters with absolute values from 0.5 to 2, and rates so small that twelve steps cannot halve or double one."""
     dtype = draw(st.sampled_from((torch.bfloat16, torch.float16)))
     one, other, last = keys.split(keys.key(draw(seeds())), 3)
@@ -153,7 +153,7 @@ def descents(draw: DrawFn) -> Descent:
 
     drawn = keys.normal(other, (STEPS, *SHAPE))
     gradients = [{"short": gradient.to(dtype), "long": gradient} for gradient in drawn]
-    return Descent(params=params(one), gradients=gradients, loaded=params(last), rate=draw(st.sampled_from(RATES)))
+    return MixedDescent(params=params(one), gradients=gradients, loaded=params(last), rate=draw(st.sampled_from(RATES)))
 
 
 def precision_laws() -> Suite:
@@ -174,7 +174,9 @@ def _near(params: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tenso
     return {"short": short, "long": params["long"]}
 
 
-def _followed(subject: Descending, descent: Descent, *, loaded: bool) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def _followed(
+    subject: Descending, descent: MixedDescent, *, loaded: bool
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the parameters after all steps, and those of the same steps in float32, rounded to the dtypes of the first.
 
     With `loaded`, the parameters are replaced by `descent.loaded` after half of the steps.
@@ -193,7 +195,7 @@ def _followed(subject: Descending, descent: Descent, *, loaded: bool) -> tuple[d
 
 
 def _follows() -> Law:
-    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+    def check(subject: Descending, descent: MixedDescent, seen: Seen) -> None:
         params, wanted = _followed(subject, descent, loaded=False)
         start = descent.params["short"]
         seen("steps too small for a last bit", bool(((start.float() + descent.rate).to(start.dtype) == start).any()))
@@ -206,7 +208,7 @@ def _follows() -> Law:
 
 
 def _loaded() -> Law:
-    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+    def check(subject: Descending, descent: MixedDescent, seen: Seen) -> None:
         params, wanted = _followed(subject, descent, loaded=True)
         same("parameters after others were loaded", params, wanted)
 
@@ -215,7 +217,7 @@ def _loaded() -> Law:
 
 
 def _moments() -> Law:
-    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+    def check(subject: Descending, descent: MixedDescent, seen: Seen) -> None:
         optimizer = subject.make(descent.rate)
         state = optimizer.init(descent.params)
         for gradients in descent.gradients[:2]:
@@ -229,7 +231,7 @@ def _moments() -> Law:
 
 
 def _dtypes() -> Law:
-    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+    def check(subject: Descending, descent: MixedDescent, seen: Seen) -> None:
         optimizer = subject.make(descent.rate)
         updates, _ = optimizer.update(descent.gradients[0], optimizer.init(descent.params), descent.params)
         after = subject.apply(descent.params, updates)
@@ -241,7 +243,7 @@ def _dtypes() -> Law:
 
 
 def _absent() -> Law:
-    def check(subject: Descending, descent: Descent, seen: Seen) -> None:
+    def check(subject: Descending, descent: MixedDescent, seen: Seen) -> None:
         optimizer, params = subject.make(descent.rate), descent.params
         more = size(optimizer.init(params)) - size(optimizer.init(_wide(params)))
         wanted = size(params["short"])

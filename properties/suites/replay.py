@@ -50,7 +50,7 @@ COLUMNS = ("observation", "action", "reward", "next_observation", "terminated", 
 
 
 @record
-class Row:
+class StoredStep:
     """A step in `runtime.effects.replay_buffer`."""
 
     observation: Tensor = tensor("*", "float")
@@ -66,7 +66,7 @@ class OwnBuffer:
 
     def __init__(self, capacity: int) -> None:
         number, flag = torch.zeros(()), torch.zeros((), dtype=torch.bool)
-        like = Row(
+        like = StoredStep(
             observation=number,
             action=number,
             reward=number,
@@ -77,10 +77,12 @@ class OwnBuffer:
         self.inner = replay_buffer(like, capacity)
 
     def add(self, step: Step) -> None:
-        self.inner.add(Row(**{name: value[None] for name, value in step.items()}), torch.zeros(1, dtype=torch.int64))
+        self.inner.add(
+            StoredStep(**{name: value[None] for name, value in step.items()}), torch.zeros(1, dtype=torch.int64)
+        )
 
-    def sample(self, count: int, seed: int) -> Row:
-        drawn: Row = self.inner.draw(keys.key(seed), count, 0)[0]
+    def sample(self, count: int, seed: int) -> StoredStep:
+        drawn: StoredStep = self.inner.draw(keys.key(seed), count, 0)[0]
         return drawn
 
     def __len__(self) -> int:
@@ -146,7 +148,7 @@ class NStep:
 # Common mistakes in buffers: each wraps a correct factory.
 
 
-class Around:
+class EditedBuffer:
     """A buffer with an edit of what goes in or comes out."""
 
     def __init__(self, inner: Any, capacity: int) -> None:
@@ -166,11 +168,11 @@ class Around:
         return len(self.inner)
 
 
-def _around(kind: type[Around]) -> Callable[[Make], Make]:
+def _around(kind: type[EditedBuffer]) -> Callable[[Make], Make]:
     return lambda make: lambda capacity: kind(make(capacity), capacity)
 
 
-class ShiftsRewards(Around):
+class ShiftsRewards(EditedBuffer):
     """Store the reward of the step before."""
 
     def add(self, step: Step) -> None:
@@ -179,7 +181,7 @@ class ShiftsRewards(Around):
         self.inner.add({**step, "reward": before})
 
 
-class Stops(Around):
+class Stops(EditedBuffer):
     """Ignore what is added to a full buffer."""
 
     def add(self, step: Step) -> None:
@@ -187,14 +189,14 @@ class Stops(Around):
             self.inner.add(step)
 
 
-class CountsAll(Around):
+class CountsAll(EditedBuffer):
     """Count all that was added."""
 
     def __len__(self) -> int:
         return len(self.added)
 
 
-class NextRow(Around):
+class NextRow(EditedBuffer):
     """Read the next observation from the next row, which at the write head is another's."""
 
     def sample(self, count: int, seed: int) -> Any:
@@ -206,14 +208,14 @@ class NextRow(Around):
         return drawn
 
 
-class MergesEnds(Around):
+class MergesEnds(EditedBuffer):
     """Store a truncation as a termination."""
 
     def add(self, step: Step) -> None:
         super().add({**step, "terminated": step["terminated"] | step["truncated"]})
 
 
-class FavoursNew(Around):
+class FavoursNew(EditedBuffer):
     """Draw the newest half twice as often."""
 
     def sample(self, count: int, seed: int) -> Any:
@@ -222,14 +224,14 @@ class FavoursNew(Around):
         return {name: torch.where(newer, first[name], second[name]) for name in first}
 
 
-class OneDraw(Around):
+class OneDraw(EditedBuffer):
     """Give one row for the whole sample."""
 
     def sample(self, count: int, seed: int) -> Any:
         return {name: value[:1].expand(count) for name, value in columns(super().sample(count, seed)).items()}
 
 
-class Views(Around):
+class Views(EditedBuffer):
     """Return tensors that share memory with the buffer."""
 
     def sample(self, count: int, seed: int) -> Any:
@@ -243,14 +245,14 @@ class Views(Around):
         super().add(dict(step))
 
 
-class IgnoresPriorities(Around):
+class IgnoresPriorities(EditedBuffer):
     """Keep all priorities equal."""
 
     def update_priorities(self, index: Any, priority: Any) -> None:
         return None
 
 
-class Unweighted(Around):
+class Unweighted(EditedBuffer):
     """Give all samples the weight 1."""
 
     def sample(self, count: int, seed: int) -> Any:
@@ -258,7 +260,7 @@ class Unweighted(Around):
         return {**drawn, "weight": torch.ones(count)}
 
 
-class ForgetsLastReward(Around):
+class ForgetsLastReward(EditedBuffer):
     """Leave the discount out of the rewards of n steps."""
 
     def sample(self, count: int, seed: int) -> Any:
@@ -266,7 +268,7 @@ class ForgetsLastReward(Around):
         return {**drawn, "reward": 2 * drawn["reward"]}
 
 
-class OverEnds(Around):
+class OverEnds(EditedBuffer):
     """Sum n rewards over ends of episodes."""
 
     def add(self, step: Step) -> None:
@@ -356,7 +358,7 @@ def _sample(buffer: Any, count: int, seed: int) -> Any:
 
 
 @frozen
-class Claims:
+class ReplayClaims:
     """Arguments of `replay_laws`."""
 
     n: int
@@ -402,7 +404,7 @@ def replay_laws(
     if n < 1 or alpha < 0:
         wanted, remedy = "n of 1 or more, alpha of 0 or more", "change it"
         raise ChoiceError(message("replay_laws", got=(n, alpha), wanted=wanted, remedy=remedy))
-    how = Claims(n, gamma, replacement, alpha, beta)
+    how = ReplayClaims(n, gamma, replacement, alpha, beta)
     if n > 1:
         return Suite("replay_laws", (_n_steps(how), _n_ends(how), _size(how)))
     laws = [_together(how), _oldest(how), _next(how), _endings(how), _uniform(how)]
@@ -420,7 +422,7 @@ def _by_observation(steps: list[Step]) -> dict[float, Step]:
     return {float(step["observation"]): step for step in steps}
 
 
-def _together(how: Claims) -> Law:
+def _together(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held = how.filled(make, drawn)
         seen("a full buffer", len(drawn.endings) > drawn.capacity)
@@ -439,7 +441,7 @@ def _together(how: Claims) -> Law:
     return _law("rows_stay_together", claim, mutant, check, "a full buffer")
 
 
-def _oldest(how: Claims) -> Law:
+def _oldest(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held = how.filled(make, drawn)
         seen("a full buffer", len(drawn.endings) > drawn.capacity)
@@ -455,7 +457,7 @@ def _oldest(how: Claims) -> Law:
     return _law("overwrites_oldest", claim, mutant, check, "a full buffer", most=20)
 
 
-def _size(how: Claims) -> Law:
+def _size(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer = make(drawn.capacity)
         for i, step in enumerate(drawn.steps(), 1):
@@ -487,7 +489,7 @@ def _keeps(name: str) -> Callable[[Make], Make]:
     return prepare
 
 
-def _next(how: Claims) -> Law:
+def _next(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held = how.filled(make, drawn)
         seen("an end of an episode", any(ending != "none" for ending in drawn.endings[-drawn.capacity :]))
@@ -505,7 +507,7 @@ def _next(how: Claims) -> Law:
     return _law("next_observation", claim, mutant, check, *needs, prepare=_keeps("next_observation"))
 
 
-def _endings(how: Claims) -> Law:
+def _endings(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held = how.filled(make, drawn)
         sample, known = how.draws(buffer, drawn, len(held)), _by_observation(drawn.steps())
@@ -529,7 +531,7 @@ def _shares(sample: Mapping[str, Tensor], held: list[Step]) -> Tensor:
     return (sample["observation"][:, None] == wanted).double().mean(0)
 
 
-def _uniform(how: Claims) -> Law:
+def _uniform(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held = how.filled(make, drawn)
         seen("a buffer that is not full", 1 < len(held) < drawn.capacity)
@@ -547,7 +549,7 @@ def _uniform(how: Claims) -> Law:
     return _law("uniform", claim, mutant, check, "a buffer that is not full", "a full buffer", most=8)
 
 
-def _copies(how: Claims) -> Law:
+def _copies(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, steps = make(drawn.capacity), drawn.steps()
         for step in steps:
@@ -569,7 +571,7 @@ def _copies(how: Claims) -> Law:
     return _law("samples_are_copies", claim, mutant, check, most=10)
 
 
-def _distinct(how: Claims) -> Law:
+def _distinct(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held = how.filled(make, drawn)
         seen("several rows", len(held) > 1)
@@ -584,7 +586,7 @@ def _distinct(how: Claims) -> Law:
 # --- priorities ---
 
 
-def _prioritised(how: Claims, make: Make, drawn: Additions) -> tuple[Any, list[Step], Tensor]:
+def _prioritised(how: ReplayClaims, make: Make, drawn: Additions) -> tuple[Any, list[Step], Tensor]:
     """Return a buffer with priorities 1, 4, 9, 1, ... of its rows, the rows, and the probability of each."""
     buffer, held = how.filled(make, drawn)
     given = {float(step["observation"]): float((i % 3 + 1) ** 2) for i, step in enumerate(held)}
@@ -598,7 +600,7 @@ def _prioritised(how: Claims, make: Make, drawn: Additions) -> tuple[Any, list[S
     return buffer, held, share / share.sum()
 
 
-def _priorities(how: Claims) -> Law:
+def _priorities(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held, wanted = _prioritised(how, make, drawn)
         seen("several priorities", len(held) > 2)
@@ -614,7 +616,7 @@ def _priorities(how: Claims) -> Law:
     return _law("priorities", claim, mutant, check, "several priorities", most=10)
 
 
-def _weights(how: Claims) -> Law:
+def _weights(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held, share = _prioritised(how, make, drawn)
         seen("several priorities", len(held) > 2)
@@ -637,7 +639,7 @@ def _weights(how: Claims) -> Law:
 # --- n steps ---
 
 
-def _windows(how: Claims, steps: list[Step], start: int) -> list[tuple[float, float]]:
+def _windows(how: ReplayClaims, steps: list[Step], start: int) -> list[tuple[float, float]]:
     """Return (reward, next observation) of the transition of n steps, or of those up to the last step added."""
     end = start
     while end < min(start + how.n, len(steps)) - 1 and not bool(steps[end]["terminated"] | steps[end]["truncated"]):
@@ -649,7 +651,9 @@ def _windows(how: Claims, steps: list[Step], start: int) -> list[tuple[float, fl
     return [(total, float(steps[end]["next_observation"]))] if complete else []
 
 
-def _n_rows(how: Claims, make: Make, drawn: Additions) -> list[tuple[float, float, float, list[tuple[float, float]]]]:
+def _n_rows(
+    how: ReplayClaims, make: Make, drawn: Additions
+) -> list[tuple[float, float, float, list[tuple[float, float]]]]:
     """Return observation, reward, next observation, and what they may be, of rows drawn."""
     buffer, steps = make(drawn.capacity), drawn.steps()
     for step in steps:
@@ -667,7 +671,7 @@ def _n_rows(how: Claims, make: Make, drawn: Additions) -> list[tuple[float, floa
     return found
 
 
-def _n_steps(how: Claims) -> Law:
+def _n_steps(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         for o, r, after, allowed in _n_rows(how, make, drawn):
             seen(f"{how.n} steps inside an episode", after - o >= how.n)
@@ -680,7 +684,7 @@ def _n_steps(how: Claims) -> Law:
     return _law("sum_of_n_rewards", claim, mutant, check, f"{how.n} steps inside an episode")
 
 
-def _n_ends(how: Claims) -> Law:
+def _n_ends(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         for o, _, after, allowed in _n_rows(how, make, drawn):
             seen("an end of an episode within n steps", not float(after).is_integer())

@@ -101,7 +101,7 @@ SHAPES: dict[str, Callable[[float], float]] = {
 
 
 @frozen
-class Claims:
+class ScheduleClaims:
     """Arguments of `schedule_laws`."""
 
     start: float
@@ -150,7 +150,7 @@ def schedule_laws(
         raise ChoiceError(message("schedule_laws: warmup", got=warmup, wanted=wanted, remedy=remedy))
     top = start if peak is None or not warmup else peak
     slopes = [abs(end - top) / (steps - warmup), abs(top - start) / max(warmup, 1)]
-    how = Claims(start, end, top, steps, warmup, 2.0 * max(slopes) if jump is None else jump, argument)
+    how = ScheduleClaims(start, end, top, steps, warmup, 2.0 * max(slopes) if jump is None else jump, argument)
     laws = [_ends(how), _smooth(how), _pure(how)]
     laws += [_monotone(how)] if monotone else []
     laws += [_rises(how)] if warmup else []
@@ -160,7 +160,7 @@ def schedule_laws(
     return Suite("schedule_laws", tuple(laws))
 
 
-def _prepared(how: Claims) -> Callable[[Schedule], Schedule]:
+def _prepared(how: ScheduleClaims) -> Callable[[Schedule], Schedule]:
     """Return a function that makes a function of n of a subject that takes an optimizer."""
 
     def prepare(subject: Schedule) -> Schedule:
@@ -177,7 +177,7 @@ def _takes_optimizer(subject: Schedule) -> bool:
     return names[:1] == ["optimizer"]
 
 
-def _rates(make: Schedule, how: Claims) -> Schedule:
+def _rates(make: Schedule, how: ScheduleClaims) -> Schedule:
     param = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([param], lr=max(how.start, how.peak, how.end))
     scheduler, rates = make(optimizer), list[float]()
@@ -195,7 +195,7 @@ def _number(name: str, got: float, wanted: float) -> None:
     require(abs(got - wanted) <= 1e-7 + 1e-6 * abs(wanted), f"{name}: got {got!r}, wanted {wanted!r}")
 
 
-def _ends(how: Claims) -> Law:
+def _ends(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         wanted = {0: how.start, how.warmup: how.peak, how.steps: how.end}
         for n, value in wanted.items():
@@ -205,7 +205,7 @@ def _ends(how: Claims) -> Law:
     return _law("ends", claim, ("is one count ahead", one_late), check, prepare=_prepared(how))
 
 
-def _smooth(how: Claims) -> Law:
+def _smooth(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         values = how.table(schedule)[: how.steps + 2]
         require(all(math.isfinite(value) for value in values), f"a value is not finite: {values}")
@@ -216,7 +216,7 @@ def _smooth(how: Claims) -> Law:
     return _law("no_jump", claim, ("skips a part of the way", jumps), check, prepare=_prepared(how))
 
 
-def _pure(how: Claims) -> Law:
+def _pure(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: list[int], seen: Seen) -> None:
         seen("an earlier count after a later one", any(b < a for a, b in itertools.pairwise(inputs)))
         first = {n: how.at(schedule, n) for n in sorted(set(inputs))}
@@ -230,7 +230,7 @@ def _pure(how: Claims) -> Law:
     return _law("depends_on_count", claim, mutant, check, need, inputs=counts, most=20, prepare=_prepared(how))
 
 
-def _monotone(how: Claims) -> Law:
+def _monotone(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         values = how.table(schedule)[how.warmup : how.steps + 1]
         sign = 1.0 if how.end >= how.peak else -1.0
@@ -243,7 +243,7 @@ def _monotone(how: Claims) -> Law:
     return _law("monotone", claim, ("goes up and down", wiggles), check, prepare=_prepared(how))
 
 
-def _rises(how: Claims) -> Law:
+def _rises(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         values = how.table(schedule)[: how.warmup + 1]
         for n, value in enumerate(values):
@@ -254,7 +254,7 @@ def _rises(how: Claims) -> Law:
     return _law("warms_up", claim, ("starts lower", starts_low), check, prepare=_prepared(how))
 
 
-def _stays(how: Claims) -> Law:
+def _stays(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         for n in range(how.steps, 3 * how.steps):
             _number(f"the value at {n}, after the end at {how.steps}", how.at(schedule, n), how.end)
@@ -263,7 +263,7 @@ def _stays(how: Claims) -> Law:
     return _law("constant_after_end", claim, ("keeps moving", keeps_moving), check, prepare=_prepared(how))
 
 
-def _shaped(how: Claims, shape: Callable[[float], float]) -> Law:
+def _shaped(how: ScheduleClaims, shape: Callable[[float], float]) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         for n in range(how.warmup, how.steps + 1):
             wanted = how.peak + (how.end - how.peak) * shape((n - how.warmup) / (how.steps - how.warmup))
@@ -273,7 +273,7 @@ def _shaped(how: Claims, shape: Callable[[float], float]) -> Law:
     return _law("shape", claim, ("is slow in a part", bent), check, prepare=_prepared(how))
 
 
-def _tensor(how: Claims) -> Law:
+def _tensor(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         for n in range(2 * how.steps):
             got = torch.as_tensor(schedule(torch.tensor(n)), dtype=torch.float64)

@@ -199,7 +199,7 @@ def rows(draw: DrawFn) -> Rows:
 
 
 @attrs.frozen
-class Claims:
+class TargetClaims:
     """Arguments of `target_laws`."""
 
     kind: str
@@ -250,7 +250,7 @@ def target_laws(
     if truncation not in ("bootstrap", "terminate") or (endings == "none" and kind != "reward_to_go"):
         wanted, remedy = "bootstrap or terminate, and endings", "say what an end means"
         raise ChoiceError(message("target_laws", got=(truncation, endings), wanted=wanted, remedy=remedy))
-    how = Claims(kind, endings, truncation)
+    how = TargetClaims(kind, endings, truncation)
     if kind == "reward_to_go":
         own = () if endings == "none" else (_own_episode(how),)
         return Suite("target_laws", (_sum_of_rest(how), _at_start(how), _linear(how), *own))
@@ -264,7 +264,7 @@ def target_laws(
 _law = law_constructor(rows, SOURCE)
 
 
-def _definition(how: Claims) -> Law:
+def _definition(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Rows, seen: Seen) -> None:
         seen("a value that counts", bool((how.wanted(drawn) != drawn.rewards).any()))
         seen("gamma 1/2", drawn.gamma == 0.5)
@@ -275,7 +275,7 @@ def _definition(how: Claims) -> Law:
     return _law("definition", claim, mutant, check, "a value that counts", "gamma 1/2")
 
 
-def _termination(how: Claims) -> Law:
+def _termination(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Rows, seen: Seen) -> None:
         over = ~bootstraps(how.truncation, drawn.terminated, drawn.truncated).bool()
         seen("a termination", bool(over.any()) and drawn.gamma > 0)
@@ -287,7 +287,7 @@ def _termination(how: Claims) -> Law:
     return _law("termination_ends", claim, ("bootstraps past a termination", wrong), check, "a termination")
 
 
-def _truncation(how: Claims) -> Law:
+def _truncation(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Rows, seen: Seen) -> None:
         cut = drawn.truncated & ~drawn.terminated
         seen("a truncation", bool(cut.any()) and drawn.gamma > 0)
@@ -308,7 +308,7 @@ def _forgets_truncation(target: Target) -> Target:
     return lambda *columns, **named: target(*columns[:-1], torch.zeros_like(columns[-1]), **named)
 
 
-def _own_row(how: Claims) -> Law:
+def _own_row(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Rows, seen: Seen) -> None:
         seen("several rows", len(drawn.rewards) > 1)
         names = ("rewards", "first", "second", "terminated", "truncated")
@@ -322,7 +322,7 @@ def _own_row(how: Claims) -> Law:
     return _law("batch_is_rows", claim, ("looks for the best of the batch", best_of_batch), check, "several rows")
 
 
-def _choice(how: Claims) -> Law:
+def _choice(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Rows, seen: Seen) -> None:
         going = attrs.evolve(
             drawn, terminated=drawn.terminated & False, truncated=drawn.truncated & False, gamma=max(drawn.gamma, 0.5)
@@ -349,7 +349,7 @@ def _choice(how: Claims) -> Law:
     return _law(*law)
 
 
-def _detached(how: Claims) -> Law:
+def _detached(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Rows, seen: Seen) -> None:
         tables = [table.clone().requires_grad_() for table in (drawn.first, drawn.second)]
         value = how.ask(target, drawn, first=tables[0], second=tables[1]).sum()
@@ -381,15 +381,15 @@ def horizons(*counts: int) -> SearchStrategy[Horizon]:
 _stream_law = law_constructor(horizons, SOURCE)
 
 
-def _rest(how: Claims, target: Target, drawn: Horizon) -> Tensor:
+def _rest(how: TargetClaims, target: Target, drawn: Horizon) -> Tensor:
     return target(drawn.stream.rewards, *how.ends(drawn.stream), gamma=drawn.gamma)
 
 
-def _end(how: Claims, stream: Stream, t: int) -> int:
+def _end(how: TargetClaims, stream: Stream, t: int) -> int:
     return len(stream.rewards) - 1 if how.endings == "none" else last_of_episode(stream, t)
 
 
-def _sum_of_rest(how: Claims) -> Law:
+def _sum_of_rest(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Horizon, seen: Seen) -> None:
         stream = _ended_by(how, drawn.stream)
         seen("several steps", len(stream.rewards) > 2)
@@ -407,14 +407,14 @@ def _sum_of_rest(how: Claims) -> Law:
     return _stream_law("definition", claim, mutant, check, "several steps")
 
 
-def _ended_by(how: Claims, stream: Stream) -> Stream:
+def _ended_by(how: TargetClaims, stream: Stream) -> Stream:
     """Return the stream with the endings that the subject can see."""
     if how.endings == "terminated" and how.truncation == "bootstrap":
         return replace(stream, truncated=torch.zeros_like(stream.truncated))
     return stream
 
 
-def _at_start(how: Claims) -> Law:
+def _at_start(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Horizon, seen: Seen) -> None:
         stream = drawn.stream
         none = torch.zeros_like(stream.terminated)
@@ -430,7 +430,7 @@ def _at_start(how: Claims) -> Law:
     return _stream_law("forgets_the_past", claim, mutant, check, "several steps")
 
 
-def _linear(how: Claims) -> Law:
+def _linear(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Horizon, seen: Seen) -> None:
         stream = _ended_by(how, drawn.stream)
         seen("a large reward", bool((stream.rewards.abs() > 5).any()))
@@ -445,7 +445,7 @@ def _linear(how: Claims) -> Law:
 NAMES = ("rewards", "values", "next_values", "terminated", "truncated")
 
 
-def _own_episode(how: Claims) -> Law:
+def _own_episode(how: TargetClaims) -> Law:
     def check(target: Target, drawn: Horizon, seen: Seen) -> None:
         stream = _ended_by(how, drawn.stream)
         pieces = episodes(stream)

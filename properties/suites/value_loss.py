@@ -110,7 +110,7 @@ def values(draw: DrawFn) -> Values:
 
 
 @attrs.frozen
-class Claims:
+class ValueLossClaims:
     """Arguments of `value_loss_laws`."""
 
     clipped: bool
@@ -155,7 +155,7 @@ def value_loss_laws(
     if reduction not in REDUCTIONS:
         wanted, remedy = f"one of {sorted(REDUCTIONS)}", "say how it reduces"
         raise ChoiceError(message("value_loss_laws: reduction", got=reduction, wanted=wanted, remedy=remedy))
-    how = Claims(clipped, scale, reduction, largest)
+    how = ValueLossClaims(clipped, scale, reduction, largest)
     laws = [_squared(how), _gradient_law(how)]
     laws += [_constants(how)] if detached else []
     laws += [_own_target(how)]
@@ -175,7 +175,7 @@ def _slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
 
 
-def _squared(how: Claims) -> Law:
+def _squared(how: ValueLossClaims) -> Law:
     def check(loss: Loss, drawn: Values, seen: Seen) -> None:
         near = attrs.evolve(drawn, behaviour_value=drawn.value)
         seen("an error", bool((drawn.value != drawn.target).any()))
@@ -185,11 +185,11 @@ def _squared(how: Claims) -> Law:
     return _law("squared_error", claim, ("doubles the scale", doubled), check, "an error")
 
 
-def _reduced(how: Claims, losses: Tensor) -> Tensor:
+def _reduced(how: ValueLossClaims, losses: Tensor) -> Tensor:
     return REDUCTIONS[how.reduction](losses)
 
 
-def _gradient_law(how: Claims) -> Law:
+def _gradient_law(how: ValueLossClaims) -> Law:
     def check(loss: Loss, drawn: Values, seen: Seen) -> None:
         off = (drawn.value - drawn.behaviour_value).abs() - drawn.clip
         near = _clip_of(drawn.value, drawn.behaviour_value, drawn.clip)
@@ -205,7 +205,7 @@ def _gradient_law(how: Claims) -> Law:
     return _law("gradient", claim, ("doubles the scale", doubled), check, "an error")
 
 
-def _constants(how: Claims) -> Law:
+def _constants(how: ValueLossClaims) -> Law:
     def check(loss: Loss, drawn: Values, seen: Seen) -> None:
         names = ("behaviour_value", "target") if how.clipped else ("target",)
         for name in names:
@@ -216,7 +216,7 @@ def _constants(how: Claims) -> Law:
     return _law("constants", claim, ("leaves the target attached", target_attached), check)
 
 
-def _own_target(how: Claims) -> Law:
+def _own_target(how: ValueLossClaims) -> Law:
     def check(loss: Loss, drawn: Values, seen: Seen) -> None:
         seen("several targets", len(set(drawn.target.tolist())) > 1)
         parts = [
@@ -233,7 +233,7 @@ def _own_target(how: Claims) -> Law:
     return _law("own_target", claim, ("compares with the mean target", broadcasts), check, "several targets")
 
 
-def _wide(how: Claims) -> Law:
+def _wide(how: ValueLossClaims) -> Law:
     def check(loss: Loss, drawn: Values, seen: Seen) -> None:
         seen("an error", bool((drawn.value != drawn.target).any()))
         wanted = _reduced(how, how.scale * (drawn.value - drawn.target).square())
@@ -243,7 +243,7 @@ def _wide(how: Claims) -> Law:
     return _law("wide_clip", claim, ("doubles the scale", doubled), check, "an error")
 
 
-def _binds(how: Claims) -> Law:
+def _binds(how: ValueLossClaims) -> Law:
     def check(loss: Loss, drawn: Values, seen: Seen) -> None:
         seen("a clip that counts", bool((how.wanted(drawn) > how.scale * (drawn.value - drawn.target).square()).any()))
         seen("a clip that does not", bool(((drawn.value - drawn.behaviour_value).abs() > drawn.clip).any()))
@@ -254,7 +254,7 @@ def _binds(how: Claims) -> Law:
     return _law("clipped_around_old_value", claim, mutant, check, "a clip that counts", "a clip that does not")
 
 
-def _pessimistic(how: Claims) -> Law:
+def _pessimistic(how: ValueLossClaims) -> Law:
     def check(loss: Loss, drawn: Values, seen: Seen) -> None:
         plain = how.scale * (drawn.value - drawn.target).square()
         seen("a clipped value nearer to its target", bool((how.wanted(drawn) == plain).any() & (plain > 0).any()))

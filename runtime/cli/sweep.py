@@ -16,7 +16,7 @@ from attrs import fields, frozen
 from ...core.errors import ChoiceError, choose, message
 from ..effects.reporting.png import check_picture
 from ..recipes.classic import RECIPES
-from ..recipes.sweep_settings import SWEPT, Axis, Sweep, axis_of, is_axis, points
+from ..recipes.sweep_settings import SWEPT, SettingValues, Sweep, axis_of, is_axis, points
 from ..runs.arguments import changed, flag
 from .common import FLAGS, say
 
@@ -84,7 +84,7 @@ def sweep_command(words: list[str]) -> int:
     return 0
 
 
-def _axes(words: Sequence[str]) -> tuple[list[Axis], list[str]]:
+def _axes(words: Sequence[str]) -> tuple[list[SettingValues], list[str]]:
     """Split the words into the swept numbers and the options that all runs share. Raises: ChoiceError."""
     names = {flag(name): name for name in SWEPT}
     axes, rest, left = [], [], [part for word in words for part in _parts(word)]

@@ -21,10 +21,10 @@ def absolute(reference: str) -> str:
     return f"{Path(place).absolute()}{colon}{name}" if place.endswith(".py") else reference
 
 
-def absolute_place(reference: str) -> str:
+def absolute_reference(reference: str) -> str:
     """Return a reference PLACE:NAME, or a PLACE alone, with the path of its file made absolute.
 
-    >>> absolute_place("math"), absolute_place("calculator.py").endswith("/calculator.py")
+    >>> absolute_reference("math"), absolute_reference("calculator.py").endswith("/calculator.py")
     ('math', True)
     """
     return absolute(f"{reference}:").removesuffix(":") if reference.endswith(".py") else absolute(reference)

@@ -16,7 +16,7 @@ Join = Literal["noisy_or", "max", "probability"]  # the last one is that of the 
 
 
 @frozen
-class Joined:
+class JoinedAnswers:
     """The distinct instances of Q queries that have proofs, by query and then by their arguments."""
 
     owner: Tensor  # int64 [N]: number of the query
@@ -39,15 +39,15 @@ def opened_query(names: Vocabulary, queries: Tensor, argument: int) -> Tensor:
     return replaced(queries, side, torch.full_like(side, len(names.constants) + 1))
 
 
-def joined(names: Vocabulary, found: ProofsFound, join: Join) -> Joined:
+def joined(names: Vocabulary, found: ProofsFound, join: Join) -> JoinedAnswers:
     """Return the answers with the scores of all their proofs together.
 
     >>> from ...core.logic.borders import borders
-    >>> from .search import Bounds, roomy, search
+    >>> from .search import SearchLimits, roomy, search
     >>> game, world = borders()  # in(X, Z) :- borders(X, Y), in(Y, Z)
     >>> names, base = roomy(game.names, world.base, 2)
     >>> asked = opened_query(names, world.queries[1:], 0)  # in(X, europe)
-    >>> told = joined(names, search(names, base, torch.tensor([0.5]), asked, Bounds()), "noisy_or")
+    >>> told = joined(names, search(names, base, torch.tensor([0.5]), asked, SearchLimits()), "noisy_or")
     >>> told.atom[:, 0], told.probability  # france is known, spain needs the rule once, portugal twice
     (tensor([3, 5, 6]), tensor([1.0000, 0.2500, 0.5000], dtype=torch.float64))
     """
@@ -68,15 +68,15 @@ def joined(names: Vocabulary, found: ProofsFound, join: Join) -> Joined:
         score = best_first(found.log_weight, proof_of, count, owner)
         lowest = torch.full((count,), -torch.inf, dtype=torch.float64, device=score.device)
         probability = torch.exp(lowest.scatter_reduce(0, proof_of, found.log_weight, "amax"))
-    return Joined(owner, atom, score, probability, proof_of)
+    return JoinedAnswers(owner, atom, score, probability, proof_of)
 
 
-def dense(names: Vocabulary, told: Joined, count: int, argument: int) -> Tensor:
+def dense(names: Vocabulary, told: JoinedAnswers, count: int, argument: int) -> Tensor:
     """Return the scores of all constants as that argument, 0 where there is no proof: float64 [count, n + 1], column 0 unused.
 
     >>> nothing = torch.zeros(1, dtype=torch.int64)
     >>> from ...core.logic.borders import borders
-    >>> one = Joined(nothing, torch.tensor([[2, 5]]), nothing + 0.5, nothing + 0.5, nothing)
+    >>> one = JoinedAnswers(nothing, torch.tensor([[2, 5]]), nothing + 0.5, nothing + 0.5, nothing)
     >>> dense(borders()[0].names, one, 1, 0)
     tensor([[0.0000, 0.0000, 0.5000, 0.0000, 0.0000, 0.0000, 0.0000]])
     """

@@ -11,7 +11,7 @@ from ...core.logic.knowledge import contains
 from ...core.logic.rules import Rule
 from .proof_scores import prover, sorted_rules
 from .proofs import Proofs
-from .search import Bounds, ProofsFound
+from .search import ProofsFound, SearchLimits
 
 CHUNK = 2048  # facts that are proven at once
 UNBOUNDED = 1 << 40
@@ -42,7 +42,7 @@ def with_confidences(made: Proofs, measure: Measure = "standard", *, smoothing: 
 def measured(made: Proofs, measure: Measure, smoothing: float) -> Tensor:
     """Return the confidences in the order of the knowledge base: float64 [R]."""
     rules = sorted_rules(made)
-    own = prover(made, torch.ones(len(rules), dtype=torch.float64), Bounds(rules=1, expansions=UNBOUNDED))
+    own = prover(made, torch.ones(len(rules), dtype=torch.float64), SearchLimits(rules=1, expansions=UNBOUNDED))
     names, base = own.names, own.base
     support, body = torch.zeros(2, len(rules), dtype=torch.float64)
     for predicate in torch.unique(base.heads[:-1, 0]).tolist():

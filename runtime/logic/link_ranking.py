@@ -26,7 +26,7 @@ Table = Callable[[Tensor, int], Tensor]
 
 
 @frozen
-class Asked:
+class RankedQueries:
     """Queries of a split, and what they are ranked among."""
 
     queries: Tensor  # int64 [Q, 3]
@@ -70,18 +70,18 @@ class LinkRanking:
         return f"{head}: MRR {float(means.mean_reciprocal_rank):.3f}, Hits@1/3/10 {hits}"
 
 
-def among_all(made: Proofs, split: Sequence[Names], argument: str = "both") -> Asked:
+def among_all(made: Proofs, split: Sequence[Names], argument: str = "both") -> RankedQueries:
     """Return the split's queries, to be ranked among all entities."""
-    return Asked(encode(made.game.names, split), ARGUMENTS[argument])
+    return RankedQueries(encode(made.game.names, split), ARGUMENTS[argument])
 
 
-def among_negatives(made: Proofs, split: Sequence[Names], argument: str, most: int, key: Key) -> Asked:
+def among_negatives(made: Proofs, split: Sequence[Names], argument: str, most: int, key: Key) -> RankedQueries:
     """Return the split's queries, to be ranked among at most `most` negatives drawn by the key, see `candidates`."""
     queries = encode(made.game.names, split)
     drawn = candidates(made.game.names, made.world.within, made.world.known, queries, argument, most, key)
     sides = ARGUMENTS[argument]
     own = torch.stack([drawn[mode, :, 1:, 1 + side] for mode, side in enumerate(sides)])
-    return Asked(queries, sides, own)
+    return RankedQueries(queries, sides, own)
 
 
 def allowed(made: Proofs, queries: Tensor, side: int) -> Tensor:
@@ -120,7 +120,7 @@ def _unpacked(names: Vocabulary, numbers: Tensor) -> Tensor:
     return torch.stack([numbers // base**2, numbers // base % base, numbers % base], -1)
 
 
-def chunks(asked: Asked, size: int = CHUNK) -> Iterator[tuple[int, int, slice]]:
+def chunks(asked: RankedQueries, size: int = CHUNK) -> Iterator[tuple[int, int, slice]]:
     """Yield mode, argument and queries of each chunk."""
     for mode, side in enumerate(asked.sides):
         for begin in range(0, asked.queries.shape[0], size):
@@ -130,7 +130,7 @@ def chunks(asked: Asked, size: int = CHUNK) -> Iterator[tuple[int, int, slice]]:
 def ranked_by(
     made: Proofs,
     table: Table,
-    *each: Asked,
+    *each: RankedQueries,
     ties: str = "realistic",
     key: Key | tuple[()] = (),
     chunk: int = CHUNK,

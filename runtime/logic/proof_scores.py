@@ -13,17 +13,17 @@ from ...core.logic.rules import Rule
 from ...core.logic.terms import Vocabulary
 from .answers import Join, dense, joined, opened_query
 from .proofs import Proofs
-from .search import Bounds, Guide, ProofsFound, roomy, search
+from .search import Guide, ProofsFound, SearchLimits, roomy, search
 
 
 @frozen
-class Prover:
+class ProofSearcher:
     """Names and facts with room for a search, the weights of the rules in the order of the knowledge, and the bounds."""
 
     names: Vocabulary
     base: Knowledge
     weights: Tensor  # float64 [R]
-    bounds: Bounds
+    bounds: SearchLimits
     guide: Guide | None = None
     key: Key | tuple[()] = ()
 
@@ -38,9 +38,9 @@ class Prover:
         return self.proofs(distinct), search_of
 
 
-def prover(made: Proofs, weights: Tensor, bounds: Bounds) -> Prover:
+def prover(made: Proofs, weights: Tensor, bounds: SearchLimits) -> ProofSearcher:
     """Return the prover of a data set's rules with these weights [R], in the order of its knowledge base."""
-    return Prover(*roomy(made.game.names, made.world.base, bounds.rules), weights, bounds)
+    return ProofSearcher(*roomy(made.game.names, made.world.base, bounds.rules), weights, bounds)
 
 
 def rule_weights(made: Proofs) -> Tensor:
@@ -75,7 +75,7 @@ class Effort:
 class ProofTable:
     """A table of scores by proofs; see `Table` in `link_ranking`."""
 
-    prover: Prover
+    prover: ProofSearcher
     join: Join
     told: Callable[[Effort], None] = lambda effort: None  # receives the effort of each call
 

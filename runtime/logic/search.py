@@ -34,7 +34,7 @@ Guide = Callable[["States", "States", Tensor], Tensor]
 
 
 @frozen
-class Bounds:
+class SearchLimits:
     """The limits of a search."""
 
     rules: int = 2  # applications of rules in one proof
@@ -87,7 +87,7 @@ def reweighed(found: ProofsFound, weights: Tensor) -> ProofsFound:
     >>> from ...core.logic.borders import borders
     >>> game, world = borders()
     >>> names, base = roomy(game.names, world.base, 2)
-    >>> found = search(names, base, torch.tensor([0.5]), torch.tensor([[2, 5, 7]]), Bounds(rules=2))
+    >>> found = search(names, base, torch.tensor([0.5]), torch.tensor([[2, 5, 7]]), SearchLimits(rules=2))
     >>> reweighed(found, torch.tensor([0.1])).log_weight.exp()
     tensor([0.0100], dtype=torch.float64)
     """
@@ -120,10 +120,10 @@ def _steps(base: Knowledge, rules: int) -> int:
     return 1 + rules * base.bodies.shape[-2]
 
 
-def check_bounds(bounds: Bounds) -> None:
+def check_bounds(bounds: SearchLimits) -> None:
     """Refuse bounds with which nothing can be found. Raises: ChoiceError.
 
-    >>> check_bounds(Bounds(expansions=0))
+    >>> check_bounds(SearchLimits(expansions=0))
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: search: expansions is 0, wanted at least 1; give it a larger number
     """
@@ -138,7 +138,7 @@ def search(
     base: Knowledge,
     weights: Tensor,
     queries: Tensor,
-    bounds: Bounds,
+    bounds: SearchLimits,
     *,
     excluded: Tensor | None = None,
     guide: Guide | None = None,
@@ -155,7 +155,7 @@ def search(
     >>> from ...core.logic.borders import borders
     >>> game, world = borders()  # in(X, Z) :- borders(X, Y), in(Y, Z)
     >>> names, base = roomy(game.names, world.base, 2)
-    >>> found = search(names, base, torch.tensor([0.5]), torch.tensor([[2, 5, 7]]), Bounds(rules=2))  # in(portugal, X)
+    >>> found = search(names, base, torch.tensor([0.5]), torch.tensor([[2, 5, 7]]), SearchLimits(rules=2))  # in(portugal, X)
     >>> found.answer, found.log_weight.exp()  # in(portugal, europe), by the rule and the rule again
     (tensor([[5, 2]]), tensor([0.2500], dtype=torch.float64))
     """
@@ -216,7 +216,7 @@ def _needed(key: Key | tuple[()]) -> Key:
     return key
 
 
-def _opened(names: Vocabulary, base: Knowledge, queries: Tensor, bounds: Bounds) -> States:
+def _opened(names: Vocabulary, base: Knowledge, queries: Tensor, bounds: SearchLimits) -> States:
     """Return the first states: the query, and the query under the mark; none for padding."""
     owner = (queries[:, 0] != PADDING).nonzero()[:, 0]
     asked = queries[owner]
@@ -254,7 +254,7 @@ def _distinct(names: Vocabulary, states: States) -> States:
     return states[torch.sort(first).values]
 
 
-def _chosen(waiting: States, expanded: Tensor, bounds: Bounds, count: int) -> tuple[States, States, Tensor]:
+def _chosen(waiting: States, expanded: Tensor, bounds: SearchLimits, count: int) -> tuple[States, States, Tensor]:
     """Return the states to expand now, those that wait, and the number of those dropped by query [Q]."""
     owner = waiting.owner
     if bounds.strategy == "sample":
@@ -270,7 +270,7 @@ def _chosen(waiting: States, expanded: Tensor, bounds: Bounds, count: int) -> tu
     return waiting[taken], waiting[keeps], dropped
 
 
-def _priority(states: States, bounds: Bounds) -> Tensor:
+def _priority(states: States, bounds: SearchLimits) -> Tensor:
     """Return numbers that are larger for states to be expanded first: float64 [M]."""
     moves = (states.moves != UNUSED).sum(-1).to(torch.float64)
     orders = {"confidence": states.log_weight, "policy": states.log_prob, "breadth": -moves}
@@ -286,7 +286,7 @@ def _place(owner: Tensor, priority: Tensor, count: int) -> Tensor:
     return torch.empty_like(owner).scatter(0, order, torch.arange(owner.shape[0], device=owner.device) - first)
 
 
-def _counts(names: Vocabulary, base: Knowledge, states: States, bounds: Bounds) -> tuple[Tensor, ...]:
+def _counts(names: Vocabulary, base: Knowledge, states: States, bounds: SearchLimits) -> tuple[Tensor, ...]:
     """Return start, number and side of the facts, and start and number of the rules, that may match each state's first goal."""
     goal = states.goals[:, 0]
     start, end, exchanged = span(names, base, goal)
@@ -294,7 +294,7 @@ def _counts(names: Vocabulary, base: Knowledge, states: States, bounds: Bounds) 
     return start, (end - start).clamp_min(0), exchanged, first, torch.where(states.applied < bounds.rules, many, 0)
 
 
-def _portions(names: Vocabulary, base: Knowledge, states: States, bounds: Bounds) -> Iterator[States]:
+def _portions(names: Vocabulary, base: Knowledge, states: States, bounds: SearchLimits) -> Iterator[States]:
     """Yield the states in portions with a bounded number of successors, at least one state each."""
     _, facts, _, _, rules = _counts(names, base, states, bounds)
     portion = ((facts + rules).cumsum(0) - 1) // TOGETHER
@@ -342,7 +342,7 @@ def _successors(
     log_weights: Tensor,
     states: States,
     excluded: Tensor,
-    bounds: Bounds,
+    bounds: SearchLimits,
 ) -> tuple[States, Tensor]:
     """Return the successors of the states by all facts and rules, and the index of each one's state, sorted by it."""
     start, facts, exchanged, first, rules = _counts(names, base, states, bounds)

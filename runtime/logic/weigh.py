@@ -6,14 +6,14 @@ from torch import Tensor
 from ...algorithms.logic.rule_weights import WeighedProofs
 from ...core.logic.corrupt import HEAD, TAIL
 from .link_ranking import allowed
-from .proof_scores import Prover
+from .proof_scores import ProofSearcher
 from .proofs import Proofs
 from .search import ProofsFound
 
 CHUNK = 512  # facts whose proofs are searched for at once
 
 
-def weighed_proofs(made: Proofs, own: Prover, facts: Tensor) -> WeighedProofs:
+def weighed_proofs(made: Proofs, own: ProofSearcher, facts: Tensor) -> WeighedProofs:
     """Return the proofs of train facts, asked for by either argument, and of their negatives: int64 [F, 3].
 
     A fact is none for its own proof. Negatives are the constants that make no atom known to be true, as in a ranking.
@@ -21,9 +21,9 @@ def weighed_proofs(made: Proofs, own: Prover, facts: Tensor) -> WeighedProofs:
     >>> from .family import family
     >>> from .proofs import proofs
     >>> from .proof_scores import prover
-    >>> from .search import Bounds
+    >>> from .search import SearchLimits
     >>> made = proofs(family(10), max_depth=5)
-    >>> own = prover(made, torch.full((len(made.dataset.rules),), 0.5, dtype=torch.float64), Bounds(rules=1))
+    >>> own = prover(made, torch.full((len(made.dataset.rules),), 0.5, dtype=torch.float64), SearchLimits(rules=1))
     >>> weighed_proofs(made, own, made.world.queries[:3]).query_of.shape  # three facts, two arguments
     torch.Size([6])
     """

@@ -19,16 +19,15 @@ from ...core.logic.state import ProofState
 from ...core.logic.terms import Names, Vocabulary, encode
 from ..effects import folder
 from ..effects.reporting.proof_picture import proof_picture
-from ..logic.answers import Joined, joined
+from ..logic.answers import JoinedAnswers, joined
 from ..logic.attempts import Move, ProofAttempt, attempts, ending, left_out
 from ..logic.explain import ProofRow, by_confidence, lines, rows
 from ..logic.guide import policy_guide
-from ..logic.proof_scores import Prover as Searcher
+from ..logic.proof_scores import ProofSearcher, rule_weights
 from ..logic.proof_scores import prover as searcher
-from ..logic.proof_scores import rule_weights
 from ..logic.proof_tree import Goal, proof_tree
 from ..logic.proofs import Proofs
-from ..logic.search import Bounds, Guide, ProofsFound
+from ..logic.search import Guide, ProofsFound, SearchLimits
 from ..runs.run import restored
 from . import prove
 from .prove_settings import Prove, Search
@@ -144,7 +143,7 @@ def is_open(prover: Prover, query: Names) -> bool:
 
 
 @frozen
-class Answer:
+class QueryAnswer:
     """An instance of a query."""
 
     atom: str
@@ -160,7 +159,7 @@ class Answered:
     """The answers of a query."""
 
     query: str
-    answers: tuple[Answer, ...]  # the most probable first
+    answers: tuple[QueryAnswer, ...]  # the most probable first
     expanded: int  # states whose successors were computed
     cut: bool  # whether states were left because of the bounds
 
@@ -215,7 +214,7 @@ def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Ans
     found = searcher.proofs(atoms, torch.where(ground[:, None], atoms, 0))
     every = joined(names, found, "max" if own.join == "max" else "noisy_or")
     best = _best_proofs(found, every)
-    told: list[list[Answer]] = [[] for _ in queries]
+    told: list[list[QueryAnswer]] = [[] for _ in queries]
     counts = torch.bincount(every.proof_of, minlength=every.owner.shape[0]).tolist()
     weights = searcher.weights
     columns = (every.owner.tolist(), every.atom.tolist(), every.probability.tolist(), counts, best.tolist())
@@ -225,7 +224,7 @@ def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Ans
         tree = proof_tree(names, base, atoms[owner].tolist(), moves, bound_first=True)
         steps = rows(names, base, tree, by_confidence)
         known = bool(contains(names, base, torch.tensor([int(atoms[owner, 0]), *terms])))
-        told[owner].append(Answer(steps[0].goal, probability, known, many, steps, tree))
+        told[owner].append(QueryAnswer(steps[0].goal, probability, known, many, steps, tree))
     return tuple(
         Answered(
             query=f"{query[0]}({query[1]}, {query[2]})",
@@ -237,11 +236,11 @@ def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Ans
     )
 
 
-def searcher_of(prover: Prover, made: Proofs, weights: Tensor, own: Search) -> Searcher:
+def searcher_of(prover: Prover, made: Proofs, weights: Tensor, own: Search) -> ProofSearcher:
     """Return the searcher of these weights of the rules, guided by the policy where the options say so."""
     strategy, width = own.strategy()
     kind = "beam" if strategy == "greedy" else strategy
-    bounds = Bounds(own.depth, own.expansions, kind, width, "policy" if strategy == "greedy" else own.guide)
+    bounds = SearchLimits(own.depth, own.expansions, kind, width, "policy" if strategy == "greedy" else own.guide)
     guide: Guide | None = None
     if bounds.order == "policy" or kind == "sample":
         guide = policy_guide(made.game.names, prove.model_of(prover.arguments, prover.made), prover.params)
@@ -260,7 +259,7 @@ def _with_variables(names: Vocabulary, query: Names) -> Tensor:
     return torch.tensor([names.predicates.index(predicate) + 1, *terms])
 
 
-def _best_proofs(found: ProofsFound, every: Joined) -> Tensor:
+def _best_proofs(found: ProofsFound, every: JoinedAnswers) -> Tensor:
     """Return the index of a proof of the largest weight for each answer, the first among equals."""
     order = torch.sort(found.log_weight, stable=True, descending=True).indices
     place = torch.empty_like(order).scatter(0, order, torch.arange(order.shape[0]))

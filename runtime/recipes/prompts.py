@@ -113,7 +113,7 @@ class PromptRun:
 
     def resolved(self, notice: Callable[[str], None]) -> "PromptRun":
         """Return the settings with those that model and prompts determine. Imports torch. Raises: ChoiceError."""
-        from ..effects.module_reference import absolute, absolute_place
+        from ..effects.module_reference import absolute, absolute_reference
         from ..effects.rewards.given import given
         from ..effects.rewards.grader import check_rewards, foreign
         from ..text.prompt_lengths import model_facts
@@ -139,7 +139,7 @@ class PromptRun:
         reward = tuple(absolute(name) if name in named else name for name in self.data.reward)
         columns = sorted({name for some in (training, held_out) for row in some.rows for name in row.columns})
         check_rewards([given(name) for name in reward], self.data.weights, columns=columns)
-        own = tuple(absolute_place(name) for name in self.data.tools)
+        own = tuple(absolute_reference(name) for name in self.data.tools)
         changes: dict[str, Any] = {"reward": reward, "tools": own, "max_turns": turns}
         changes |= {"max_new_tokens": new, "capacity": capacity, "slots": slots}
         changes["held_out"] = min(self.episodes.held_out, len(held_out.rows))

@@ -25,7 +25,7 @@ from ..train import RunState, folded
 from .actor_critic import actor_critic_pipeline
 from .arguments import iteration_steps, loop_of
 from .report import APART, LONGEST, SHORT
-from .sweep_settings import SWEPT, Axis, Point, Sweep, points
+from .sweep_settings import SWEPT, Point, SettingValues, Sweep, points
 
 PLAN, ROWS = "sweep.json", "sweep.jsonl"
 CURVE = 100  # points of a member's curve that are kept, at most
@@ -43,7 +43,9 @@ class Trial:
     ]  # (environment steps, mean return of the episodes finished since the last point)
 
 
-def trials(arguments: Any, axes: Sequence[Axis], options: Sweep, run: Path, *, notice: Notice) -> Iterator[Trial]:
+def trials(
+    arguments: Any, axes: Sequence[SettingValues], options: Sweep, run: Path, *, notice: Notice
+) -> Iterator[Trial]:
     """Train and evaluate all members, in parts of `members`, and yield their results.
 
     Results are appended to RUN/sweep.jsonl after each part. A sweep that was stopped goes on behind the last complete part;

@@ -24,7 +24,7 @@ Point = Mapping[str, float]  # a value of each swept setting
 
 
 @frozen
-class Axis:
+class SettingValues:
     """The values of one setting: a list, or a range from which values are drawn."""
 
     name: str
@@ -59,7 +59,7 @@ def is_axis(text: str) -> bool:
     return text.startswith(("log:", "linear:")) or "," in text
 
 
-def axis_of(name: str, text: str) -> Axis:
+def axis_of(name: str, text: str) -> SettingValues:
     """Return the values that a text names: `0.9,0.99`, `log:LOW:HIGH` (drawn) or `log:LOW:HIGH:COUNT`; also `linear:`.
 
     Raises: ChoiceError.
@@ -73,7 +73,7 @@ def axis_of(name: str, text: str) -> Axis:
     try:
         if kind not in ("log", "linear"):
             values = tuple(dict.fromkeys(float(part) for part in text.split(",")))
-            return Axis(name, values)
+            return SettingValues(name, values)
         low, high = float(rest[0]), float(rest[1])
         count = int(rest[2]) if len(rest) == 3 else 0
         if len(rest) > 3 or not low < high or (kind == "log" and low <= 0.0) or (len(rest) == 3 and count < 2):
@@ -82,19 +82,19 @@ def axis_of(name: str, text: str) -> Axis:
         wanted = "values (0.9,0.99) or log:LOW:HIGH or linear:LOW:HIGH, also with :COUNT"
         remedy = "LOW below HIGH, of log above 0, COUNT 2 or more"
         raise ChoiceError(message(where, got=repr(text), wanted=wanted, remedy=remedy)) from None
-    axis = Axis(name, (), low, high, kind == "log")
+    axis = SettingValues(name, (), low, high, kind == "log")
     values = tuple(_within(axis, number / (count - 1)) for number in range(count)) if count else ()
-    return Axis(name, values, low, high, kind == "log")
+    return SettingValues(name, values, low, high, kind == "log")
 
 
-def _within(axis: Axis, share: float) -> float:
+def _within(axis: SettingValues, share: float) -> float:
     """Return the value at this share of the range, in 6 digits, so that it can be written as an option."""
     low, high = (math.log(axis.low), math.log(axis.high)) if axis.logarithmic else (axis.low, axis.high)
     value = low + (high - low) * share
     return float(f"{math.exp(value) if axis.logarithmic else value:.6g}")
 
 
-def points(axes: Sequence[Axis], options: Sweep) -> list[Point]:
+def points(axes: Sequence[SettingValues], options: Sweep) -> list[Point]:
     """Return the settings to try: all combinations where each axis lists values, else `samples` draws.
 
     >>> points([axis_of("gamma", "0.5,0.75"), axis_of("clip", "0.1,0.2")], Sweep())[1]
@@ -107,5 +107,5 @@ def points(axes: Sequence[Axis], options: Sweep) -> list[Point]:
     return [{axis.name: _drawn(axis, draw.random()) for axis in axes} for _ in range(options.samples)]
 
 
-def _drawn(axis: Axis, share: float) -> float:
+def _drawn(axis: SettingValues, share: float) -> float:
     return axis.values[int(share * len(axis.values))] if axis.values else _within(axis, share)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from purestep.core.language.tool_calls import hermes_calls, llama_calls, mistral_args_calls, mistral_calls
 from purestep.properties import chat_template_laws, check, reward_function_laws, tool_parser_laws
-from purestep.properties.suites.tool_parser import Called
+from purestep.properties.suites.language.tool_parser import Called
 from purestep.runtime.effects.rewards.built_in import exact, numeric
 
 from ..support.tool_templates import tool_tokenizer

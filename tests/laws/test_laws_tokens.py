@@ -48,7 +48,7 @@ from purestep.properties import (
     token_loss_laws,
 )
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
-from purestep.properties.suites.token_loss import as_token_loss, cispo_step, dual_step
+from purestep.properties.suites.language.token_loss import as_token_loss, cispo_step, dual_step
 
 LENGTH = 5
 

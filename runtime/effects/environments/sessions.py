@@ -18,7 +18,7 @@ from ....core.language.requests import words_of
 from ....core.language.text_env import Outcome, TextEnv, user_message
 
 
-class Session(Protocol):
+class EnvironmentSession(Protocol):
     """One episode at a time of an environment of another library."""
 
     def begin(self, seed: int) -> Outcome:
@@ -35,7 +35,7 @@ class Session(Protocol):
 
 
 @frozen
-class Played:
+class SessionState:
     """The state of an episode."""
 
     seed: int
@@ -46,14 +46,14 @@ class Played:
 class Sessions:
     """At most `most` open sessions, each with the state it is in; the one that waited longest begins other episodes."""
 
-    def __init__(self, open_session: Callable[[], Session], most: int) -> None:
+    def __init__(self, open_session: Callable[[], EnvironmentSession], most: int) -> None:
         self._open, self._most = open_session, most
-        self._idle: list[tuple[Played | tuple[()], Session]] = []
+        self._idle: list[tuple[SessionState | tuple[()], EnvironmentSession]] = []
         self._number = 0
         self._changed = threading.Condition()
         atexit.register(self.close)
 
-    def begin(self, seed: int) -> tuple[Played, Outcome]:
+    def begin(self, seed: int) -> tuple[SessionState, Outcome]:
         """Return the first state and the first observation of an episode."""
         session = self._taken(())
         try:
@@ -62,7 +62,7 @@ class Sessions:
             self._dropped(session)
             raise
 
-    def step(self, state: Played, action: Any) -> tuple[Played, Outcome]:
+    def step(self, state: SessionState, action: Any) -> tuple[SessionState, Outcome]:
         """Return the state after an action, and its outcome. Raises: errors of the environment; RuntimeError by `_repeated`."""
         session = self._taken(state)
         try:
@@ -83,13 +83,13 @@ class Sessions:
             with suppress(Exception):
                 session.close()
 
-    def _begun(self, session: Session, seed: int) -> tuple[Played, Outcome]:
+    def _begun(self, session: EnvironmentSession, seed: int) -> tuple[SessionState, Outcome]:
         outcome = session.begin(seed)
-        state = Played(seed, (), (outcome.observation,))
+        state = SessionState(seed, (), (outcome.observation,))
         self._returned(state, session)
         return state, outcome
 
-    def _taken(self, state: Played | tuple[()]) -> Session:
+    def _taken(self, state: SessionState | tuple[()]) -> EnvironmentSession:
         """Return a session in this state, or any one for (), waiting until one is idle."""
         with self._changed:
             while True:
@@ -109,7 +109,7 @@ class Sessions:
         except BaseException:
             self._dropped(None)
             raise
-        if isinstance(state, Played):
+        if isinstance(state, SessionState):
             try:
                 _repeated(session, state)
             except BaseException:
@@ -117,12 +117,12 @@ class Sessions:
                 raise
         return session
 
-    def _returned(self, state: Played, session: Session, *, ended: bool = False) -> None:
+    def _returned(self, state: SessionState, session: EnvironmentSession, *, ended: bool = False) -> None:
         with self._changed:
             self._idle.insert(0 if ended else len(self._idle), (state, session))
             self._changed.notify()
 
-    def _dropped(self, session: Session | None) -> None:
+    def _dropped(self, session: EnvironmentSession | None) -> None:
         if session is not None:
             with suppress(Exception):
                 session.close()
@@ -131,7 +131,7 @@ class Sessions:
             self._changed.notify()
 
 
-def _repeated(session: Session, state: Played) -> None:
+def _repeated(session: EnvironmentSession, state: SessionState) -> None:
     """Bring a session into a state. Raises: RuntimeError if it shows other observations than the first time."""
     shown = [session.begin(state.seed).observation, *(session.step(action).observation for action in state.actions)]
     if tuple(shown) != state.shown:
@@ -141,12 +141,12 @@ def _repeated(session: Session, state: Played) -> None:
 
 
 def session_env(
-    open_session: Callable[[], Session],
+    open_session: Callable[[], EnvironmentSession],
     *,
     most: int,
     seed_of: Callable[[Key], int] = lambda key: words_of(key)[0] >> 1,
     opening: Callable[[Any, Any, str], Any] = user_message,
-) -> TextEnv[Sessions, Played]:
+) -> TextEnv[Sessions, SessionState]:
     """Return the text environment of sessions, at most `most` of them open at a time in this process.
 
     >>> class Counting:
@@ -159,11 +159,11 @@ def session_env(
     ('2 left', '1 left', '1 left')
     """
 
-    def reset(sessions: Sessions, key: Key) -> tuple[Played, str]:
+    def reset(sessions: Sessions, key: Key) -> tuple[SessionState, str]:
         state, outcome = sessions.begin(seed_of(key))
         return state, outcome.observation
 
-    def step(sessions: Sessions, state: Played, action: Any, key: Key) -> tuple[Played, Outcome]:
+    def step(sessions: Sessions, state: SessionState, action: Any, key: Key) -> tuple[SessionState, Outcome]:
         return sessions.step(state, action)
 
     return TextEnv(Sessions(open_session, most), reset, step, opening=opening)

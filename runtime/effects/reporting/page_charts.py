@@ -22,10 +22,10 @@ class Scale:
     x: tuple[float, float]
     y: tuple[float, float]
 
-    def place(self, point: Point) -> Point:
-        """Return the place of a point in the picture, from its upper left corner.
+    def position(self, point: Point) -> Point:
+        """Return the position of a point in the picture, from its upper left corner.
 
-        >>> Scale((0.0, 1.0), (0.0, 1.0)).place((0.0, 1.0))
+        >>> Scale((0.0, 1.0), (0.0, 1.0)).position((0.0, 1.0))
         (44.0, 8.0)
         """
         return (
@@ -110,18 +110,18 @@ def _grid(scale: Scale, name: str) -> str:
     middle = (LEFT + WIDTH - RIGHT) / 2
     found = [f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(name)}</text>']
     for value in ticks(*scale.y):
-        _, y = scale.place((scale.x[0], value))
+        _, y = scale.position((scale.x[0], value))
         found.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         found.append(f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{number(value)}</text>')
     ends = dict.fromkeys(scale.x)
     for value, anchor in zip(ends, ("start", "end") if len(ends) > 1 else ("start",), strict=True):
-        x, _ = scale.place((value, scale.y[0]))
+        x, _ = scale.position((value, scale.y[0]))
         found.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{number(value)}</text>')
     return "".join(found)
 
 
 def _curve(place: int, points: Points, scale: Scale) -> str:
-    at = [scale.place(point) for point in points]
+    at = [scale.position(point) for point in points]
     if len(at) == 1:
         return f'<circle class="c{place % 4}" cx="{at[0][0]:.1f}" cy="{at[0][1]:.1f}" r="2.5"/>'
     return f'<polyline class="c{place % 4}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in at)}"/>'

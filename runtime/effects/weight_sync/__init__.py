@@ -6,5 +6,5 @@ from .interface import WeightPublisher as WeightPublisher
 from .interface import WeightReader as WeightReader
 from .interface import weight_publisher as weight_publisher
 from .interface import weight_reader as weight_reader
-from .select_transport import Choice as Choice
+from .select_transport import ChosenTransport as ChosenTransport
 from .select_transport import Host as Host

@@ -23,7 +23,7 @@ class Host:
 
 
 @frozen
-class Choice:
+class ChosenTransport:
     """A transport, and the reason for it."""
 
     way: str
@@ -34,7 +34,7 @@ class Choice:
         return f"weights go by {self.way}: {self.why}"
 
 
-def choice(hosts: Sequence[Host], *, engine: str, asked: str = "") -> Choice:
+def choice(hosts: Sequence[Host], *, engine: str, asked: str = "") -> ChosenTransport:
     """Return the transport for these hosts, whose processes are those of `engine`, or the requested one.
 
     Raises: ChoiceError for no hosts, a transport that they cannot use, or several hosts without an engine for them.
@@ -67,16 +67,18 @@ def _possible(hosts: Sequence[Host], engine: str) -> tuple[str, ...]:
     return (*shared, *([BETWEEN[engine]] if engine in BETWEEN else ()))
 
 
-def _said(hosts: Sequence[Host], way: str, asked: str) -> Choice:
+def _said(hosts: Sequence[Host], way: str, asked: str) -> ChosenTransport:
     """Return that transport with its reason."""
     names = {host.name for host in hosts}
     many = f"{len(names)} host{'s' if len(names) > 1 else ''}"
     if way == "shared":
-        return Choice(way, f"{asked}all processes see the same memory")
+        return ChosenTransport(way, f"{asked}all processes see the same memory")
     if way == "ray":
-        return Choice(way, f"{asked}{many} share Ray's object store")
+        return ChosenTransport(way, f"{asked}{many} share Ray's object store")
     without = {host.name for host in hosts if not host.verbs}
     if not without:
-        return Choice(way, f"{asked}{many}, all with RDMA")
+        return ChosenTransport(way, f"{asked}{many}, all with RDMA")
     having = len(names - without)
-    return Choice(way, f"{asked}{many}, RDMA on {having or 'none'} of them; Monarch's buffers fall back to TCP", True)
+    return ChosenTransport(
+        way, f"{asked}{many}, RDMA on {having or 'none'} of them; Monarch's buffers fall back to TCP", True
+    )

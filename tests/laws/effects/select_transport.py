@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from purestep.core.errors import ChoiceError
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.effects.weight_sync.select_transport import Choice, Host
+from purestep.runtime.effects.weight_sync.select_transport import ChosenTransport, Host
 
 # --- mutants ---
 # Common errors in the choice of a transport: each an edit of a right one.
 
 
-Choose = Callable[..., Choice]
+Choose = Callable[..., ChosenTransport]
 
 
 def asks_the_first(choice: Choose) -> Choose:
     """Use the memory of the first host for all hosts."""
 
-    def first(hosts: Any, **how: Any) -> Choice:
+    def first(hosts: Any, **how: Any) -> ChosenTransport:
         return choice([evolve(host, memory=hosts[0].memory) for host in hosts], **how)
 
     return first
@@ -33,7 +33,7 @@ def asks_the_first(choice: Choose) -> Choose:
 def counts_twice(choice: Choose) -> Choose:
     """Add the number of listed hosts to the reason."""
 
-    def counting(hosts: Any, **how: Any) -> Choice:
+    def counting(hosts: Any, **how: Any) -> ChosenTransport:
         found = choice(hosts, **how)
         return evolve(found, why=f"{len(hosts)} hosts; {found.why}")
 
@@ -53,7 +53,7 @@ def chooses_all_the_same(choice: Choose) -> Choose:
 def takes_any(choice: Choose) -> Choose:
     """Choose RDMA if one host has it."""
 
-    def lax(hosts: Any, **how: Any) -> Choice:
+    def lax(hosts: Any, **how: Any) -> ChosenTransport:
         verbs = any(host.verbs for host in hosts)
         return choice([evolve(host, verbs=verbs) for host in hosts], **how)
 
@@ -72,7 +72,7 @@ MUTANTS: dict[str, Callable[[Any], Any]] = {"forgets the fallback": forgets_the_
 
 
 SOURCE = "runtime.effects.weight_sync.select_transport: a transport by what the hosts and the engine have"
-Subject = Callable[..., Choice]
+Subject = Callable[..., ChosenTransport]
 WAYS = ("shared", "ray", "monarch")
 ENGINES = ("processes", "ray", "monarch")
 
@@ -107,15 +107,15 @@ def _can(hosts: tuple[Host, ...], engine: str) -> tuple[str, ...]:
     return tuple(way for way in WAYS if (shared if way == "shared" else way == engine))
 
 
-def _chosen(choice: Subject, hosts: tuple[Host, ...], engine: str, asked: str = "") -> Choice | tuple[()]:
+def _chosen(choice: Subject, hosts: tuple[Host, ...], engine: str, asked: str = "") -> ChosenTransport | tuple[()]:
     try:
         return choice(hosts, engine=engine, asked=asked)
     except ChoiceError:
         return ()
 
 
-def _way(found: Choice | tuple[()]) -> str:
-    return found.way if isinstance(found, Choice) else ""
+def _way(found: ChosenTransport | tuple[()]) -> str:
+    return found.way if isinstance(found, ChosenTransport) else ""
 
 
 def _best() -> Law:
@@ -152,7 +152,7 @@ def _asked() -> Law:
 def _fallback() -> Law:
     def check(choice: Subject, hosts: tuple[Host, ...], engine: str, seen: Seen) -> None:
         found = _chosen(choice, hosts, engine, "monarch" if engine == "monarch" else "")
-        if not isinstance(found, Choice):
+        if not isinstance(found, ChosenTransport):
             return
         without = [host for host in hosts if not host.verbs]
         seen("hosts of which one alone lacks RDMA", found.way == "monarch" and 0 < len(without) < len(hosts))
@@ -182,7 +182,7 @@ def _alike() -> Law:
 def _said() -> Law:
     def check(choice: Subject, hosts: tuple[Host, ...], engine: str, seen: Seen) -> None:
         found = _chosen(choice, hosts, engine)
-        if not isinstance(found, Choice):
+        if not isinstance(found, ChosenTransport):
             return
         seen("a transport over a network", found.way != "shared")
         line = str(found)

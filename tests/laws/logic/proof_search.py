@@ -16,7 +16,7 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_cons
 from purestep.runtime.logic.answers import Join, dense, joined
 from purestep.runtime.logic.attempts import Move
 from purestep.runtime.logic.proof_tree import Goal, clause, proof_tree
-from purestep.runtime.logic.search import Bounds, ProofsFound, roomy, search
+from purestep.runtime.logic.search import ProofsFound, SearchLimits, roomy, search
 
 Atom = tuple[int, int, int]
 Rule = tuple[Atom, tuple[Atom, ...]]
@@ -60,7 +60,7 @@ class Case:
         """Search as the subject does, exactly unless told otherwise."""
         base, weights = self.base()
         names, wide = roomy(NAMES, base, DEPTH)
-        own = Bounds(**{"rules": DEPTH, "expansions": 100_000, **bounds})
+        own = SearchLimits(**{"rules": DEPTH, "expansions": 100_000, **bounds})
         queries = torch.tensor(self.queries)
         ground = queries[:, 2:] <= CONSTANTS  # an atom is no fact for its own proof
         excluded = torch.where(ground, queries, 0)
@@ -220,7 +220,7 @@ def forgets_the_last_move(found: ProofsFound) -> ProofsFound:
 def narrow_beam(subject: Searching) -> Searching:
     """Keep one state in a beam of any width."""
 
-    def run(names: Any, base: Any, weights: Any, queries: Any, bounds: Bounds, **named: Any) -> ProofsFound:
+    def run(names: Any, base: Any, weights: Any, queries: Any, bounds: SearchLimits, **named: Any) -> ProofsFound:
         narrow = evolve(bounds, width=1) if bounds.strategy == "beam" else bounds
         return subject.search(names, base, weights, queries, narrow, **named)
 
@@ -250,7 +250,7 @@ def of_the_first_rule(subject: Searching) -> Searching:
 def of_no_weight(subject: Searching) -> Searching:
     """Give rules of weight 0 a small weight."""
 
-    def run(names: Any, base: Any, weights: Any, queries: Any, bounds: Bounds, **named: Any) -> ProofsFound:
+    def run(names: Any, base: Any, weights: Any, queries: Any, bounds: SearchLimits, **named: Any) -> ProofsFound:
         return subject.search(names, base, weights.clamp_min(0.1), queries, bounds, **named)
 
     return evolve(subject, search=run)

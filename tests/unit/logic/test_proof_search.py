@@ -21,7 +21,7 @@ from purestep.runtime.logic.mine import mine
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
 from purestep.runtime.logic.proofs import Proofs, candidates, proofs
 from purestep.runtime.logic.rank import ranking_result, scored_by_length
-from purestep.runtime.logic.search import Bounds, search
+from purestep.runtime.logic.search import SearchLimits, search
 
 from ...laws.logic.proof_search import proof_search_laws, subject
 
@@ -36,21 +36,21 @@ def made() -> Proofs:
 @pytest.mark.parametrize(
     ("bounds", "said"),
     [
-        (Bounds(expansions=0), "search: expansions is 0"),
-        (Bounds(rules=0), "search: rules is 0"),
-        (Bounds(strategy="beam"), "search: width is 0"),
-        (Bounds(strategy="sample", width=2), "search: key is none"),
+        (SearchLimits(expansions=0), "search: expansions is 0"),
+        (SearchLimits(rules=0), "search: rules is 0"),
+        (SearchLimits(strategy="beam"), "search: width is 0"),
+        (SearchLimits(strategy="sample", width=2), "search: key is none"),
     ],
 )
-def test_bounds_that_find_nothing_are_refused(bounds: Bounds, said: str, made: Proofs) -> None:
-    own = prover(made, rule_weights(made), Bounds())
+def test_bounds_that_find_nothing_are_refused(bounds: SearchLimits, said: str, made: Proofs) -> None:
+    own = prover(made, rule_weights(made), SearchLimits())
     with pytest.raises(ChoiceError, match=said):
         search(own.names, own.base, own.weights, made.world.queries[:1], bounds)
 
 
 def test_a_budget_is_kept_and_what_it_cuts_is_counted(made: Proofs) -> None:
     told: list[Effort] = []
-    own = prover(made, rule_weights(made), Bounds(rules=3, expansions=40))
+    own = prover(made, rule_weights(made), SearchLimits(rules=3, expansions=40))
     ProofTable(own, "noisy_or", told.append)(made.world.queries[:20], 1)
     found, _ = own.open_proofs(made.world.queries[:20], 1)
     assert int(found.expanded.max()) == 40
@@ -59,7 +59,7 @@ def test_a_budget_is_kept_and_what_it_cuts_is_counted(made: Proofs) -> None:
 
 
 def test_a_query_with_two_variables_is_allowed_and_bounded(made: Proofs) -> None:
-    own = prover(made, rule_weights(made), Bounds(rules=1, expansions=5))
+    own = prover(made, rule_weights(made), SearchLimits(rules=1, expansions=5))
     names = own.names
     asked = torch.tensor([[names.predicates.index("wife") + 1, len(names.constants) + 1, len(names.constants) + 2]])
     found = own.proofs(asked)
@@ -73,7 +73,7 @@ def test_a_policy_guides_beams_and_walks_and_proves_no_more_than_exact_search(
 ) -> None:
     model = proof_policy(made.game.names, size=8, hidden=8, blocks=1)
     guide = policy_guide(made.game.names, model, model.init(keys.key(0)))
-    own = prover(made, rule_weights(made), Bounds(rules=2, expansions=10_000))
+    own = prover(made, rule_weights(made), SearchLimits(rules=2, expansions=10_000))
     every, _ = own.open_proofs(made.world.queries[:10], 1)
     narrow = evolve(own.bounds, strategy=strategy, width=3, order="policy")
     some, _ = evolve(own, bounds=narrow, guide=guide, key=keys.key(1)).open_proofs(made.world.queries[:10], 1)
@@ -96,7 +96,7 @@ def test_evidence_of_many_proofs_near_certainty_stays_apart() -> None:
 
 
 def test_rankings_among_all_are_those_among_as_many_negatives_as_there_are(made: Proofs) -> None:
-    table = ProofTable(prover(made, rule_weights(made), Bounds(rules=1, expansions=10_000)), "max")
+    table = ProofTable(prover(made, rule_weights(made), SearchLimits(rules=1, expansions=10_000)), "max")
     facts, most = made.dataset.test[:12], len(made.game.names.constants)
     every, drawn = ranked_by(
         made, table, among_all(made, facts), among_negatives(made, facts, "both", most, keys.key(0)), chunk=5

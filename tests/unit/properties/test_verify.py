@@ -21,7 +21,7 @@ from purestep.properties import Law, Mutant, Seen, Suite, dyadic, run, same, ver
 from purestep.properties.framework import cli, profiles
 from purestep.properties.framework.catalogue import ROWS, named, suite_of
 from purestep.properties.framework.cli import chosen, laws_command, verify_command, write_command
-from purestep.properties.framework.isolated import Done, each_apart
+from purestep.properties.framework.isolated import ItemResult, each_apart
 from purestep.properties.framework.matching import CERTAIN, matches
 from purestep.properties.framework.pages import html_of, junit_of
 from purestep.properties.framework.paste import evaluated
@@ -182,9 +182,9 @@ def test_work_apart_ends_in_time_and_notes_what_it_does(tmp_path: Path) -> None:
         return i
 
     found = list(each_apart(5, work, limit=1.0))
-    kinds = [one.value if isinstance(one, Done) else one.reason for one in found]
+    kinds = [one.value if isinstance(one, ItemResult) else one.reason for one in found]
     assert kinds == [0, "did not end within 1 s", "ended the process (exit code 3)", 3, 4]
-    assert isinstance(found[3], Done)
+    assert isinstance(found[3], ItemResult)
     assert found[3].notes == (f"writes to {tmp_path / 'written'}", "prints 1 lines", "sleeps 0.0 s in all")
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Seen, Suite, law_constructor
-from ..strategies.values import POISON, dyadic, log_prob_pairs, masks
-from .loss import LARGE, NAN, PADDING, Batch, mapped, reference
+from ...framework.compare import ROUNDING, require, same
+from ...framework.law import Law, Seen, Suite, law_constructor
+from ...strategies.values import POISON, dyadic, log_prob_pairs, masks
+from ..loss import LARGE, NAN, PADDING, Batch, mapped, reference
 
 # --- mutants ---
 # Common errors in losses over masked steps.

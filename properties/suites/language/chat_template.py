@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ..framework.compare import require
-from ..framework.law import Law, Seen, Suite, law_constructor
+from ...framework.compare import require
+from ...framework.law import Law, Seen, Suite, law_constructor
 
 Message = dict[str, str]
 Template = Callable[[list[Message], bool], Any]  # -> text or ids

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ..framework.compare import EXACT, ROUNDING, Tolerance, require, same
-from ..framework.law import Law, Seen, Suite, law_constructor
-from ..strategies.values import dyadic, integers
+from ...framework.compare import EXACT, ROUNDING, Tolerance, require, same
+from ...framework.law import Law, Seen, Suite, law_constructor
+from ...strategies.values import dyadic, integers
 
 # --- mutants ---
 # Common mistakes in group advantages: each has the signature (reward [N], group [N], *, groups) -> [N].

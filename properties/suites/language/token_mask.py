@@ -14,14 +14,14 @@ from attrs import frozen
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
+from ...framework.compare import require, same
+from ...framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 Collate = Callable[["list[Tokens]"], tuple[Any, Any]]
 
 
 @frozen
-class Part:
+class TokenPart:
     """Ids of one part of a sample, and whether the model sampled them."""
 
     ids: tuple[int, ...]
@@ -32,7 +32,7 @@ class Part:
 class Tokens:
     """A sample: its parts, the prompt first, and whether its last part was cut by a limit, so that it has no end token."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[TokenPart, ...]
     cut: bool = False
 
 
@@ -81,7 +81,7 @@ def trains_on_tools(collate: Collate) -> Collate:
 
     def wrong(batch: list[Tokens]) -> tuple[Any, Any]:
         after = [
-            Tokens((sample.parts[0], *[Part(part.ids, True) for part in sample.parts[1:]]), sample.cut)
+            Tokens((sample.parts[0], *[TokenPart(part.ids, True) for part in sample.parts[1:]]), sample.cut)
             for sample in batch
         ]
         return collate(after)
@@ -144,11 +144,11 @@ def batches(end: int, adds_end: bool) -> Any:
 
     def made(drawn: tuple[list[tuple[int, ...]], bool]) -> Tokens:
         several, cut = drawn
-        parts = [Part(numbers, bool(place % 2)) for place, numbers in enumerate(several)]
+        parts = [TokenPart(numbers, bool(place % 2)) for place, numbers in enumerate(several)]
         if not parts[-1].sampled:
-            parts.append(Part((end + 10,), True))
+            parts.append(TokenPart((end + 10,), True))
         if not adds_end and not cut:
-            parts[-1] = Part((*parts[-1].ids, end), True)
+            parts[-1] = TokenPart((*parts[-1].ids, end), True)
         return Tokens(tuple(parts), cut)
 
     one = st.tuples(st.lists(ids, min_size=2, max_size=6), st.booleans()).map(made)

@@ -18,9 +18,9 @@ from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ..framework.compare import require
-from ..framework.law import Broken, Law, Seen, Suite, law_constructor
-from ..framework.outside import generators, seeded
+from ...framework.compare import require
+from ...framework.law import Broken, Law, Seen, Suite, law_constructor
+from ...framework.outside import generators, seeded
 
 Reward = Callable[..., Any]
 PIECES = (
@@ -32,14 +32,14 @@ PIECES = (
 
 
 @frozen
-class Sample:
+class GradedCompletion:
     """A completion, and which of the given rows its prompt and columns come from."""
 
     completion: str
     row: int
 
 
-def samples(rows: Sequence[Mapping[str, Any]]) -> SearchStrategy[list[Sample]]:
+def samples(rows: Sequence[Mapping[str, Any]]) -> SearchStrategy[list[GradedCompletion]]:
     """Batches of completions: those of the rows, as they are, cut short, doubled or with odd pieces around, and odd texts."""
     texts = st.sampled_from([str(row["completion"]) for row in rows])
     pieces = st.sampled_from(PIECES)
@@ -47,7 +47,7 @@ def samples(rows: Sequence[Mapping[str, Any]]) -> SearchStrategy[list[Sample]]:
     cut = st.tuples(texts, st.integers(0, 40)).map(lambda pair: pair[0][: pair[1]])
     odd = st.lists(pieces, max_size=3).map("".join)
     completion = st.one_of(texts, texts, around, cut, odd)
-    one = st.builds(Sample, completion=completion, row=st.integers(0, len(rows) - 1))
+    one = st.builds(GradedCompletion, completion=completion, row=st.integers(0, len(rows) - 1))
     return st.lists(one, min_size=1, max_size=5)
 
 
@@ -58,7 +58,7 @@ class _Caller:
     rows: Sequence[Mapping[str, Any]]
     messages: bool
 
-    def arguments(self, batch: Sequence[Sample]) -> dict[str, list[Any]]:
+    def arguments(self, batch: Sequence[GradedCompletion]) -> dict[str, list[Any]]:
         """Return the columns of a batch, prompts and completions among them."""
         names = [name for name in self.rows[0] if name not in ("prompt", "completion", "reward")]
         columns = {name: [copy.deepcopy(self.rows[sample.row][name]) for sample in batch] for name in names}
@@ -69,7 +69,7 @@ class _Caller:
     def _message(self, role: str, text: str) -> Any:
         return [{"role": role, "content": text}] if self.messages else text
 
-    def __call__(self, reward: Reward, batch: Sequence[Sample]) -> list[Any]:
+    def __call__(self, reward: Reward, batch: Sequence[GradedCompletion]) -> list[Any]:
         return called(reward, self.arguments(batch))
 
 
@@ -204,7 +204,7 @@ def _agree(where: str, got: Sequence[Any], wanted: Sequence[Any]) -> None:
 
 
 def _counted(law: Construct, call: _Caller) -> Law:
-    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+    def check(reward: Reward, batch: list[GradedCompletion], seen: Seen) -> None:
         seen("an empty completion", any(not sample.completion for sample in batch))
         found = call(reward, batch)
         require(len(found) == len(batch), f"a reward for each of {len(batch)} completions, got {len(found)}")
@@ -218,7 +218,7 @@ def _counted(law: Construct, call: _Caller) -> Law:
 
 
 def _bounded(law: Construct, call: _Caller, low: float, high: float) -> Law:
-    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+    def check(reward: Reward, batch: list[GradedCompletion], seen: Seen) -> None:
         for value, sample in zip(call(reward, batch), batch, strict=False):
             seen("a reward", value is not None)
             where = f"the reward of {sample.completion[:60]!r}"
@@ -230,7 +230,7 @@ def _bounded(law: Construct, call: _Caller, low: float, high: float) -> Law:
 
 
 def _pure(law: Construct, call: _Caller) -> Law:
-    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+    def check(reward: Reward, batch: list[GradedCompletion], seen: Seen) -> None:
         found = []
         for seed in (0, 1):
             arguments = call.arguments(batch)
@@ -249,7 +249,7 @@ def _pure(law: Construct, call: _Caller) -> Law:
 
 
 def _permuted(law: Construct, call: _Caller) -> Law:
-    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+    def check(reward: Reward, batch: list[GradedCompletion], seen: Seen) -> None:
         found = call(reward, batch)
         seen(DIFFER, len(set(found)) > 1)
         _agree("in reverse order", call(reward, batch[::-1])[::-1], found)
@@ -259,7 +259,7 @@ def _permuted(law: Construct, call: _Caller) -> Law:
 
 
 def _alone(law: Construct, call: _Caller) -> Law:
-    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+    def check(reward: Reward, batch: list[GradedCompletion], seen: Seen) -> None:
         found = call(reward, batch)
         seen(DIFFER, len(set(found)) > 1)
         _agree("alone", [call(reward, [sample])[0] for sample in batch], found)
@@ -270,9 +270,9 @@ def _alone(law: Construct, call: _Caller) -> Law:
 
 
 def _declared(law: Construct, call: _Caller) -> Law:
-    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+    def check(reward: Reward, batch: list[GradedCompletion], seen: Seen) -> None:
         places = [sample.row for sample in batch]
-        own = [Sample(str(call.rows[place]["completion"]), place) for place in places]
+        own = [GradedCompletion(str(call.rows[place]["completion"]), place) for place in places]
         wanted = [call.rows[place]["reward"] for place in places]
         seen(DIFFER, len(set(wanted)) > 1)
         _agree("the rows' own completions", call(reward, own), wanted)
@@ -282,7 +282,7 @@ def _declared(law: Construct, call: _Caller) -> Law:
 
 
 def _any(law: Construct, call: _Caller) -> Law:
-    def check(reward: Reward, batch: list[Sample], seen: Seen) -> None:
+    def check(reward: Reward, batch: list[GradedCompletion], seen: Seen) -> None:
         seen("a text that is none of the rows'", any(sample.completion in PIECES for sample in batch))
         for sample in batch:
             call(reward, [sample])

@@ -14,15 +14,15 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ...core import keys
-from ...core.keys import Key
-from ...core.language.parsers import Call, Parser
-from ...core.language.text_env import Outcome, TextEnv
-from ...runtime.machine.json_codec import decode, encode
-from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
-from ..strategies.language import texts
-from ..strategies.values import seeds
+from ....core import keys
+from ....core.keys import Key
+from ....core.language.parsers import Call, Parser
+from ....core.language.text_env import Outcome, TextEnv
+from ....runtime.machine.json_codec import decode, encode
+from ...framework.compare import require, same
+from ...framework.law import Law, Mutant, Seen, Suite, law_constructor
+from ...strategies.language import texts
+from ...strategies.values import seeds
 
 # --- mutants ---
 # Common errors in text environments: edits of a TextEnv.

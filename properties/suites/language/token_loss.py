@@ -7,10 +7,10 @@ import attrs
 import torch
 from torch import Tensor
 
-from ...algorithms.language.masking import mean_of_tokens
-from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Seen, Suite, law_constructor
-from .loss import PADDING, PPO, Batch, mapped
+from ....algorithms.language.masking import mean_of_tokens
+from ...framework.compare import ROUNDING, require, same
+from ...framework.law import Law, Seen, Suite, law_constructor
+from ..loss import PADDING, PPO, Batch, mapped
 from .masked_loss import Padded, padded_batches
 
 # --- mutants ---

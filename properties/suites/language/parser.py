@@ -7,10 +7,10 @@ from typing import Any
 from attrs import evolve, frozen
 from hypothesis import strategies as st
 
-from ...core.language.parsers import Call, Parsed, Parser
-from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
-from ..strategies.language import NAMES, texts
+from ....core.language.parsers import Call, Parsed, Parser
+from ...framework.compare import require, same
+from ...framework.law import Law, Mutant, Seen, Suite, law_constructor
+from ...strategies.language import NAMES, texts
 
 # --- mutants ---
 # Common errors in parsers of text.

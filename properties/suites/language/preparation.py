@@ -12,18 +12,18 @@ from typing import Any
 from attrs import evolve
 from hypothesis import strategies as st
 
-from ...core import keys
-from ...core.keys import Key
-from ...core.language.events import LENGTH, STOP
-from ...core.language.preparation import Preparation, Prepared
-from ...core.language.prompting import Prompting, Query, Response
-from ...core.language.rollout import ModelOutput
-from ...core.language.task import TRAINING, TextTask
-from ...runtime.async_rl.preparation import kept_starts, starts_from
-from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
-from ..strategies.language import texts
-from ..strategies.values import seeds
+from ....core import keys
+from ....core.keys import Key
+from ....core.language.events import LENGTH, STOP
+from ....core.language.preparation import Preparation, Prepared
+from ....core.language.prompting import Prompting, Query, Response
+from ....core.language.rollout import ModelOutput
+from ....core.language.task import TRAINING, TextTask
+from ....runtime.async_rl.preparation import kept_starts, starts_from
+from ...framework.compare import require, same
+from ...framework.law import Law, Mutant, Seen, Suite, always
+from ...strategies.language import texts
+from ...strategies.values import seeds
 
 # --- mutants ---
 # Common errors in preparations: edits of a TextTask that has one.

@@ -6,10 +6,10 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ...core.language.codec import CLOSED, OPEN, Codec, Ids, Standing
-from ...core.language.events import Event, Feedback, ToolResult, User
-from ..framework.compare import require, same
-from ..framework.law import Law, Mutant, Seen, Suite, law_constructor
+from ....core.language.codec import CLOSED, OPEN, Codec, Ids, Standing
+from ....core.language.events import Event, Feedback, ToolResult, User
+from ...framework.compare import require, same
+from ...framework.law import Law, Mutant, Seen, Suite, law_constructor
 
 
 def codec_laws() -> Suite:

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor
 
-from ...core import keys
-from ...core.causal import CausalModel
-from ...core.tree import leaves, tree_map
-from ..framework.compare import EXACT, Tolerance, require, same
-from ..framework.law import Law, Mutant, Seen, Suite
-from ..strategies.values import integers
+from ....core import keys
+from ....core.causal import CausalModel
+from ....core.tree import leaves, tree_map
+from ...framework.compare import EXACT, Tolerance, require, same
+from ...framework.law import Law, Mutant, Seen, Suite
+from ...strategies.values import integers
 
 # --- mutants ---
 # Common mistakes in causal models and their caches: edits of a `CausalModel`.

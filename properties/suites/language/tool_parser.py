@@ -15,8 +15,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ..framework.compare import require
-from ..framework.law import Broken, Law, Seen, Suite, law_constructor
+from ...framework.compare import require
+from ...framework.law import Broken, Law, Seen, Suite, law_constructor
 
 Called = tuple[str, dict[str, Any]]
 Parse = Callable[[str], Iterable[Any]]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Seen, Suite, law_constructor
-from ..strategies.values import POISON, dyadic, flags
-from .estimator import reference
+from ...framework.compare import ROUNDING, require, same
+from ...framework.law import Law, Seen, Suite, law_constructor
+from ...strategies.values import POISON, dyadic, flags
+from ..estimator import reference
 
 # --- mutants ---
 # Common errors in advantages over the tokens of a conversation.

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from ..framework.compare import ROUNDING, same, unequal
-from ..framework.law import Broken, Law, Mutant, Seen, Suite, law_constructor
-from ..strategies.values import dyadic, integers
+from ...framework.compare import ROUNDING, same, unequal
+from ...framework.law import Broken, Law, Mutant, Seen, Suite, law_constructor
+from ...strategies.values import dyadic, integers
 
 # --- mutants ---
 # Common errors in the log-probs of tokens.

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from ...algorithms.language.group_advantages import rloo_advantages
-from ...core.record import take
-from ...core.transcript.record import SAMPLED as FROM_MODEL
-from ...core.transcript.record import Transcript
-from ..framework.compare import ROUNDING, require, same
-from ..framework.law import Law, Seen, Suite, law_constructor
-from ..strategies.transcripts import (
+from ....algorithms.language.group_advantages import rloo_advantages
+from ....core.record import take
+from ....core.transcript.record import SAMPLED as FROM_MODEL
+from ....core.transcript.record import Transcript
+from ...framework.compare import ROUNDING, require, same
+from ...framework.law import Law, Seen, Suite, law_constructor
+from ...strategies.transcripts import (
     EACH,
     FORK,
     ROWS,
@@ -25,7 +25,7 @@ from ..strategies.transcripts import (
     states,
     steps,
 )
-from ..strategies.values import POISON, dyadic, integers
+from ...strategies.values import POISON, dyadic, integers
 
 # --- mutants ---
 # Common mistakes in credit: each edits correct functions.
