@@ -1,12 +1,14 @@
 """The command line: `purestep train|sweep|evaluate|explain|chat|resume|plot|view|host|replay`, and commands of other packages.
 
-Exit codes: 0; 1 for an error, reported in one line on stderr; 2 for a malformed command line; 130 after Ctrl-C or SIGTERM.
+Exit codes: 0; 1 for an error, reported in one line on stderr; 2 for a malformed command line; 130 after Ctrl-C or SIGTERM;
+141 where the reader of the output has closed it (`purestep laws | head -1`).
 A package adds commands in the entry-point group `purestep.commands`, each a function of the words after its name.
 """
 
 import atexit
 import errno
 import os
+import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -135,12 +137,14 @@ def _called(words: list[str]) -> int:
     try:
         known = commands()
         if name in ("-h", "--help"):
-            print(usage(known))
+            print(usage(known), flush=True)
             return 0
         for word in rest:  # some libraries cannot handle names that are not valid text
             check_text("a word of the command line", word, remedy="rename what it names")
         with interruptible():
-            return choose("purestep: command", name, known).call(rest)
+            code = choose("purestep: command", name, known).call(rest)
+        sys.stdout.flush()
+        return code
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 1
     except KeyboardInterrupt:
@@ -149,11 +153,23 @@ def _called(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, BrokenPipeError) and _unread():
+            return 141
         line = " ".join(f"purestep: {error_line(error)}".split())
         if isinstance(error, RankError) and several():
             end_at_once(line)
         say(line)
         return 1
+
+
+def _unread() -> bool:
+    """Return True if the reader of the standard output has closed it; what is left in its buffer is then dropped."""
+    output, polled = sys.stdout.fileno(), select.poll()
+    polled.register(output, 0)
+    if not any(events & select.POLLERR for _, events in polled.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
 
 
 if __name__ == "__main__":

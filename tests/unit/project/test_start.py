@@ -1,6 +1,7 @@
 """Help, refusals and the first line of a command come at once: what takes seconds to import is imported after them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -219,3 +220,15 @@ def test_the_package_is_the_command_line_too(tmp_path: Path) -> None:
 
     for words in (["--help"], ["train", "nothing"]):
         assert run("purestep", *words) == run("purestep.runtime.cli.main", *words)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["laws"], ["laws", "scan"]])
+@pytest.mark.parametrize("buffer", ["", "1"])
+def test_a_reader_that_closes_the_output_ends_a_command_without_a_word(words: list[str], buffer: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffer}
+    command = [sys.executable, "-m", "purestep", *words]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")
