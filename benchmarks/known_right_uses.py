@@ -400,7 +400,16 @@ def uses() -> dict[str, Use]:
         S + "OneCycleLR": Use(
             "schedule",
             stepped(1.0, total_steps=20, pct_start=0.3),
-            {"start": 0.04, "peak": 1.0, "end": 4e-6, "warmup": 5, "steps": 19, "constant_after": False},
+            {
+                "start": 0.04,
+                "peak": 1.0,
+                "end": 4e-6,
+                "warmup": 5,
+                "steps": 19,
+                "constant_after": False,
+                "rise": "cosine",
+                "shape": "cosine",
+            },
         ),
         C + "optim.schedules:linear": Use(
             "schedule", straight, {"start": 1.0, "end": 0.25, "steps": 20, "shape": "linear", "argument": "tensor"}

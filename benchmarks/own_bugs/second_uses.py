@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
@@ -135,6 +136,9 @@ class Runs(Rows):
         return found
 
 
+LITERALS = (
+    st.integers(-9, 9) | st.booleans() | st.none() | st.floats(-2, 2, width=16) | st.sampled_from(("", "x", "5", "a b"))
+)
 ANSWERS = [{"completion": "so #### 5", "answer": "5"}, {"completion": "so #### 6", "answer": "5"}]
 NUMBERS = [{"completion": "3.5", "answer": "3.5"}, {"completion": "3.6", "answer": "3.5"}]
 LISTS = [{"completion": "1, 2", "targets": [1.0, 2.0]}, {"completion": "1, 3", "targets": [1.0, 2.0]}]
@@ -161,7 +165,12 @@ USES: dict[str, Use] = {
         lambda wrap: around_vectors(wrap, "SAME_STEP"),
         {"single": short},
     ),
-    "constants_are_texts": Use("tool_parser", single, {"render": lambda calls: pythonic(calls)[1:-1], "most": 1}),
+    "constants_are_texts": Use(
+        "tool_parser",
+        single,
+        {"render": lambda calls: pythonic(calls)[1:-1], "most": 1, "marks": (), "values": LITERALS},
+        leave=("text_around",),  # a call is the whole text
+    ),
     "empty_arguments_dropped": Use("tool_parser", in_pieces, {"render": plain_json, "most": 1}, leave=("text_around",)),
     "answer_before_the_window": Use("reward_function", scored, {"rows": ANSWERS, **UNIT}),
     "dot_matches_anything": Use("reward_function", declared={"rows": NUMBERS, **UNIT}),

@@ -111,10 +111,11 @@ class ScheduleClaims:
     warmup: int
     jump: float
     argument: str
+    last: int  # the largest count that is asked for
 
     def table(self, schedule: Schedule) -> list[float]:
-        """Return the values at 0 to three times the length."""
-        return [self.at(schedule, n) for n in range(3 * self.steps)]
+        """Return the values at all counts that are asked for."""
+        return [self.at(schedule, n) for n in range(self.last + 1)]
 
     def at(self, schedule: Schedule, n: int) -> float:
         """Return the value at n."""
@@ -132,14 +133,17 @@ def schedule_laws(
     constant_after: bool = True,
     jump: float | None = None,
     shape: str = "",
+    rise: str = "linear",
     argument: str = "both",
 ) -> Suite:
     """Return the laws of a schedule that is `start` at 0 and `end` at `steps`.
 
-    With `warmup` it rises from `start` to `peak` at n = warmup, and then goes to `end`. `monotone`: after that it never turns.
-    `constant_after`: it stays `end` after `steps`. `jump` is the largest difference of two neighbours (default: twice that
-    of a straight line). `shape`, "linear" or "cosine", is that after the warm-up. It takes a count that is an "int", an int64
-    "tensor", or "both". A scheduler of torch.optim is stepped once per count, from a learning rate of max(start, peak, end).
+    With `warmup` it rises from `start` to `peak` at n = warmup, with the shape `rise` ("linear" or "cosine"), and then goes to
+    `end`. `monotone`: after that it never turns.
+    `constant_after`: it stays `end` after `steps`; without it, no count beyond `steps` is asked for. `jump` is the largest
+    difference of two neighbours (default: twice that of a straight line). `shape`, "linear" or "cosine", is that after the
+    warm-up. It takes a count that is an "int", an int64 "tensor", or "both". A scheduler of torch.optim is stepped once per
+    count, from a learning rate of max(start, peak, end).
     Raises: ChoiceError.
     """
     if argument not in ARGUMENTS:
@@ -150,10 +154,11 @@ def schedule_laws(
         raise ChoiceError(message("schedule_laws: warmup", got=warmup, wanted=wanted, remedy=remedy))
     top = start if peak is None or not warmup else peak
     slopes = [abs(end - top) / (steps - warmup), abs(top - start) / max(warmup, 1)]
-    how = ScheduleClaims(start, end, top, steps, warmup, 2.0 * max(slopes) if jump is None else jump, argument)
+    most = 2.0 * max(slopes) if jump is None else jump
+    how = ScheduleClaims(start, end, top, steps, warmup, most, argument, 3 * steps - 1 if constant_after else steps)
     laws = [_ends(how), _smooth(how), _pure(how)]
     laws += [_monotone(how)] if monotone else []
-    laws += [_rises(how)] if warmup else []
+    laws += [_rises(how, choose("schedule_laws: rise", rise, SHAPES))] if warmup else []
     laws += [_stays(how)] if constant_after else []
     laws += [_shaped(how, choose("schedule_laws: shape", shape, SHAPES))] if shape else []
     laws += [_tensor(how)] if argument == "both" else []
@@ -181,10 +186,11 @@ def _rates(make: Schedule, how: ScheduleClaims) -> Schedule:
     param = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.SGD([param], lr=max(how.start, how.peak, how.end))
     scheduler, rates = make(optimizer), list[float]()
-    for _ in range(3 * how.steps + 1):
+    for n in range(how.last + 1):
         rates.append(float(optimizer.param_groups[0]["lr"]))
-        optimizer.step()
-        scheduler.step()
+        if n < how.last:
+            optimizer.step()
+            scheduler.step()
     return lambda n: rates[int(n)]
 
 
@@ -225,7 +231,7 @@ def _pure(how: ScheduleClaims) -> Law:
 
     claim = "The value depends on the count alone, in any order of calls."
     mutant = ("counts its calls", remembers)
-    counts = st.lists(st.integers(0, 2 * how.steps), min_size=2, max_size=6)
+    counts = st.lists(st.integers(0, min(2 * how.steps, how.last)), min_size=2, max_size=6)
     need = "an earlier count after a later one"
     return _law("depends_on_count", claim, mutant, check, need, inputs=counts, most=20, prepare=_prepared(how))
 
@@ -243,20 +249,20 @@ def _monotone(how: ScheduleClaims) -> Law:
     return _law("monotone", claim, ("goes up and down", wiggles), check, prepare=_prepared(how))
 
 
-def _rises(how: ScheduleClaims) -> Law:
+def _rises(how: ScheduleClaims, shape: Callable[[float], float]) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
         values = how.table(schedule)[: how.warmup + 1]
         for n, value in enumerate(values):
-            wanted = how.start + (how.peak - how.start) * n / how.warmup
+            wanted = how.start + (how.peak - how.start) * shape(n / how.warmup)
             _number(f"the value at {n} of {how.warmup} counts of warm-up", value, wanted)
 
-    claim = "In the warm-up it goes from the start to the peak in equal steps."
+    claim = "In the warm-up it goes from the start to the peak in the declared shape: in equal steps, or as a cosine."
     return _law("warms_up", claim, ("starts lower", starts_low), check, prepare=_prepared(how))
 
 
 def _stays(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
-        for n in range(how.steps, 3 * how.steps):
+        for n in range(how.steps, how.last + 1):
             _number(f"the value at {n}, after the end at {how.steps}", how.at(schedule, n), how.end)
 
     claim = "After its last count it stays at its end."
@@ -275,7 +281,7 @@ def _shaped(how: ScheduleClaims, shape: Callable[[float], float]) -> Law:
 
 def _tensor(how: ScheduleClaims) -> Law:
     def check(schedule: Schedule, inputs: Any, seen: Seen) -> None:
-        for n in range(2 * how.steps):
+        for n in range(min(2 * how.steps, how.last + 1)):
             got = torch.as_tensor(schedule(torch.tensor(n)), dtype=torch.float64)
             same(f"the value at tensor({n}) against {n}", got, torch.tensor(how.at(schedule, n)).double(), NUMBERS)
 

@@ -137,8 +137,21 @@ MUTANTS: dict[str, Callable[[Estimator], Estimator]] = {"reads too few rows": fo
 # --- laws ---
 
 
-LEVEL = Tolerance("level", absolute=0.3)  # rounding of a mean of equal rewards, over an eps of 1e-6 or more
-DAMPED = Tolerance("damped", 5e-3, 1e-4)  # an eps of up to 1e-4 beside the smallest standard deviation drawn
+DAMPED = Tolerance("damped", 6e-3, 1e-4)  # an eps of up to 1e-4 beside the smallest variance drawn
+LEAST = 1e-8  # eps of an estimator that declares none
+
+
+def _damped(eps: float | None) -> Tolerance:
+    """Return the tolerance of a division by a deviation, or the root of a variance, to which `eps` is added."""
+    return DAMPED if eps is None else Tolerance("damped", max(6e-3, 60.0 * eps), 1e-4)
+
+
+def _level_error(reward: Tensor, eps: float | None) -> Tensor:
+    """Return the rounding of a mean of equal rewards over eps; multiples of 1/4 have none."""
+    rounding = torch.where((4 * reward).frac() == 0, 0.0, reward.abs() * 2.0**-21)
+    return 1e-4 + rounding / (LEAST if eps is None else eps)
+
+
 SOURCE = "Shao et al. 2024, arXiv:2402.03300; Ahmadian et al. 2024, arXiv:2402.14740"
 
 
@@ -169,25 +182,26 @@ def group_laws(
     nan_rewards: bool = False,
     ungrouped: bool = False,
     blocks: bool = False,
+    eps: float | None = None,
 ) -> Suite:
     """Return the laws of an estimator; the arguments describe it, in the terms of `group_advantages`.
 
     `scaled`: it divides by the standard deviation of each group, with this `correction` (1 divides by n - 1). `singleton`: the
     advantage of a group of one is "zero", "raw" (its reward), or "any", which asks nothing of it. `blocks`: groups are of one
-    size and stand together. Claims that the subject makes: `nan_rewards` stay in their group, and rows of the id -1 have no
-    group (`ungrouped`).
+    size and stand together. `eps` is added to the deviation or the variance; undeclared, it is from 1e-8 to 1e-4. Claims that
+    the subject makes: `nan_rewards` stay in their group, and rows of the id -1 have no group (`ungrouped`).
     """
     laws = [
         _sums_to_zero(),
         _shift(singleton),
-        _scale(scaled),
-        _equal_rewards(),
+        _scale(scaled, eps),
+        _equal_rewards(eps),
         *([] if singleton == "any" or blocks else [_alone(singleton)]),
         _rows_permute(),
         _names(),
         _own_group(nan_rewards),
         *([_no_group()] if ungrouped else []),
-        _definition(centre, correction if scaled else None),
+        _definition(centre, correction if scaled else None, eps),
     ]
     return Suite("group_laws", tuple(laws if ungrouped else [_all_grouped(law, blocks) for law in laws]))
 
@@ -245,14 +259,14 @@ def _shift(singleton: str) -> Law:
     return _law("shift", claim, ("leaves part of the reward in", uncentred), check, "a group")
 
 
-def _scale(scaled: bool) -> Law:
+def _scale(scaled: bool, eps: float | None) -> Law:
     def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
         several = _sizes(drawn) > 1
         wanted = _ask(estimator, drawn)
         seen("an advantage", wanted[several].any())
         got = _ask(estimator, drawn, reward=2.0 * drawn.reward)[several]
         if scaled:
-            same("the advantages of doubled rewards", got, wanted[several], DAMPED)
+            same("the advantages of doubled rewards", got, wanted[several], _damped(eps))
         else:
             same("the advantages of doubled rewards", got, 2.0 * wanted[several], EXACT)
 
@@ -265,23 +279,26 @@ def _scale(scaled: bool) -> Law:
 
 @st.composite
 def _level(draw: DrawFn) -> Groups:
-    """Groups in which all rewards are equal, with values that are not dyadic."""
+    """Groups in which all rewards are equal, with values that are dyadic or not."""
     drawn = draw(grouped())
-    levels = torch.tensor(draw(st.lists(st.integers(-20, 20), min_size=4, max_size=4))) / 10
+    levels = torch.tensor(draw(st.lists(st.integers(-20, 20), min_size=4, max_size=4))) / draw(st.sampled_from((10, 4)))
     return attrs.evolve(drawn, reward=levels[drawn.group])
 
 
-def _equal_rewards() -> Law:
+def _equal_rewards(eps: float | None) -> Law:
     def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
         several = _sizes(drawn) > 1
         seen("a group of several", several.any())
         first = (drawn.group[:, None] == drawn.group).int().argmax(1)  # of each row's group
-        got = _ask(estimator, drawn, reward=drawn.reward[first])[several]
-        same("the advantages of equal rewards", got, torch.zeros_like(got), LEVEL)
+        reward = drawn.reward[first]
+        got, allowed = _ask(estimator, drawn, reward=reward)[several], _level_error(reward, eps)[several]
+        seen("rewards whose mean is exact", (allowed < 1e-3).any())
+        require(got.abs() <= allowed, f"the advantages of equal rewards {reward.tolist()} are {got.tolist()}, wanted 0")
 
     claim = "Where all rewards of a group are equal, its advantages are 0, never NaN."
     mutant = ("divides by a spread of 0", unguarded)
-    return _law("equal_rewards", claim, mutant, check, "a group of several", inputs=_level())
+    needs = ("a group of several", "rewards whose mean is exact")
+    return _law("equal_rewards", claim, mutant, check, *needs, inputs=_level())
 
 
 def _alone(singleton: str) -> Law:
@@ -349,7 +366,7 @@ def _no_group() -> Law:
     return _law("no_group", claim, mutant, check, "a row of no group beside others")
 
 
-def _definition(centre: str, correction: int | None) -> Law:
+def _definition(centre: str, correction: int | None, eps: float | None) -> Law:
     scaled = correction is not None
 
     def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
@@ -363,7 +380,7 @@ def _definition(centre: str, correction: int | None) -> Law:
             spread = torch.tensor(own, dtype=torch.float64).std(correction=correction) if scaled else torch.ones(())
             wanted = (float(drawn.reward[i]) - mean) / spread if len(set(own)) > 1 else torch.zeros(())
             seen("an advantage", wanted != 0)
-            same(f"advantage {i} of {own}", got[i], wanted.to(got.dtype), DAMPED)
+            same(f"advantage {i} of {own}", got[i], wanted.to(got.dtype), _damped(eps))
 
     means = "the mean of the others" if centre == "leave_one_out" else "the mean of its group"
     claim = f"An advantage is the reward less {means}{', over the standard deviation of the group' if scaled else ''}."
