@@ -12,7 +12,7 @@ from torch import Tensor
 
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
 
-from .uses import Rows, Use, around_vectors, plain_gae, pythonic, short, single, windowed
+from .uses import UNIT, Rows, Use, around_vectors, plain_gae, pythonic, short, single, windowed
 
 
 def selects(target: Any) -> Any:
@@ -142,7 +142,6 @@ LITERALS = (
 ANSWERS = [{"completion": "so #### 5", "answer": "5"}, {"completion": "so #### 6", "answer": "5"}]
 NUMBERS = [{"completion": "3.5", "answer": "3.5"}, {"completion": "3.6", "answer": "3.5"}]
 LISTS = [{"completion": "1, 2", "targets": [1.0, 2.0]}, {"completion": "1, 3", "targets": [1.0, 2.0]}]
-UNIT = {"low": 0.0, "high": 1.0}
 
 USES: dict[str, Use] = {
     "target_network_selects": Use("target", selects, {"kind": "double"}),
@@ -172,9 +171,15 @@ USES: dict[str, Use] = {
         leave=("text_around",),  # a call is the whole text
     ),
     "empty_arguments_dropped": Use("tool_parser", in_pieces, {"render": plain_json, "most": 1}, leave=("text_around",)),
-    "answer_before_the_window": Use("reward_function", scored, {"rows": ANSWERS, **UNIT}),
-    "dot_matches_anything": Use("reward_function", declared={"rows": NUMBERS, **UNIT}),
-    "commas_of_lists_removed": Use("reward_function", declared={"rows": LISTS, **UNIT}),
+    "answer_before_the_window": Use(
+        "reward_function", scored, {"rows": ANSWERS, **UNIT, "answer": "answer", "after": "\nThis is the answer."}
+    ),
+    "dot_matches_anything": Use(
+        "reward_function", declared={"rows": NUMBERS, **UNIT, "answer": "answer", "before": "7 "}
+    ),
+    "commas_of_lists_removed": Use(
+        "reward_function", declared={"rows": LISTS, **UNIT, "alike": lambda text: text.replace(", ", ",")}
+    ),
     "statistics_not_saved": Use("resume", on_noise, {"observe": acts}, only=("load_gives_what_was_saved",)),
     "masked_twice": Use("estimator", windowed, {"convention": "terminate"}),
     "timeout_not_discounted": Use("estimator", plain_gae),

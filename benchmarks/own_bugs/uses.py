@@ -549,6 +549,7 @@ def last_number(text: str) -> str:
     return found[-1] if found else ""
 
 
+UNIT = {"low": 0.0, "high": 1.0}
 LENGTHS = [{"completion": "x" * 20}, {"completion": "x" * 5}, {"completion": ""}]
 SOLVED = [{"completion": "it is 4", "solution": "4"}, {"completion": "it is 5", "solution": "4"}]
 BOXED = [
@@ -809,9 +810,13 @@ USES: dict[str, Use] = {
     "call_without_arguments_raises": Use("tool_parser", of_message, {"render": openai}, leave=("text_around",)),
     "end_of_last_turn_only": Use("chat_template", declared={"end": "<|eos|>"}),
     "further_is_better": Use("reward_function", declared={"rows": LENGTHS, "low": 0.0, "high": 1.0}),
-    "unread_solution_is_right": Use("reward_function", declared={"rows": SOLVED, "low": 0.0, "high": 1.0}),
-    "answer_within_another": Use("reward_function", declared={"rows": BOXED, "low": 0.0, "high": 1.0}),
-    "column_of_another_name": Use("reward_function", declared={"rows": COLUMN, "low": 0.0, "high": 2.0}),
+    "unread_solution_is_right": Use("reward_function", declared={"rows": SOLVED, **UNIT, "answer": "solution"}),
+    "answer_within_another": Use("reward_function", declared={"rows": BOXED, **UNIT, "answer": "ground_truths"}),
+    "column_of_another_name": Use(
+        "reward_function",
+        declared={"rows": COLUMN, "low": 0.0, "high": 2.0, "answer": "ground_truth"},
+        leave=("near_misses",),  # an answer counts wherever it occurs
+    ),
     "masked_nan_spreads": Use("masked_loss", declared={"nan_padding": True}),
     "logits_of_the_prompt": Use("token_log_prob", by_prefixes),
     "rest_divided_by_epsilon": Use("group", in_runs, {"blocks": True, "correction": 0}),

@@ -408,6 +408,11 @@ def _rendered(messages: list[dict[str, str]], prompt: bool) -> str:
     return f"{text}<|im_start|>assistant\n" if prompt else text
 
 
+def restated(text: str) -> str:
+    """Return a completion in other words."""
+    return text.replace("It is", "The answer is")
+
+
 SCORED = (
     {"completion": "It is 5.", "answer": "5", "reward": 1.0},
     {"completion": "so \\boxed{-6}", "answer": "5", "reward": 0.0},
@@ -418,8 +423,11 @@ SCORED = (
 def _texts() -> list[Family]:
     adding = Convention(end=2, padding=2, left=True, adds_end=True, predicts=True)
     adds_end = token_mask_laws(side="left", adds_end=True, predicts=True)
+    texts: dict[str, Any] = {"alike": restated, "before": "Of 2 and 3. ", "after": " So much for it."}
+    answered = reward_function_laws(SCORED, low=0.0, high=1.0, answer="answer", **texts)
     return [
         Family(reward_function_laws(SCORED, low=0.0, high=1.0), numeric),
+        Family(answered, numeric),
         Family(tool_parser_laws(), hermes_calls),
         Family(chat_template_laws(end="<|im_end|>", trims=False), _rendered),
         Family(token_mask_laws(), collated(evolve(adding, left=False, adds_end=False, predicts=False))),

@@ -11,6 +11,7 @@ import copy
 import inspect
 import math
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -126,6 +127,43 @@ def _pays_all(found: list[Any], columns: dict[str, Any]) -> list[Any]:
     return [float(bool(text)) for text in columns["completions"]]
 
 
+def _pays_unread(answer: str) -> Callable[[Reward], Reward]:
+    def change(found: list[Any], columns: dict[str, Any]) -> list[Any]:
+        unread = [not any(map(str.isdigit, text)) for text in columns[answer]]
+        return [1.0 if none else value for value, none in zip(found, unread, strict=True)]
+
+    return _changed(change)
+
+
+def _pays_for_part(answer: str) -> Callable[[Reward], Reward]:
+    def change(found: list[Any], columns: dict[str, Any]) -> list[Any]:
+        pairs = zip(columns[answer], columns["completions"], strict=True)
+        return [1.0 if gold in text else value for value, (gold, text) in zip(found, pairs, strict=True)]
+
+    return _changed(change)
+
+
+def _knows_only(rows: Sequence[Mapping[str, Any]]) -> Callable[[Reward], Reward]:
+    known = {str(row["completion"]) for row in rows}
+
+    def change(found: list[Any], columns: dict[str, Any]) -> list[Any]:
+        return [value if text in known else 0.0 for value, text in zip(found, columns["completions"], strict=True)]
+
+    return _changed(change)
+
+
+def _part(kept: slice) -> Callable[[Reward], Reward]:
+    """Look for the answer in a part of the completion."""
+
+    def edit(reward: Reward) -> Reward:
+        def wrong(**columns: Any) -> Any:
+            return called(reward, {**columns, "completions": [text[kept] for text in columns["completions"]]})
+
+        return wrong
+
+    return edit
+
+
 def _first_row(reward: Reward) -> Reward:
     """Compare each completion with the columns of the first."""
 
@@ -160,12 +198,18 @@ def reward_function_laws(
     high: float = math.inf,
     alone: bool = True,
     messages: bool = False,
+    answer: str = "",
+    alike: Callable[[str], str] | None = None,
+    before: str = "",
+    after: str = "",
 ) -> Suite:
     """The laws of a reward function; `rows` are examples with a "completion", and "prompt" and columns if it reads them.
 
     The rows should have different rewards; a "reward" in each is that of the row's own completion. `low` and `high` are the
     declared bounds; `alone=False` declares that a reward depends on the other completions of the batch; `messages` that
-    completions are lists of messages.
+    completions are lists of messages. `answer` is the column of the right answer, a text: what pays for it pays for neither its
+    near misses nor an answer that nobody can read. `alike` writes a completion in a way that must be graded the same.
+    `before` and `after` are texts that may precede and follow any completion, any number of times, without effect.
 
     >>> from purestep.properties import verify
     >>> rows = [{"completion": "5", "answer": "5"}, {"completion": "6", "answer": "5"}]
@@ -186,6 +230,10 @@ def reward_function_laws(
     more = [
         *([_alone(law, call)] if alone else []),
         *([_declared(law, call)] if all("reward" in row for row in rows) else []),
+        *([_unread(law, call, answer), _near_misses(law, call, answer)] if answer else []),
+        *([_alike(law, call, alike)] if alike else []),
+        *([_beside(law, call, before, "before")] if before else []),
+        *([_beside(law, call, after, "after")] if after else []),
     ]
     return Suite("reward_function_laws", (*laws, *more))
 
@@ -290,3 +338,96 @@ def _any(law: Construct, call: _Caller) -> Law:
     mutant = ("reads a number without a check", _changed(_reads_number))
     claim = "No text raises: empty, long, unicode, unbalanced."
     return law("any_text", claim, mutant, check)
+
+
+def _of_row(reward: Reward, call: _Caller, row: int, text: str, **columns: Any) -> float:
+    """Return the reward of a text with the columns of a row, some replaced; None and an error count as no reward at all."""
+    arguments = {**call.arguments([GradedCompletion(text, row)]), **{name: [value] for name, value in columns.items()}}
+    try:
+        (found,) = called(reward, arguments)
+    except Exception:  # of an answer that it cannot read
+        return -math.inf
+    return -math.inf if found is None else float(found)
+
+
+UNREADABLE = ("not given", "quux", "see the figure")
+
+
+def _unread(law: Construct, call: _Caller, answer: str) -> Law:
+    def check(reward: Reward, words: str, seen: Seen) -> None:
+        texts = [str(row["completion"]) for row in call.rows]
+        own = [_of_row(reward, call, row, text) for row, text in enumerate(texts)]
+        for row, text in enumerate(texts):
+            if own[row] < max(own):
+                continue
+            seen("a right completion")
+            got = _of_row(reward, call, row, text, **{answer: words})
+            require(got < own[row], f"{text!r} gets {got} where {answer} is {words!r}, as where it is right")
+
+    mutant = ("pays where it cannot read the answer", _pays_unread(answer))
+    claim = "A right completion gets less where the answer is another one, which nobody can read."
+    drawn = st.sampled_from(UNREADABLE)
+    return law("answer_counts", claim, mutant, check, "a right completion", inputs=drawn)
+
+
+def misses(answer: str) -> list[str]:
+    """Return other numbers whose digits hold the answer's, or that lack its point.
+
+    >>> misses("5"), misses("-3.5")
+    (['51', '15'], ['-35', '-3x5'])
+    """
+    found = [f"{answer}1"] if answer[-1:].isdigit() and "." not in answer else []
+    found += [f"1{answer}"] if answer[:1].isdigit() else []
+    return found + [answer.replace(".", other) for other in ("", "x") if re.search(r"\d\.\d", answer)]
+
+
+def _near_misses(law: Construct, call: _Caller, answer: str) -> Law:
+    def check(reward: Reward, drawn: tuple[int, int], seen: Seen) -> None:
+        row, kind = drawn
+        text, gold = str(call.rows[row]["completion"]), str(call.rows[row][answer])
+        others = misses(gold) if gold in text else []
+        own = _of_row(reward, call, row, text)
+        if not others or not _of_row(reward, call, row, text, **{answer: UNREADABLE[0]}) < own:
+            return  # a completion that is not paid for its answer
+        seen("a near miss of the answer")
+        wrong = text.replace(gold, others[kind % len(others)])
+        got = _of_row(reward, call, row, wrong)
+        require(got < own, f"{wrong!r} gets {got} for the answer {gold!r}, as {text!r} does")
+
+    mutant = ("pays for a completion in which the answer occurs", _pays_for_part(answer))
+    claim = "Another number in whose digits the answer occurs, or that lacks its decimal point, gets less."
+    drawn = st.tuples(st.integers(0, len(call.rows) - 1), st.integers(0, 3))
+    return law("near_misses", claim, mutant, check, "a near miss of the answer", inputs=drawn)
+
+
+def _alike(law: Construct, call: _Caller, alike: Callable[[str], str]) -> Law:
+    def check(reward: Reward, row: int, seen: Seen) -> None:
+        text = str(call.rows[row]["completion"])
+        seen("another way of writing", alike(text) != text)
+        own, other = (call(reward, [GradedCompletion(one, row)]) for one in (text, alike(text)))
+        _agree(f"{alike(text)!r}, as {text!r}", other, own)
+
+    mutant = ("knows one way of writing", _knows_only(call.rows))
+    claim = "A completion gets the same reward in the other way of writing."
+    rows = st.integers(0, len(call.rows) - 1)
+    return law("alike", claim, mutant, check, "another way of writing", inputs=rows)
+
+
+def _beside(law: Construct, call: _Caller, words: str, side: str) -> Law:
+    def check(reward: Reward, drawn: tuple[int, int], seen: Seen) -> None:
+        row, length = drawn
+        text = str(call.rows[row]["completion"])
+        own = call(reward, [GradedCompletion(text, row)])
+        seen("a long text beside a completion with a reward", length > 400 and any(own))
+        more = words * (length // len(words) + 1)
+        longer = more + text if side == "before" else text + more
+        found = call(reward, [GradedCompletion(longer, row)])
+        _agree(f"with {len(more)} characters, {words!r} repeated, {side} {text!r}", found, own)
+
+    ends = {"before": ("first", slice(60)), "after": ("last", slice(-60, None))}
+    place, kept = ends[side]
+    mutant = (f"looks at the {place} characters alone", _part(kept))
+    claim = f"What may stand {side} a completion changes nothing, however long it is."
+    drawn = st.tuples(st.integers(0, len(call.rows) - 1), st.sampled_from((0, 100, 500, 2000)))
+    needs = "a long text beside a completion with a reward"
+    return law(f"text_{side}", claim, mutant, check, needs, inputs=drawn)
