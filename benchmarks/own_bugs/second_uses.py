@@ -12,7 +12,7 @@ from torch import Tensor
 
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
 
-from .uses import UNIT, Rows, Use, around_vectors, plain_gae, pythonic, short, single, windowed
+from .uses import FIGURES, UNIT, Rows, Use, around_vectors, plain_gae, pythonic, short, single, windowed
 
 
 def selects(target: Any) -> Any:
@@ -162,8 +162,9 @@ USES: dict[str, Use] = {
     "first_step_not_counted": Use(
         "vector_env",
         lambda wrap: around_vectors(wrap, "SAME_STEP"),
-        {"single": short},
+        {"single": short, "statistics": FIGURES},
     ),
+    "stale_frames_at_the_end": Use("wrapper", declared={"inner": short, "repeat": 4, "pooled": 2}),
     "constants_are_texts": Use(
         "tool_parser",
         single,

@@ -724,6 +724,7 @@ def around_vectors(wrap: Any, mode: str = "NEXT_STEP") -> Any:
 
 # --- the table ---
 
+FIGURES = {"r": 1.0, "l": "length"}
 GAMMA = {"convention": "terminate"}
 DECAY = {"weight_decay": 0.1}
 USES: dict[str, Use] = {
@@ -866,9 +867,9 @@ USES: dict[str, Use] = {
     "space_not_rescaled": Use("wrapper", declared={"inner": "Pendulum-v1", "action": twice}),
     "stack_begins_with_zeros": Use("wrapper", declared={"inner": "CartPole-v1", "stack": 3}),
     "repeats_in_first_episode_only": Use("wrapper", declared={"inner": short, "repeat": 3}),
-    "first_reward_discounted": Use("wrapper", declared={"inner": short}),
+    "first_reward_discounted": Use("wrapper", declared={"inner": short, "statistics": {**FIGURES, "dr": 0.9}}),
     "resets_one_step_early": Use("vector_env", rows_of, {"single": short}),
     "reset_keeps_ends": Use("vector_env", rows_of, {"single": short}),
     "one_observation_for_all": Use("vector_env", rows_of, {"single": short}),
-    "reset_counted_as_step": Use("vector_env", around_vectors, {"single": short}),
+    "reset_counted_as_step": Use("vector_env", around_vectors, {"single": short, "statistics": FIGURES}),
 }

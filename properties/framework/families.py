@@ -118,6 +118,7 @@ from ..suites.value_loss import value_loss_laws
 from ..suites.wrapper import AUTO_RESET, TIME_LIMIT, auto_reset_laws, time_limit_laws
 from .law import Mutant, Subject, Suite, instead
 
+FIGURES = {"r": 1.0, "l": "length"}  # of an episode, in its last info
 LIMIT = 4  # steps of an episode in the families of wrappers
 
 
@@ -259,6 +260,20 @@ def recorded() -> Any:
     return RecordEpisodeStatistics(env)
 
 
+def counted(rows: int) -> Any:
+    """Return CartPoles whose infos have the returns and lengths of episodes, by Gymnasium's wrapper of vector environments."""
+    from gymnasium.wrappers.vector import RecordEpisodeStatistics
+
+    return RecordEpisodeStatistics(vectored(registered("CartPole-v1", 6), "NEXT_STEP")(rows))
+
+
+def recording(env: Any) -> Any:
+    """Return the environment with Gymnasium's statistics of episodes."""
+    from gymnasium.wrappers import RecordEpisodeStatistics
+
+    return RecordEpisodeStatistics(env)
+
+
 def stacked(env: Any) -> Any:
     """Return Gymnasium's stack of the last three observations."""
     from gymnasium.wrappers import FrameStackObservation
@@ -285,7 +300,9 @@ def _worlds() -> list[Family]:
         Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
         Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
         *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
+        Family(vector_env_laws(registered("CartPole-v1", 6), steps=16, statistics=FIGURES), counted),
         Family(wrapper_laws(registered("CartPole-v1", 6), stack=3, steps=12), stacked),
+        Family(wrapper_laws(registered("CartPole-v1", 6), statistics=FIGURES), recording),
     ]
 
 

@@ -110,6 +110,15 @@ def action_of(space: Any, number: int) -> Any:
     return space.sample()
 
 
+def statistic(rewards: Sequence[float], of: float | str) -> float:
+    """Return a figure of an episode: its "length", or the sum of its rewards with a discount.
+
+    >>> statistic([1.0, 1.0], 0.5), statistic([1.0, 1.0], "length")
+    (1.5, 2.0)
+    """
+    return float(len(rewards)) if of == "length" else sum(float(of) ** t * r for t, r in enumerate(rewards))
+
+
 def arrays(value: Any) -> list[np.ndarray[Any, Any]]:
     """Return the arrays in a nested value."""
     if isinstance(value, dict):

@@ -8,7 +8,7 @@ environment's `metadata["autoreset_mode"]`, where Gymnasium >= 1.1 declares it.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ..framework.compare import require
 from ..framework.law import Broken, Law, NotHere, Seen, Suite, law_constructor
 from ..strategies.values import seeds
-from .gym import AnyGym, Around, Make, action_of, arrays, equal, maker, making
+from .gym import AnyGym, Around, Make, action_of, arrays, equal, maker, making, statistic
 
 AnyVector = Any
 MakeVector = Callable[[int], AnyVector]
@@ -243,6 +243,30 @@ class _Doubles(Around):
         return (seen.astype(np.float64), *rest)
 
 
+class _RemembersEnds(Around):
+    over: Any = None
+
+    def reset(self, **arguments: Any) -> Any:
+        self.first, infos = self.env.reset(**arguments)
+        return self.first, infos
+
+    def step(self, action: Any) -> Any:
+        seen, reward, terminated, truncated, infos = self.env.step(action)
+        stale, self.over = self.over, np.logical_or(terminated, truncated)
+        if stale is not None and stale.any() and not self.over.any() and self.first is not None:
+            seen, reward = np.where(stale[:, None], self.first, seen), np.where(stale, 0.0, reward)
+        self.first = None
+        return seen, reward, terminated, truncated, infos
+
+
+class _CountsReset(Around):
+    def step(self, action: Any) -> Any:
+        *told, infos = self.env.step(action)
+        found = infos.get("episode")
+        more = {} if found is None else {"episode": {**found, "l": np.asarray(found["l"]) + 1}}
+        return (*told, {**infos, **more})
+
+
 # --- laws ---
 
 
@@ -251,11 +275,14 @@ ENDING, INSIDE = "an ending", "a step inside an episode"
 ACTIONS = st.lists(st.lists(st.integers(0, 255), min_size=1, max_size=3).map(tuple), min_size=1, max_size=3)
 
 
-def vector_env_laws(single: Any, *, steps: int = 24, copies: bool = True) -> Suite:
+def vector_env_laws(
+    single: Any, *, steps: int = 24, copies: bool = True, statistics: Mapping[str, float | str] | None = None
+) -> Suite:
     """The laws of a vector environment whose rows are such as `single` makes: an id, or a function without arguments.
 
     `steps` is the length of the longest play: it should reach an ending. `copies=False` declares that the next step may write
-    into the observations that a step returned.
+    into the observations that a step returned. `statistics` are the entries of infos["episode"] at an ending, such as
+    {"r": 1.0, "l": "length"}: the discount of a sum of rewards, or "length".
 
     >>> from purestep.properties import verify
     >>> from purestep.properties.suites.gym import registered
@@ -268,7 +295,8 @@ def vector_env_laws(single: Any, *, steps: int = 24, copies: bool = True) -> Sui
     law = law_constructor(lambda: plays, SOURCE, prepare=_described)
     one = maker(single)
     laws = (_singles(law, one), _seeds(law, one), _final(law, one), _infos(law, one), _apart(law), _spaces(law))
-    return Suite("vector_env_laws", (*laws, *([_stays(law)] if copies else [])))
+    more = [*([_stays(law)] if copies else []), *([_statistics(law, statistics)] if statistics else [])]
+    return Suite("vector_env_laws", (*laws, _restarts(law), *more))
 
 
 Construct = Callable[..., Law]
@@ -383,6 +411,51 @@ def _infos(law: Construct, one: Make) -> Law:
     mutant = ("marks every row as having each entry of the info", edited(_AllMarked))
     claim = "The entries of infos that are marked for a row are those of its environment."
     return law("infos", claim, mutant, check, "an entry of an info", prepare=prepare)
+
+
+def _restarts(law: Construct) -> Law:
+    def check(make: MakeVector, play: VectorPlay, seen: Seen) -> None:
+        with making(lambda: make(play.rows), lambda: make(play.rows)) as (used, fresh):
+            for _, _, terminated, truncated, _ in results(used, play, play.seed):
+                if np.logical_or(terminated, truncated).any():
+                    seen("a reset right after an ending")
+                    break
+            both = [played(one, evolve(play, actions=play.actions[:3]), play.seed + 1) for one in (used, fresh)]
+        for number, (told, right) in enumerate(zip(*both, strict=True)):
+            for row, one in enumerate(told):
+                _same_step(f"row {row}, result {number} after a reset of all, against a new one", one, right[row])
+
+    mutant = ("remembers across a reset which rows had ended", edited(_RemembersEnds))
+    claim = "A reset of all rows with a seed begins as a new environment does, also right after an ending."
+    return law("reset_begins_anew", claim, mutant, check, "a reset right after an ending")
+
+
+def _statistics(law: Construct, statistics: Mapping[str, float | str]) -> Law:
+    def check(make: MakeVector, play: VectorPlay, seen: Seen) -> None:
+        rewards: list[list[float]] = [[] for _ in range(play.rows)]
+        over, episodes = np.ones(play.rows, bool), [0] * play.rows
+        with making(lambda: make(play.rows)) as vector:
+            mode = mode_of(vector)
+            for number, (_, reward, terminated, truncated, infos) in enumerate(results(vector, play, play.seed)):
+                by_mask = mode == DISABLED and over.any()
+                for row in range(play.rows):
+                    if number and not by_mask and not (mode == NEXT_STEP and over[row]):
+                        rewards[row].append(float(reward[row]))
+                over = np.logical_or(terminated, truncated)
+                for row in np.flatnonzero(over):
+                    episodes[row] += 1
+                    seen("an ending")
+                    seen("a second episode of a row", episodes[row] > 1)
+                    found = infos.get("episode", infos.get("final_info", {}).get("episode"))
+                    require(found is not None, f"result {number}, at the ending of row {row}, has infos['episode']")
+                    for name, of in statistics.items():
+                        where = f"infos['episode'][{name!r}] of row {row}, result {number}"
+                        _near(where, float(np.asarray(found[name])[row]), statistic(rewards[row], of))
+                    rewards[row] = []
+
+    mutant = ("counts a reset as a step", edited(_CountsReset))
+    claim = "At an ending infos['episode'] has the figures of that episode's own rewards; a reset is no step of it."
+    return law("episode_statistics", claim, mutant, check, "an ending", "a second episode of a row")
 
 
 def _apart(law: Construct) -> Law:

@@ -9,7 +9,7 @@ state that a wrapper keeps on purpose beyond a reset, such as running statistics
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from .gym import (
     maker,
     making,
     rows,
+    statistic,
 )
 
 Wrap = Callable[[AnyGym], AnyGym]
@@ -49,6 +50,7 @@ class Relation:
     repeat: int
     stack: int
     padding: str
+    pooled: int
 
     def frames(self, observation: Any) -> deque[Any]:
         """Return the frames at the beginning of an episode."""
@@ -73,13 +75,14 @@ def expected(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[St
             continue
         action = relation.action(action_of(space, number))
         row = advance(env, action)
-        total = relation.reward(row.reward)
+        total, shown = relation.reward(row.reward), [row.observation]
         for _ in range(relation.repeat - 1):
             if row.over:
                 break
             row = advance(env, action)
             total += relation.reward(row.reward)
-        frames.append(row.observation)
+            shown.append(row.observation)
+        frames.append(np.max(shown[-relation.pooled :], axis=0) if relation.pooled > 1 else row.observation)
         found.append(StepResult(relation.seen(frames), total, row.terminated, row.truncated))
     return found
 
@@ -128,6 +131,13 @@ class _NoInfo(Around):
         return (*told, {})
 
 
+class _CountsReset(Around):
+    def step(self, action: Any) -> Any:
+        *told, info = self.env.step(action)
+        found = info.get("episode")
+        return (*told, info if found is None else {**info, "episode": {**found, "l": found["l"] + 1}})
+
+
 class _Hides(Around):
     @property
     def unwrapped(self) -> Any:
@@ -154,13 +164,17 @@ def wrapper_laws(
     repeat: int = 1,
     stack: int = 1,
     padding: str = "reset",
+    pooled: int = 1,
     steps: int = 16,
+    statistics: Mapping[str, float | str] | None = None,
 ) -> Suite:
     """The laws of a wrapper of Gymnasium environments; `inner` is an id or a function that makes the inner environment.
 
     `observation` and `reward` map the inner environment's to the wrapper's, `action` the wrapper's to the inner one. `repeat`
     is the number of times that each action is taken (rewards add up, and an ending stops it), `stack` the number of frames in
-    an observation, along a new first axis; before the first, the `padding` is the "reset" frame or "zero".
+    an observation, along a new first axis; before the first, the `padding` is the "reset" frame or "zero". Of the repeats'
+    observations the maximum of the last `pooled` is shown. `statistics` are the entries of info["episode"] at an ending, such
+    as {"r": 1.0, "l": "length"}: the discount of a sum of the wrapper's rewards, or "length".
 
     >>> from gymnasium.wrappers import TransformReward
     >>> from purestep.properties import verify
@@ -169,14 +183,21 @@ def wrapper_laws(
     True
     """
     relation = Relation(
-        observation=observation, reward=reward, action=action, repeat=repeat, stack=stack, padding=padding
+        observation=observation,
+        reward=reward,
+        action=action,
+        repeat=repeat,
+        stack=stack,
+        padding=padding,
+        pooled=pooled,
     )
     plays, make = drawn_plays(steps), maker(inner)
     law = law_constructor(lambda: plays, SOURCE)
     own = (_related(law, make, relation), _paid(law, make, relation), _ended(law, make, relation))
     rest = (_seed(law, make, relation), _info(law, make, relation), _actions(law, make, relation))
     gym = [_around(one, make) for one in gym_laws(steps=steps) if one.name in KEPT]
-    return Suite("wrapper_laws", (*own, *rest, *gym))
+    told = [_statistics(law, make, statistics)] if statistics else []
+    return Suite("wrapper_laws", (*own, *rest, *gym, *told))
 
 
 Construct = Callable[..., Law]
@@ -311,3 +332,28 @@ def _actions(law: Construct, make: Make, relation: Relation) -> Law:
         "Actions of the wrapper's space become actions of the inner one, and `unwrapped` is the innermost environment."
     )
     return law("actions", claim, mutant, check, "an action")
+
+
+def _statistics(law: Construct, make: Make, statistics: Mapping[str, float | str]) -> Law:
+    def check(wrap: Wrap, play: Play, seen: Seen) -> None:
+        rewards, over = list[float](), True
+        with making(lambda: wrap(make())) as wrapped:
+            for number, action in enumerate(play.actions, 1):
+                if over:
+                    wrapped.reset(**({"seed": play.seed} if number == 1 else {}))
+                    rewards = []
+                _, reward, terminated, truncated, info = wrapped.step(action_of(wrapped.action_space, action))
+                rewards.append(float(reward))
+                over = bool(terminated or truncated)
+                if not over:
+                    continue
+                seen(ENDING)
+                seen("a second episode", len(rewards) < number)
+                require("episode" in info, f"the info of step {number}, which ends an episode, has 'episode'")
+                for name, of in statistics.items():
+                    got, where = float(np.asarray(info["episode"][name]).item()), f"info['episode'][{name!r}]"
+                    _near(f"{where} of step {number}", got, statistic(rewards, of))
+
+    mutant = ("counts a reset as a step", edited(_CountsReset))
+    claim = "At an ending info['episode'] has the figures of that episode's own rewards; a reset is no step of it."
+    return law("episode_statistics", claim, mutant, check, ENDING, "a second episode")
