@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     from .suites.scan import scan_laws as scan_laws
     from .suites.schedule import schedule_laws as schedule_laws
     from .suites.step import step_laws as step_laws
+    from .suites.sum_tree import sum_tree_laws as sum_tree_laws
     from .suites.target import n_step_laws as n_step_laws
     from .suites.target import target_laws as target_laws
     from .suites.update import update_laws as update_laws
@@ -175,6 +176,7 @@ else:
         "suites.scan": ("scan_laws",),
         "suites.schedule": ("schedule_laws",),
         "suites.step": ("step_laws",),
+        "suites.sum_tree": ("sum_tree_laws",),
         "suites.target": ("n_step_laws", "target_laws"),
         "suites.update": ("update_laws",),
         "suites.value_loss": ("value_loss_laws",),

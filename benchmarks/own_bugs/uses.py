@@ -286,33 +286,23 @@ class Rows:
         return len(self.rows)
 
 
-class ByTree(Rows):
-    """Prioritised by a sum tree of the user's, priorities as they are."""
+class Relabelled(Rows):
+    """Steps with goals of the user's."""
 
-    def __init__(self, tree: Any, capacity: int):
+    def __init__(self, make: Any, capacity: int):
         super().__init__(capacity)
-        self.tree, self.priority, self.rng = tree(capacity), np.zeros(capacity), np.random.default_rng(0)
+        self.goals, self.episode, self.rng = make(capacity), 0, np.random.default_rng(0)
 
     def add(self, step: Any) -> None:
-        """With the largest priority."""
-        self.set(self.put(step), float(self.priority.max()) or 1.0)
-
-    def set(self, slot: int, priority: float) -> None:
-        """In the tree, too."""
-        self.priority[slot] = priority
-        self.tree.update(slot, priority)
+        """What a step achieves is its observation."""
+        self.put(step)
+        self.goals.add(int(step["observation"]), self.episode)
+        self.episode += int(step["terminated"] | step["truncated"])
 
     def sample(self, count: int) -> Mapping[str, Any]:
-        """With indices and weights."""
-        slots = [self.tree.retrieve(x) for x in self.rng.random(count) * self.tree.total]
-        share = self.priority[: len(self)] / self.priority.sum()
-        weight = 1 / (len(self) * share)
-        return {**self.taken(slots), "index": torch.tensor(slots), "weight": torch.tensor(weight / weight.max())[slots]}
-
-    def update_priorities(self, index: Tensor, priority: Tensor) -> None:
-        """One by one."""
-        for slot, value in zip(index.tolist(), priority.tolist(), strict=True):
-            self.set(slot, value)
+        """With goals."""
+        slots = self.rng.integers(0, len(self), count).tolist()
+        return {**self.taken(slots), "goal": torch.tensor([float(self.goals.relabel(i)) for i in slots])}
 
 
 class ByPriority:
@@ -684,6 +674,17 @@ def in_runs(advantages: Any) -> Any:
     return lambda reward, group, *, groups: advantages(reward, int((group == group[0]).sum()))
 
 
+def as_rows(whiten: Any) -> Any:
+    """Groups as masked rows, each at its own columns."""
+
+    def call(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+        mask = group == torch.arange(groups)[:, None]
+        found: Tensor = whiten(torch.where(mask, reward, 0.0), mask.to(reward.dtype)).sum(0)
+        return found
+
+    return call
+
+
 def by_prefixes(score: Any) -> Any:
     """Each token as the only one after its prompt; the first has no log-prob."""
 
@@ -769,10 +770,16 @@ USES: dict[str, Use] = {
     "bootstraps_from_next_episode": Use("replay", lambda make: lambda capacity: Queued(make, capacity), {"n": 3}),
     "final_observation_overwritten": Use("replay", lambda make: lambda capacity: Compact(make(capacity, 1))),
     "newest_has_oldest_as_next": Use("replay", lambda make: lambda capacity: Newest(make(capacity, 1))),
-    "tree_of_three_leaves": Use("replay", lambda tree: functools.partial(ByTree, tree), {"alpha": 1.0, "beta": 1.0}),
-    "prefix_on_the_edge": Use("replay", lambda tree: functools.partial(ByTree, tree), {"alpha": 1.0, "beta": 1.0}),
+    "tree_of_three_leaves": Use("sum_tree"),
+    "prefix_on_the_edge": Use("sum_tree"),
     "largest_priority_rounded": Use(
-        "replay", lambda make: functools.partial(ByPriority, make), {"alpha": 0.5, "beta": 1.0}
+        "replay", lambda make: functools.partial(ByPriority, make), {"alpha": 0.5, "beta": 1.0, "new": "largest"}
+    ),
+    "hindsight_stops_at_the_edge": Use(
+        "replay",
+        lambda make: functools.partial(Relabelled, make),
+        {"goals": "future"},
+        only=("goals_of_the_future",),  # the rows are ours
     ),
     "stack_across_truncation": Use("replay", lambda make: functools.partial(Stacked, make), only=("next_observation",)),
     "overlapping_copy": Use("replay", lambda make: functools.partial(InSequences, make), only=("rows_stay_together",)),
@@ -820,7 +827,13 @@ USES: dict[str, Use] = {
     ),
     "masked_nan_spreads": Use("masked_loss", declared={"nan_padding": True}),
     "logits_of_the_prompt": Use("token_log_prob", by_prefixes),
-    "rest_divided_by_epsilon": Use("group", in_runs, {"blocks": True, "correction": 0}),
+    "rest_divided_by_epsilon": Use("group", in_runs, {"blocks": True, "rest": True, "correction": 0}),
+    "row_statistics_along_columns": Use("group", as_rows, {"correction": 0}),
+    "abstained_counts_as_zero": Use(
+        "group",
+        lambda f: in_runs(lambda reward, size: f(reward[:, None], size)),
+        {"blocks": True, "correction": 0, "abstains": True},
+    ),
     "single_completion_is_nan": Use("group", in_runs, {"blocks": True}),
     "tanh_on_mean_corrected": Use("distribution", mean_squashed),
     "mode_is_an_offset": Use("distribution", sparse, {"outcomes": lambda n: torch.arange(1, n + 1)}),

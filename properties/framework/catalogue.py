@@ -357,6 +357,15 @@ ROWS: tuple[CatalogueRow, ...] = (
         words=r"(?i)schedule|anneal|warm-?up|learning rate",
     ),
     CatalogueRow(
+        suite="sum_tree",
+        laws=("..suites.sum_tree", "sum_tree_laws"),
+        signature="make(capacity) -> object with update(index, priority), retrieve(mass) and total",
+        example="verify(sum_tree_laws(), MyTree)",
+        names=r"(?i)(sum|segment)_?tree",
+        methods=("update|set|add", "retrieve|find_prefixsum_idx|get|sample"),
+        words=r"(?i)(sum|segment)[- ]tree",
+    ),
+    CatalogueRow(
         suite="target",
         laws=("..suites.target", "target_laws"),
         signature="f(rewards, next_values, terminated, truncated, *, gamma) -> targets [T]",

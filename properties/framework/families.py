@@ -103,13 +103,14 @@ from ..suites.policy import policy_laws
 from ..suites.precision import MUTANTS as PRECISION_MUTANTS
 from ..suites.precision import Descending, precision_laws
 from ..suites.probe import probe_laws
-from ..suites.replay import NStep, OwnBuffer, Prioritised, replay_laws
+from ..suites.replay import Hindsight, NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
 from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
 from ..suites.schedule import schedule_laws, straight
 from ..suites.step import MUTANTS as STEP_MUTANTS
 from ..suites.step import running_total, step_laws, totals
+from ..suites.sum_tree import CumulatedPriorities, sum_tree_laws
 from ..suites.target import MUTANTS as TARGET_MUTANTS
 from ..suites.target import N_STEP, n_step_laws, target_laws
 from ..suites.update import update_laws
@@ -136,6 +137,11 @@ class Family:
         """The laws' own mutants, then the others; each edit once."""
         own = [law.mutant for law in self.suite]
         return tuple({mutant.edit: mutant for mutant in (*own, *self.more)}.values())
+
+
+def beyond(suite: Suite, base: Suite) -> Suite:
+    """Return the laws that a suite has beyond those of another, which another subject is checked with."""
+    return suite - {law.name for law in base}
 
 
 def edits(table: Mapping[str, Callable[[Subject], Subject]]) -> tuple[Mutant, ...]:
@@ -281,6 +287,12 @@ def stacked(env: Any) -> Any:
     return FrameStackObservation(env, 3)
 
 
+def abstaining(reward: Tensor, group: Tensor, *, groups: int) -> Tensor:
+    """Return this library's advantages of GRPO, where a row without a reward has no group."""
+    none = reward.isnan()
+    return grpo_advantages(torch.where(none, 0.0, reward), torch.where(none, -1, group), groups=groups)
+
+
 def _steps_and_folds() -> list[Family]:
     pairs = st.tuples(smooth((2,)), smooth((2,)))
     return [
@@ -291,7 +303,7 @@ def _steps_and_folds() -> list[Family]:
 
 
 def _worlds() -> list[Family]:
-    limited = time_limit(cartpole(), LIMIT)
+    limited, short = time_limit(cartpole(), LIMIT), registered("CartPole-v1", 6)
     return [
         Family(env_laws, cartpole()),
         Family(auto_reset_laws(limited), auto_reset(limited), edits(AUTO_RESET)),
@@ -300,9 +312,9 @@ def _worlds() -> list[Family]:
         Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
         Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
         *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
-        Family(vector_env_laws(registered("CartPole-v1", 6), steps=16, statistics=FIGURES), counted),
-        Family(wrapper_laws(registered("CartPole-v1", 6), stack=3, steps=12), stacked),
-        Family(wrapper_laws(registered("CartPole-v1", 6), statistics=FIGURES), recording),
+        Family(beyond(vector_env_laws("", steps=16, statistics=FIGURES), vector_env_laws("")), counted),
+        Family(wrapper_laws(short, stack=3, steps=12), stacked),
+        Family(beyond(wrapper_laws(short, statistics=FIGURES), wrapper_laws(short)), recording),
     ]
 
 
@@ -372,6 +384,7 @@ def _tokens() -> list[Family]:
     return [
         Family(group_laws(nan_rewards=True, ungrouped=True), grpo_advantages, edits(GROUP_MUTANTS)),
         Family(group_laws(singleton="any"), grpo_advantages),
+        Family(beyond(group_laws(abstains=True), group_laws()), abstaining),
         Family(
             group_laws(centre="leave_one_out", scaled=False, nan_rewards=True, ungrouped=True),
             rloo_advantages,
@@ -441,10 +454,10 @@ def _texts() -> list[Family]:
     adding = Convention(end=2, padding=2, left=True, adds_end=True, predicts=True)
     adds_end = token_mask_laws(side="left", adds_end=True, predicts=True)
     texts: dict[str, Any] = {"alike": restated, "before": "Of 2 and 3. ", "after": " So much for it."}
-    answered = reward_function_laws(SCORED, low=0.0, high=1.0, answer="answer", **texts)
+    answered = reward_function_laws(SCORED, answer="answer", **texts)
     return [
         Family(reward_function_laws(SCORED, low=0.0, high=1.0), numeric),
-        Family(answered, numeric),
+        Family(beyond(answered, reward_function_laws(SCORED)), numeric),
         Family(tool_parser_laws(), hermes_calls),
         Family(chat_template_laws(end="<|im_end|>", trims=False), _rendered),
         Family(token_mask_laws(), collated(evolve(adding, left=False, adds_end=False, predicts=False))),
@@ -462,7 +475,9 @@ def _effects() -> list[Family]:
         Family(machine_laws(), fetcher()),
         Family(resume_laws(), SmallTrainer, edits(RESUME)),
         Family(replay_laws(replacement=False), OwnBuffer),
-        Family(replay_laws(alpha=0.5, beta=1.0), Prioritised),
+        Family(replay_laws(alpha=0.5, beta=1.0, new="largest"), Prioritised),
+        Family(beyond(replay_laws(goals="future"), replay_laws()), Hindsight),
+        Family(sum_tree_laws(), CumulatedPriorities),
         Family(replay_laws(n=3), NStep),
     ]
 

@@ -4,7 +4,7 @@ The subject is `make(capacity)`, which returns an object with `add(step)`, `samp
 `__len__`. A step is a dict of tensors [], a sample a dict (or an object with attributes) of arrays [count], with these names:
 observation, action, reward, next_observation, terminated, truncated; observations and actions are float32 numbers. A buffer
 that keeps fewer columns returns fewer. Prioritised buffers also return `index` and `weight`, and have
-`update_priorities(index, priority)`.
+`update_priorities(index, priority)`; buffers of hindsight a `goal`, the observation of a step as a number.
 
     test_mine = check(replay_laws(), lambda capacity: MyBuffer(capacity))
 
@@ -35,7 +35,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core import keys
-from ...core.errors import ChoiceError, message
+from ...core.errors import ChoiceError, choose, message
 from ...core.record import record, tensor
 from ...runtime.effects.replay_buffer import replay_buffer
 from ..framework.compare import require
@@ -142,6 +142,25 @@ class NStep:
 
     def __len__(self) -> int:
         return len(self.inner)
+
+
+class Hindsight(Prioritised):
+    """A small correct buffer whose rows have the observation of a later step of their episode as a goal."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity, alpha=0.0)
+
+    def sample(self, count: int, seed: int) -> dict[str, Tensor]:
+        drawn, numbers, goals = super().sample(count, seed), random.Random(seed), list[Tensor]()
+        for place in drawn["index"].tolist():
+            later = [place]
+            while not self._ends(later[-1]) and (later[-1] + 1) % len(self.rows) != self.next % len(self.rows):
+                later.append((later[-1] + 1) % len(self.rows))
+            goals.append(self.rows[numbers.choice(later)]["observation"])
+        return {**drawn, "goal": torch.stack(goals)}
+
+    def _ends(self, place: int) -> bool:
+        return bool(self.rows[place]["terminated"] | self.rows[place]["truncated"])
 
 
 # --- mutants ---
@@ -260,6 +279,21 @@ class Unweighted(EditedBuffer):
         return {**drawn, "weight": torch.ones(count)}
 
 
+class WholePriorities(EditedBuffer):
+    """Keep priorities as whole numbers."""
+
+    def update_priorities(self, index: Any, priority: Any) -> None:
+        self.inner.update_priorities(index, priority.floor().clamp(min=1.0))
+
+
+class AnyGoal(EditedBuffer):
+    """Take the goals of a batch for one another's."""
+
+    def sample(self, count: int, seed: int) -> Any:
+        drawn = dict(columns(super().sample(count, seed)))
+        return {**drawn, "goal": drawn["goal"].roll(1)}
+
+
 class ForgetsLastReward(EditedBuffer):
     """Leave the discount out of the rewards of n steps."""
 
@@ -320,7 +354,7 @@ def additions(draw: DrawFn) -> Additions:
 
 def columns(sample: Any) -> Mapping[str, Tensor]:
     """Return a sample as tensors by name, flat: [count] each."""
-    names = (*COLUMNS, "index", "weight")
+    names = (*COLUMNS, "index", "weight", "goal")
     if isinstance(sample, Mapping):
         found = {name: sample[name] for name in names if name in sample}
     else:
@@ -393,14 +427,20 @@ def replay_laws(
     beta: float = 0.0,
     copies: bool = True,
     sized: bool = True,
+    new: str = "any",
+    goals: str = "none",
 ) -> Suite:
     """Return the laws of a replay buffer.
 
     `n` > 1: rows are n-step transitions with rewards discounted by `gamma`, shorter at the end of an episode or of the data;
     these buffers have the laws of n steps alone. `replacement=False`: no row is twice in a sample. `alpha` > 0: rows are
     drawn in proportion to priority^alpha, with weights (N P)^-`beta` over the largest of the buffer or the sample. `copies`: a
-    sample shares no memory with the buffer. `sized`: it has a length. Raises: ChoiceError.
+    sample shares no memory with the buffer. `sized`: it has a length. `new`: the priority of a new row is the "largest" so
+    far, or "any". `goals`: a row's `goal` is the observation of that step or of a "future" one of its episode.
+    Raises: ChoiceError.
     """
+    choose("replay_laws: new", new, {"any": (), "largest": ()})
+    choose("replay_laws: goals", goals, {"none": (), "future": ()})
     if n < 1 or alpha < 0:
         wanted, remedy = "n of 1 or more, alpha of 0 or more", "change it"
         raise ChoiceError(message("replay_laws", got=(n, alpha), wanted=wanted, remedy=remedy))
@@ -412,6 +452,8 @@ def replay_laws(
     laws += [_copies(how)] if copies else []
     laws += [] if replacement else [_distinct(how)]
     laws += [_priorities(how), _weights(how)] if alpha else []
+    laws += [_new(how)] if new == "largest" else []
+    laws += [_goals(how)] if goals == "future" else []
     return Suite("replay_laws", tuple(laws))
 
 
@@ -616,24 +658,88 @@ def _priorities(how: ReplayClaims) -> Law:
     return _law("priorities", claim, mutant, check, "several priorities", most=10)
 
 
+def _weigh(how: ReplayClaims, buffer: Any, held: list[Step], share: Tensor, seed: int) -> None:
+    """Raise Broken unless the weights of a sample are (N P)^-beta over the largest."""
+    inverse = (len(held) * share) ** -how.beta
+    table = {float(step["observation"]): float(w) for step, w in zip(held, inverse, strict=True)}
+    with _seeded(seed):
+        one = columns(_sample(buffer, min(3, len(held)), seed))
+    got = one["weight"].double()
+    wanted = torch.tensor([table[float(o)] for o in one["observation"]]).double()
+    largest = {"buffer": inverse.max(), "sample": wanted.max()}
+    fits = [bool(((got - wanted / most).abs() < 1e-4).all()) for most in largest.values()]
+    close = (wanted / inverse.max()).tolist()
+    require(any(fits), f"weights are {got.tolist()}, wanted {close}, or these over the largest of the sample")
+
+
 def _weights(how: ReplayClaims) -> Law:
     def check(make: Make, drawn: Additions, seen: Seen) -> None:
         buffer, held, share = _prioritised(how, make, drawn)
         seen("several priorities", len(held) > 2)
-        inverse = (len(held) * share) ** -how.beta
-        table = {float(step["observation"]): float(w) for step, w in zip(held, inverse, strict=True)}
-        with _seeded(drawn.seed):
-            one = columns(_sample(buffer, min(3, len(held)), drawn.seed))
-        got = one["weight"].double()
-        wanted = torch.tensor([table[float(o)] for o in one["observation"]]).double()
-        largest = {"buffer": inverse.max(), "sample": wanted.max()}
-        fits = [bool(((got - wanted / most).abs() < 1e-4).all()) for most in largest.values()]
-        close = (wanted / inverse.max()).tolist()
-        require(any(fits), f"weights are {got.tolist()}, wanted {close}, or these over the largest of the sample")
+        _weigh(how, buffer, held, share, drawn.seed)
 
     claim = "Weights are (N P)^-beta over the largest."
     mutant = ("gives all rows the weight 1", _around(Unweighted))
     return _law("importance_weights", claim, mutant, check, "several priorities", most=20)
+
+
+def _new(how: ReplayClaims) -> Law:
+    def check(make: Make, drawn: Additions, seen: Seen) -> None:
+        buffer, held = how.filled(make, drawn)
+        rows = how.draws(buffer, drawn, len(held), times=60)
+        index = {float(o): int(i) for o, i in zip(rows["observation"], rows["index"], strict=True)}
+        names = sorted(set(index) & {float(step["observation"]) for step in held})
+        given = {name: 1.25 + 0.125 * place for place, name in enumerate(names)}  # the newest has the largest
+        buffer.update_priorities(torch.tensor([index[o] for o in names]), torch.tensor([given[o] for o in names]))
+        added = {**held[-1], "observation": torch.tensor(100.0)}
+        buffer.add(added)
+        held = [*held, added][-drawn.capacity :]
+        if not set(given) >= {float(step["observation"]) for step in held[:-1]}:
+            return  # a row that never came
+        seen("a new row beside several", len(held) > 2)
+        given[100.0] = max(given.values())
+        share = torch.tensor([given[float(step["observation"])] for step in held]).double() ** how.alpha
+        if how.beta:
+            for turn in range(4):
+                _weigh(how, buffer, held, share / share.sum(), drawn.seed + turn)
+            return
+        got, wanted = _shares(how.draws(buffer, drawn, len(held), times=2000), held)[-1], share[-1] / share.sum()
+        require(abs(got - wanted) < 0.03, f"{float(got):.3f} of the rows are the new one, wanted {float(wanted):.3f}")
+
+    claim = "A new row has the largest priority so far, as it was given."
+    mutant = ("keeps priorities as whole numbers", _around(WholePriorities))
+    return _law("new_priority", claim, mutant, check, "a new row beside several", most=10)
+
+
+def _goals(how: ReplayClaims) -> Law:
+    def check(make: Make, drawn: Additions, seen: Seen) -> None:
+        buffer, held = how.filled(make, drawn)
+        later: dict[float, set[float]] = {}
+        for place, step in enumerate(held):
+            found = later.setdefault(float(step["observation"]), set())
+            for other in held[place:]:
+                found.add(float(other["observation"]))
+                if other["terminated"] | other["truncated"]:
+                    break
+        edge = len(drawn.endings) % drawn.capacity  # rows before it were written after the ring was full
+        wraps = len(drawn.endings) > drawn.capacity and edge and drawn.endings[len(drawn.endings) - edge - 1] == "none"
+        seen("an episode that goes on at the start of the ring", wraps)
+        rows = how.draws(buffer, drawn, len(held), times=400)
+        got: dict[float, set[float]] = {}
+        for observation, goal in zip(rows["observation"].tolist(), rows["goal"].tolist(), strict=True):
+            got.setdefault(observation, set()).add(goal)
+        for observation, goals in got.items():
+            wanted = later.get(observation, goals)
+            alien, missing = sorted(goals - wanted), sorted(wanted - goals - {observation})
+            require(not alien, f"the step {observation} has goals {alien}, none of its episode's from there on")
+            require(
+                not missing, f"the step {observation} never has the goals {missing}, which its episode reached later"
+            )
+
+    claim = "A goal is one that the row's own episode reached at that step or later, and each of these comes."
+    mutant = ("mixes up the goals of a batch", _around(AnyGoal))
+    needs = "an episode that goes on at the start of the ring"
+    return _law("goals_of_the_future", claim, mutant, check, needs, most=10)
 
 
 # --- n steps ---

@@ -131,6 +131,11 @@ def forgets_late_rows(estimator: Estimator) -> Estimator:
     return wrong
 
 
+def counts_as_zero(estimator: Estimator) -> Estimator:
+    """Count a reward of NaN as 0."""
+    return lambda reward, group, *, groups: estimator(reward.nan_to_num(), group, groups=groups)
+
+
 MUTANTS: dict[str, Callable[[Estimator], Estimator]] = {"reads too few rows": forgets_late_rows}
 
 
@@ -182,41 +187,48 @@ def group_laws(
     nan_rewards: bool = False,
     ungrouped: bool = False,
     blocks: bool = False,
+    rest: bool = False,
+    abstains: bool = False,
     eps: float | None = None,
 ) -> Suite:
     """Return the laws of an estimator; the arguments describe it, in the terms of `group_advantages`.
 
     `scaled`: it divides by the standard deviation of each group, with this `correction` (1 divides by n - 1). `singleton`: the
     advantage of a group of one is "zero", "raw" (its reward), or "any", which asks nothing of it. `blocks`: groups are of one
-    size and stand together. `eps` is added to the deviation or the variance; undeclared, it is from 1e-8 to 1e-4. Claims that
-    the subject makes: `nan_rewards` stay in their group, and rows of the id -1 have no group (`ungrouped`).
+    size and stand together; with `rest`, the last may be shorter. `eps` is added to the deviation or the variance; undeclared,
+    it is from 1e-8 to 1e-4. Claims that the subject makes: `nan_rewards` stay in their group; a row whose reward is NaN takes
+    no part in its group and gets 0 (`abstains`); rows of the id -1 have no group (`ungrouped`).
     """
     laws = [
         _sums_to_zero(),
         _shift(singleton),
         _scale(scaled, eps),
         _equal_rewards(eps),
-        *([] if singleton == "any" or blocks else [_alone(singleton)]),
-        _rows_permute(),
+        *([] if singleton == "any" else [_alone(singleton)]),
+        *([] if rest else [_rows_permute()]),
         _names(),
         _own_group(nan_rewards),
         *([_no_group()] if ungrouped else []),
         _definition(centre, correction if scaled else None, eps),
+        *([_abstained(centre, correction if scaled else None, eps)] if abstains else []),
     ]
-    return Suite("group_laws", tuple(laws if ungrouped else [_all_grouped(law, blocks) for law in laws]))
+    least = None if not blocks else 2 if singleton == "any" else 1
+    return Suite("group_laws", tuple(laws if ungrouped else [_all_grouped(law, least, rest) for law in laws]))
 
 
-def _all_grouped(law: Law, blocks: bool) -> Law:
-    """Return the law for rows that all have a group, or for groups of one size that stand together."""
+def _all_grouped(law: Law, least: int | None, rest: bool) -> Law:
+    """Return the law for rows that all have a group, or for groups of one size, `least` or more, that stand together."""
 
     def changed(drawn: Groups) -> Groups:
-        if not blocks:
+        if least is None:
             return attrs.evolve(drawn, group=drawn.group.clamp(min=0))
-        size = max(2, len(drawn.reward) // drawn.groups)
-        reward = drawn.reward.repeat(2 * drawn.groups)[: size * drawn.groups]
-        return Groups(reward, torch.arange(drawn.groups).repeat_interleave(size), drawn.groups)
+        alone = law.name == "group_of_one" and int(drawn.group.sum()) % 2
+        size = 1 if alone else max(least, 2, len(drawn.reward) // drawn.groups)
+        short = int(drawn.group.sum()) % size if rest and drawn.groups > 1 else 0
+        reward = drawn.reward.repeat(2 * drawn.groups)[: size * drawn.groups - short]
+        return Groups(reward, torch.arange(drawn.groups).repeat_interleave(size)[: len(reward)], drawn.groups)
 
-    needs = tuple(need for need in law.needs if not (blocks and need == "rows not in the order of groups"))
+    needs = tuple(need for need in law.needs if least is None or need != "rows not in the order of groups")
     return attrs.evolve(law, inputs=lambda subject: law.inputs(subject).map(changed), needs=needs)
 
 
@@ -366,6 +378,15 @@ def _no_group() -> Law:
     return _law("no_group", claim, mutant, check, "a row of no group beside others")
 
 
+def _wanted(own: list[float], reward: float, centre: str, correction: int | None) -> Tensor:
+    """Return the advantage of a reward among those of its group, of which there are two or more."""
+    mean = (sum(own) - reward) / (len(own) - 1) if centre == "leave_one_out" else sum(own) / len(own)
+    if len(set(own)) == 1:
+        return torch.zeros(())
+    spread = torch.ones(()) if correction is None else torch.tensor(own).double().std(correction=correction)
+    return (reward - mean) / spread
+
+
 def _definition(centre: str, correction: int | None, eps: float | None) -> Law:
     scaled = correction is not None
 
@@ -375,10 +396,7 @@ def _definition(centre: str, correction: int | None, eps: float | None) -> Law:
             own = [r for r, g in zip(drawn.reward.tolist(), drawn.group.tolist(), strict=True) if g == name]
             if name < 0 or len(own) < 2:
                 continue
-            others = sum(own) - float(drawn.reward[i])
-            mean = others / (len(own) - 1) if centre == "leave_one_out" else sum(own) / len(own)
-            spread = torch.tensor(own, dtype=torch.float64).std(correction=correction) if scaled else torch.ones(())
-            wanted = (float(drawn.reward[i]) - mean) / spread if len(set(own)) > 1 else torch.zeros(())
+            wanted = _wanted(own, float(drawn.reward[i]), centre, correction)
             seen("an advantage", wanted != 0)
             same(f"advantage {i} of {own}", got[i], wanted.to(got.dtype), _damped(eps))
 
@@ -386,3 +404,24 @@ def _definition(centre: str, correction: int | None, eps: float | None) -> Law:
     claim = f"An advantage is the reward less {means}{', over the standard deviation of the group' if scaled else ''}."
     mutant = ("mixes up the mean of all and that of the others", other_centre)
     return _law("definition", claim, mutant, check, "an advantage")
+
+
+def _abstained(centre: str, correction: int | None, eps: float | None) -> Law:
+    def check(estimator: Estimator, drawn: Groups, seen: Seen) -> None:
+        none = (4 * drawn.reward).long() % 3 == 0
+        reward = torch.where(none, torch.nan, drawn.reward)
+        got = _ask(estimator, drawn, reward=reward)
+        for i, name in enumerate(drawn.group.tolist()):
+            if none[i]:
+                same(f"the advantage of row {i}, which has no reward", got[i], torch.zeros_like(got[i]), DAMPED)
+                continue
+            own = drawn.reward[(drawn.group == name) & ~none].tolist()
+            if name < 0 or len(own) < 2:
+                continue
+            wanted = _wanted(own, float(drawn.reward[i]), centre, correction)
+            seen("an advantage beside a row without a reward", wanted != 0 and (none & (drawn.group == name)).any())
+            same(f"advantage {i} of {reward.tolist()}", got[i], wanted.to(got.dtype), _damped(eps))
+
+    claim = "A row whose reward is NaN gets 0, and counts neither in the mean nor in the deviation of its group."
+    mutant = ("counts NaN as a reward of 0", counts_as_zero)
+    return _law("no_reward", claim, mutant, check, "an advantage beside a row without a reward")
