@@ -16,6 +16,7 @@ from purestep.core.tree import leaves, tree_map
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
 from purestep.properties.suites.normalizer import NormalizerFunctions
 
+from . import chat_templates, policies
 from .use import Use
 
 
@@ -478,6 +479,31 @@ def with_eval(make: Any) -> Any:
     )
 
 
+# --- policies ---
+
+
+def on_cartpole(evaluate: Any) -> Any:
+    """One short episode."""
+    return lambda policy: evaluate(policy, short())
+
+
+def no_gradient(module: Any) -> Any:
+    """As a rollout calls it."""
+    return torch.no_grad()(lambda *inputs: module(*inputs))
+
+
+def in_two(gradients: Any) -> Any:
+    """A critic with a weight for each value, in two minibatches; a number whose gradient is what comes back."""
+
+    def loss(value: Tensor, target: Tensor) -> Tensor:
+        critic = torch.nn.Linear(len(value), 1, bias=False)
+        critic.weight.data = value.detach()[None].clone()
+        (found,) = gradients(critic, torch.eye(len(value)), target, 2)
+        return (found[0] * value).sum()
+
+    return loss
+
+
 # --- texts ---
 
 
@@ -583,6 +609,16 @@ def of_pair(vtrace: Any) -> Any:
         return SimpleNamespace(advantages=advantages, targets=targets)
 
     return found
+
+
+def of_chunk(vtrace: Any) -> Any:
+    """Targets of a chunk; ends of any kind, and the value after it."""
+
+    def targets(log_ratios: Tensor, r: Tensor, v: Tensor, n: Tensor, te: Tensor, tr: Tensor, **words: Any) -> Any:
+        bars = words.get("rho_bar", 1.0), words.get("c_bar", 1.0)
+        return vtrace(log_ratios.exp(), r, v, te | tr, n[-1], words["gamma"], *bars)
+
+    return targets
 
 
 def plain_target(target: Any) -> Any:
@@ -803,7 +839,7 @@ USES: dict[str, Use] = {
         lambda f: lambda v, old, target, *, clip: f(v, old, target, clip),
         {"reduction": "mean", "detached": False},
     ),
-    "pass_without_right_sample": Use("metric", declared={"kind": "pass_at_k"}),
+    "pass_without_right_sample": Use("metric", declared={"kind": "pass_at_k", "k_above_n": True}),
     "mean_of_explained_variances": Use(
         "metric", lambda f: lambda v, target: f(list(v.split(2)), list(target.split(2))), {"kind": "explained_variance"}
     ),
@@ -812,6 +848,36 @@ USES: dict[str, Use] = {
         lambda f: lambda v, target: f(target[:, None], v[:, None]),
         {"kind": "explained_variance", "shift_counts": True},
     ),
+    "clipped_where_it_is_not": Use("metric", declared={"kind": "clip_fraction"}),
+    "score_before_the_end": Use("completion", declared={"kind": "score_at_end"}),
+    "filled_with_ends": Use("completion", declared={"kind": "cut_at_end"}),
+    "mask_not_shifted": Use("completion", declared={"kind": "log_prob_of_mask"}),
+    "no_head_after_first_turn": Use(
+        "chat_mask", declared={"render": chat_templates.render, "end": "<|end|>", "masked": False, "system": False}
+    ),
+    "mask_of_all": Use("chat_mask", declared={"render": chat_templates.render, "end": "<|end|>"}),
+    "mask_of_rewritten_prefix": Use(
+        "chat_mask",
+        declared={"render": chat_templates.render_thoughts, "end": "<|end|>", "thoughts": ("<think>", "</think>")},
+    ),
+    "level_of_wrong_axis": Use("quantile_loss"),
+    "value_loss_of_minibatches_added": Use(
+        "value_loss",
+        in_two,
+        {"clipped": False, "scale": 1.0, "reduction": "mean", "detached": False},
+        only=("gradient",),  # it returns gradients
+    ),
+    "divided_by_steps_again": Use(
+        "aggregate",
+        lambda f: micro_batches(lambda losses, masks: f(torch.ones((), requires_grad=True), losses, masks)),
+        {"weights": WEIGHTS["token_mean"]},
+        leave=("declared_weights",),  # it returns a number without a graph
+    ),
+    "last_row_bootstraps_from_itself": Use(
+        "vtrace", of_chunk, {"convention": "terminate", "lambda_": False, "advantages": False}
+    ),
+    "evaluation_mode_left_on": Use("evaluation", on_cartpole, {"make": policies.DropoutPolicy}),
+    "memory_cleared_one_step_late": Use("recurrent", lambda make: no_gradient(make())),
     "end_tag_within_argument": Use("tool_parser"),
     "comma_within_single_quotes": Use("tool_parser", single, {"render": pythonic, "most": 1}, leave=("text_around",)),
     "none_is_text": Use("tool_parser", typed, {"render": xml, "most": 1}),
@@ -863,8 +929,8 @@ USES: dict[str, Use] = {
     "end_of_the_next_step": Use("estimator", first_of, GAMMA),
     "timeout_of_state_before": Use("estimator", batched),
     "target_of_next_trajectory": Use(
-        "vtrace", of_pair, only=("on_policy_advantage", "cut_at_endings", "causal")
-    ),  # it has no lambda
+        "vtrace", of_pair, {"lambda_": False}, leave=("unbounded_is_importance_sampling",)
+    ),  # its bounds are 1
     "clipped_from_epsilon": Use("loss", lambda f: per_step(lambda lp, old, adv, *, clip: f(lp, old, adv, clip))),
     "each_part_clipped": Use("loss", halves),
     "ratio_to_itself": Use("loss", one_token),

@@ -21,9 +21,9 @@ from ...core.spaces import Discrete
 from ...core.steps import TimeStep, Trajectory, ended, first, following
 from ...core.tree import tree_map
 from ...runtime.rollout import Worlds, begin
-from ..framework.compare import same
+from ..framework.compare import Tolerance, same
 from ..framework.law import Law, Seen, Suite, law_constructor
-from ..strategies.values import seeds
+from ..strategies.values import dyadic, seeds
 
 # --- mutants ---
 # Common errors in a policy's memory: a right rollout, run step by step, with another rule for the memory.
@@ -202,3 +202,115 @@ def _in_parts() -> Law:
     claim = "A rollout goes on with the memory that the one before ended with."
     mutant = ("begins each rollout with a new memory", begins_each_rollout)
     return _law("memory_in_parts", claim, mutant, check, "an episode that a rollout's end cuts")
+
+
+# --- recurrent modules ---
+# Laws of f(observations [T, B, D], starts [T, B], state [B, H]) -> (outputs [T, B, ...], state [B, H]).
+
+NEAR = Tolerance("near", 1e-4, 1e-5)  # of products of matrices in other shapes
+Recurrent = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class Leaky:
+    """A small correct recurrent function: s = 1/2 s + sum(x), from 0 where an episode starts."""
+
+    def __call__(self, observations: Tensor, starts: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = []
+        for x, start in zip(observations, starts, strict=True):
+            state = torch.where(start[:, None], 0.0, 0.5 * state) + x.sum(-1, keepdim=True)
+            outputs.append(state)
+        return torch.stack(outputs), state
+
+
+def clears_late(recurrent: Recurrent) -> Recurrent:
+    """Clear the state one step after an episode begins."""
+    return lambda x, starts, state: recurrent(x, torch.cat([torch.zeros_like(starts[:1]), starts[:-1]]), state)
+
+
+def clears_all_rows(recurrent: Recurrent) -> Recurrent:
+    """Clear every row's state where one row starts."""
+    return lambda x, starts, state: recurrent(x, starts.any(1, keepdim=True).expand_as(starts), state)
+
+
+def forgets_state(recurrent: Recurrent) -> Recurrent:
+    """Begin each call with no state."""
+    return lambda x, starts, state: recurrent(x, starts, torch.zeros_like(state))
+
+
+@frozen
+class Sequences:
+    """Observations [T, B, D], starts of episodes [T, B], a state [B, H], and the place of a cut."""
+
+    observations: Tensor
+    starts: Tensor
+    state: Tensor
+    cut: int
+
+
+def recurrent_laws(*, features: int = 3, state: int = 8) -> Suite:
+    """The laws of a recurrent policy's sequences; `starts[t]` marks observations that begin an episode.
+
+    >>> from purestep.properties import verify
+    >>> bool(verify(recurrent_laws(), Leaky()))
+    True
+    """
+
+    @st.composite
+    def sequences(draw: st.DrawFn) -> Sequences:
+        steps, rows = draw(st.sampled_from((4, 3, 6))), draw(st.sampled_from((2, 3)))
+        size = steps * rows
+        starts = draw(st.lists(st.sampled_from((False, False, True)), min_size=size, max_size=size))
+        drawn = draw(dyadic((steps, rows, features), limit=2)), draw(dyadic((rows, state), limit=1))
+        return Sequences(drawn[0], torch.tensor(starts).reshape(steps, rows), drawn[1], draw(st.integers(1, steps - 1)))
+
+    law = law_constructor(sequences, "a recurrent state is that of the episode", most=40)
+    return Suite("recurrent_laws", (_starts(law), _parts(law), _rows(law)))
+
+
+def _starts(law: Callable[..., Law]) -> Law:
+    def check(subject: Recurrent, drawn: Sequences, seen: Seen) -> None:
+        x, starts = drawn.observations, drawn.starts
+        before = starts.flip(0).cummax(0).values.flip(0)  # rows before the last start, or at it
+        later = torch.cat([before[1:], torch.zeros_like(before[:1])])
+        earlier = before & later  # rows before the last start
+        seen("a start after other steps", earlier.any())
+        other = torch.where(earlier[..., None], x + 1.0, x)
+        begun = drawn.state + 1.0 * starts.any(0)[:, None]
+        got, wanted = subject(other, starts, begun), subject(x, starts, drawn.state)
+        same("outputs from the last start of a row on, after other steps", got[0][~earlier], wanted[0][~earlier], NEAR)
+        same("the last state, after other steps", got[1], wanted[1], NEAR)
+
+    claim = "From a start on, outputs and state do not depend on what came before it."
+    mutant = ("clears the state one step late", clears_late)
+    return law("starts_forget", claim, mutant, check, "a start after other steps")
+
+
+def _parts(law: Callable[..., Law]) -> Law:
+    def check(subject: Recurrent, drawn: Sequences, seen: Seen) -> None:
+        x, starts, cut = drawn.observations, drawn.starts, drawn.cut
+        seen("an episode that the cut divides", (~starts[cut]).any())
+        first, state = subject(x[:cut], starts[:cut], drawn.state)
+        second, last = subject(x[cut:], starts[cut:], state)
+        whole, wanted = subject(x, starts, drawn.state)
+        same("outputs in two parts", torch.cat([first, second]), whole, NEAR)
+        same("the last state in two parts", last, wanted, NEAR)
+
+    claim = "A sequence in two parts, with the state between them, is the sequence in one."
+    mutant = ("begins each call with no state", forgets_state)
+    return law("parts_make_the_whole", claim, mutant, check, "an episode that the cut divides")
+
+
+def _rows(law: Callable[..., Law]) -> Law:
+    def check(subject: Recurrent, drawn: Sequences, seen: Seen) -> None:
+        x, starts = drawn.observations, drawn.starts
+        seen("a row that goes on where another starts", (starts.any(1) & ~starts.all(1)).any())
+        whole = subject(x, starts, drawn.state)
+        for row in range(x.shape[1]):
+            own = slice(row, row + 1)
+            alone = subject(x[:, own], starts[:, own], drawn.state[own])
+            same(f"row {row} alone", alone[0], whole[0][:, own], NEAR)
+            same(f"the last state of row {row} alone", alone[1], whole[1][own], NEAR)
+
+    claim = "Each row is what it is alone."
+    mutant = ("clears all rows where one starts", clears_all_rows)
+    return law("rows_alone", claim, mutant, check, "a row that goes on where another starts")

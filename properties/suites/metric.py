@@ -1,7 +1,8 @@
-"""Laws of metrics: pass@k, explained variance, means over tokens, returns of episodes. Plain functions.
+"""Laws of metrics: pass@k, explained variance, clip fractions, means over tokens, returns of episodes. Plain functions.
 
     "pass_at_k"           f(attempts, solved, k) -> number
     "explained_variance"  f(prediction [N], target [N]) -> number
+    "clip_fraction"       f(ratio [N], advantage [N], mask [N], clip) -> number
     "token_mean"          f(value [N, L], mask [N, L]) -> number
     "episode_returns"     f(rewards [T], terminated [T], truncated [T]) -> the returns of episodes that ended, in order
 
@@ -118,7 +119,28 @@ def clipped_rewards(metric: Metric) -> Metric:
     return lambda rewards, *ends: metric(rewards.clamp(-1.0, 1.0), *ends)
 
 
+def one_beyond(metric: Metric) -> Metric:
+    """Give 1 where k is more than the attempts."""
+    return lambda n, c, k: 1.0 if k > n else metric(n, c, k)
+
+
+def other_side(metric: Metric) -> Metric:
+    """Count the steps that the clip spares."""
+    return lambda ratio, advantage, mask, clip: metric(2.0 - ratio, advantage, mask, clip)
+
+
+def mask_ignored(metric: Metric) -> Metric:
+    """Count steps outside the mask."""
+    return lambda ratio, advantage, mask, clip: metric(ratio, advantage, torch.ones_like(mask), clip)
+
+
 # --- references ---
+
+
+def clip_fraction(ratio: Tensor, advantage: Tensor, mask: Tensor, clip: float) -> float:
+    """Return the share of masked steps whose objective the clip cuts off."""
+    cut = (advantage > 0) & (ratio > 1 + clip) | (advantage < 0) & (ratio < 1 - clip)
+    return float((cut & (mask > 0)).sum() / (mask > 0).sum())
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
@@ -173,14 +195,26 @@ def tokens(draw: DrawFn) -> tuple[Tensor, Tensor]:
     return value, mask
 
 
-def metric_laws(kind: str, *, shift_counts: bool = False) -> Suite:
-    """Return the laws of a metric of one kind: pass_at_k, explained_variance, token_mean or episode_returns (see the module).
+@st.composite
+def clipped_steps(draw: DrawFn) -> tuple[Tensor, Tensor, Tensor, float]:
+    """Ratios that are off the edges of the clip, advantages, and a mask with at least one step."""
+    size = draw(st.sampled_from((4, 6, 3)))
+    ratio = torch.tensor(draw(st.lists(st.sampled_from((1.0, 2.0, 0.4, 1.1)), min_size=size, max_size=size)))
+    mask = torch.tensor(draw(st.lists(st.sampled_from((1.0, 0.0)), min_size=size - 1, max_size=size - 1)))
+    clip = draw(st.sampled_from((0.2, 0.5)))
+    return ratio, draw(dyadic((size,), limit=2)), torch.cat([mask, torch.ones(1)]), clip
 
-    Explained variance ignores a constant error; `shift_counts`: it does not (the coefficient of determination).
-    Raises: ChoiceError.
+
+def metric_laws(kind: str, *, shift_counts: bool = False, k_above_n: bool = False, signed: bool = True) -> Suite:
+    """Return the laws of a metric of one kind, such as pass_at_k or token_mean (see the module).
+
+    Explained variance ignores a constant error; `shift_counts`: it does not (the coefficient of determination). `k_above_n`:
+    pass@k of fewer attempts than k is that of all of them. A clip fraction counts steps whose objective is clipped;
+    `signed=False`: all whose ratio is outside, whatever the advantage. Raises: ChoiceError.
     """
     kinds: dict[str, tuple[Law, ...]] = {
-        "pass_at_k": (_unbiased(), _share()),
+        "clip_fraction": (_clipped_share(signed), _masked_share()),
+        "pass_at_k": (_unbiased(), _share(), *([_few()] if k_above_n else [])),
         "explained_variance": (_explained(shift_counts), _perfect(), _below_zero(), _units()),
         "token_mean": (_over_tokens(), _no_padding(), _equal_lengths(), _linear_mean()),
         "episode_returns": (_returns(), _finished(), _truncated_too(), _unclipped()),
@@ -218,6 +252,49 @@ def _share() -> Law:
     claim = "pass@1 is the share of solved attempts."
     mutant = ("counts two attempts where k is 1", any_of_all)
     return _law("one_is_the_share", claim, mutant, check, "a part solved", inputs=counts())
+
+
+def _few() -> Law:
+    def check(metric: Metric, drawn: AttemptCounts, seen: Seen) -> None:
+        n, c, k = drawn.attempts, drawn.solved, drawn.attempts + drawn.k
+        seen("none solved", c == 0)
+        seen("some solved", c > 0)
+        _near(f"pass@{k} of {n} attempts, {c} solved", metric(n, c, k), float(c > 0))
+
+    claim = "With fewer attempts than k, pass@k is 1 if any is solved and 0 if none is."
+    mutant = ("gives 1 where k is more than the attempts", one_beyond)
+    return _law("fewer_than_k", claim, mutant, check, "none solved", "some solved", inputs=counts())
+
+
+def _clipped_share(signed: bool) -> Law:
+    def check(metric: Metric, drawn: tuple[Tensor, Tensor, Tensor, float], seen: Seen) -> None:
+        ratio, advantage, mask, clip = drawn
+        above, below = ratio > 1 + clip, ratio < 1 - clip
+        seen("a good action below the clip", ((advantage > 0) & below & (mask > 0)).any())
+        seen("a bad action below the clip", ((advantage < 0) & below & (mask > 0)).any())
+        unsigned = float(((above | below) & (mask > 0)).sum() / (mask > 0).sum())
+        wanted = clip_fraction(ratio, advantage, mask, clip) if signed else unsigned
+        _near(f"the clip fraction of ratios {ratio.tolist()}", metric(ratio, advantage, mask, clip), wanted)
+
+    said = "whose objective has no gradient" if signed else "with a ratio outside the clip"
+    needs = ("a good action below the clip", "a bad action below the clip")
+    mutant = ("counts the steps that the clip spares", other_side)
+    claim = f"It is the share of steps {said}."
+    return _law("share_of_clipped", claim, mutant, check, *needs, inputs=clipped_steps())
+
+
+def _masked_share() -> Law:
+    def check(metric: Metric, drawn: tuple[Tensor, Tensor, Tensor, float], seen: Seen) -> None:
+        ratio, advantage, mask, clip = drawn
+        outside = mask == 0
+        seen("a step outside the mask", outside.any())
+        other = torch.where(outside, 2.0, ratio), torch.where(outside, 1.0, advantage)
+        wanted = float(metric(ratio, advantage, mask, clip))
+        _near("the clip fraction with other steps outside the mask", metric(*other, mask, clip), wanted)
+
+    claim = "Steps outside the mask do not matter."
+    mutant = ("counts steps outside the mask", mask_ignored)
+    return _law("outside_the_mask", claim, mutant, check, "a step outside the mask", inputs=clipped_steps())
 
 
 def _explained(shift_counts: bool) -> Law:

@@ -1,16 +1,18 @@
-"""Laws of a pure network made from a module (P3); the subject is the pair (module, network)."""
+"""Laws of a pure network made from a module (P3), the pair (module, network); and of functions that evaluate a module."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import torch
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from ...core import keys
 from ...core.tree import tree_map
-from ..framework.compare import EXACT, same
-from ..framework.law import Law, Mutant, Seen, Suite, always
+from ..framework.compare import EXACT, require, same
+from ..framework.law import Law, Mutant, Seen, Suite, always, law_constructor
 
 # --- mutants ---
 # Common errors in functional forms of modules.
@@ -87,3 +89,88 @@ def _untouched(inputs: SearchStrategy[Any]) -> Law:
         mutant=Mutant("loads the parameters into the module", loads_parameters),
         needs=("parameters that matter",),
     )
+
+
+# --- evaluations ---
+# Laws of functions that evaluate a module: f(module) -> anything.
+
+Evaluate = Callable[[torch.nn.Module], Any]
+
+
+def leaves_evaluation_mode(evaluate: Evaluate) -> Evaluate:
+    """Leave the module in evaluation mode."""
+
+    def wrong(module: torch.nn.Module) -> Any:
+        found = evaluate(module)
+        module.eval()
+        return found
+
+    return wrong
+
+
+def goes_on_training(evaluate: Evaluate) -> Evaluate:
+    """Take a small step, as statistics that are updated in training mode do."""
+
+    def wrong(module: torch.nn.Module) -> Any:
+        found = evaluate(module)
+        with torch.no_grad():
+            for leaf in module.parameters():
+                leaf.add_(1e-3)
+        return found
+
+    return wrong
+
+
+def evaluation_laws(make: Callable[[], torch.nn.Module]) -> Suite:
+    """The laws of a function that evaluates a module such as `make` returns, in training mode or partly so.
+
+    >>> from purestep.properties import verify
+    >>> def evaluate(module):
+    ...     modes = {part: part.training for part in module.modules()}
+    ...     module.eval()
+    ...     loss = module(torch.ones(2)).sum()
+    ...     for part, mode in modes.items():
+    ...         part.training = mode
+    ...     return loss
+    >>> bool(verify(evaluation_laws(lambda: torch.nn.Linear(2, 1)), evaluate))
+    True
+    """
+    return Suite("evaluation_laws", (_modes_stay(make), _parameters_stay(make)))
+
+
+_evaluation = law_constructor(
+    lambda: st.lists(st.booleans(), min_size=1, max_size=4), "torch.nn.Module: train() and eval()", most=6
+)
+
+
+def _in_modes(make: Callable[[], torch.nn.Module], modes: list[bool]) -> torch.nn.Module:
+    module = make()
+    for place, part in enumerate(module.modules()):
+        part.training = modes[place % len(modes)]
+    return module
+
+
+def _modes_stay(make: Callable[[], torch.nn.Module]) -> Law:
+    def check(evaluate: Evaluate, modes: list[bool], seen: Seen) -> None:
+        module = _in_modes(make, modes)
+        before = {name: part.training for name, part in module.named_modules()}
+        seen("a part in training mode", any(before.values()))
+        evaluate(module)
+        changed = [name or "the module" for name, part in module.named_modules() if part.training != before[name]]
+        require(not changed, f"after the evaluation {changed} are in another mode, training or evaluation")
+
+    claim = "Each part of the module is in the mode it was in."
+    mutant = ("leaves the module in evaluation mode", leaves_evaluation_mode)
+    return _evaluation("modes_stay", claim, mutant, check, "a part in training mode")
+
+
+def _parameters_stay(make: Callable[[], torch.nn.Module]) -> Law:
+    def check(evaluate: Evaluate, modes: list[bool], seen: Seen) -> None:
+        module = _in_modes(make, modes)
+        before = {name: leaf.clone() for name, leaf in module.state_dict().items()}
+        seen("a parameter", before)
+        evaluate(module)
+        same("the parameters and buffers after an evaluation", dict(module.state_dict()), before, EXACT)
+
+    claim = "Parameters and buffers stay."
+    return _evaluation("state_stays", claim, ("takes a small step", goes_on_training), check, "a parameter")

@@ -322,10 +322,44 @@ def trace(subject: VTrace, drawn: Discounted, log_ratios: Tensor, **bars: float)
     return subject(log_ratios, *drawn.stream.columns, gamma=drawn.gamma, lambda_=drawn.lambda_, **bars)
 
 
-def vtrace_laws() -> Suite:
-    """The laws of V-trace."""
-    laws = (_on_policy, _policy_advantage, _ratio_zero, _unclipped, _bounds, _cut, _causal)
-    return Suite("vtrace_laws", (*(law() for law in laws), fixed_point()))
+def vtrace_laws(convention: str = "bootstrap", *, lambda_: bool = True, advantages: bool = True) -> Suite:
+    """The laws of V-trace.
+
+    `convention` on truncation: "bootstrap", or "terminate", which counts the value beyond a truncation as 0. `lambda_=False`:
+    it has no lambda, which is 1; `advantages=False`: it returns targets alone. Raises: ChoiceError.
+    """
+    terminate = choose("convention", convention, {"bootstrap": False, "terminate": True})
+    plain = lambda_ and advantages and not terminate
+    laws = [_on_policy(), _ratio_zero(), _unclipped(), _bounds(), _cut(), _causal()]
+    laws += [_policy_advantage()] if advantages else []
+    laws += [fixed_point()] if plain else []
+    return Suite("vtrace_laws", tuple(laws if plain else [_declared(law, terminate, not lambda_) for law in laws]))
+
+
+def _declared(law: Law, terminate: bool, whole: bool) -> Law:
+    """Return the law for V-trace to which every ending is a termination, and whose lambda is 1 (`whole`)."""
+
+    def changed(drawn: Any) -> Any:
+        if isinstance(drawn, tuple):
+            return changed(drawn[0]), *drawn[1:]
+        if isinstance(drawn, OffPolicy):
+            return attrs.evolve(drawn, drawn=changed(drawn.drawn))
+        stream = drawn.stream
+        if terminate:
+            none = torch.zeros_like(stream.truncated)
+            stream = attrs.evolve(stream, terminated=over(stream), truncated=none)
+        return Discounted(stream, drawn.gamma, 1.0 if whole else drawn.lambda_)
+
+    def both(subject: VTrace) -> VTrace:
+        def called(*columns: Tensor, **named: Any) -> Any:
+            found = subject(*columns, **named)
+            return VTraceResult(found, torch.zeros_like(found)) if isinstance(found, Tensor) else found
+
+        return called
+
+    needs = tuple(need for need in law.needs if not (terminate and need == "a truncation"))
+    inputs = law.inputs
+    return attrs.evolve(law, inputs=lambda subject: inputs(subject).map(changed), prepare=both, needs=needs)
 
 
 def _on_policy() -> Law:

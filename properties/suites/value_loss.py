@@ -272,3 +272,92 @@ MUTANTS: dict[str, Callable[[Loss], Loss]] = {
     "takes the clipped error alone": clipped_only,
     "never clips": ignores_clip,
 }
+
+
+# --- quantiles ---
+
+QUANTILES = "Dabney et al. 2018, arXiv:1710.10044, equation 10"
+FAR = 16.0  # of a target from all quantiles, beyond the threshold of Huber's loss
+
+
+def levels_reversed(loss: Loss) -> Loss:
+    """Give the first quantile the highest level."""
+    return lambda quantiles, targets: loss(quantiles.flip(1), targets)
+
+
+def mean_of_batch(loss: Loss) -> Loss:
+    """Compare with the targets of the whole batch."""
+    return lambda quantiles, targets: loss(quantiles, targets.mean(0, keepdim=True).expand_as(targets))
+
+
+@attrs.frozen
+class Quantiles:
+    """Quantiles [B, N], and which of the targets [B, N] lie far below all of them, the others far above."""
+
+    quantiles: Tensor
+    below: Tensor
+
+    def targets(self) -> Tensor:
+        """Return the targets."""
+        return torch.where(self.below, -FAR, FAR) + torch.arange(self.below.shape[1]) / 4
+
+
+@st.composite
+def _quantiles(draw: DrawFn) -> Quantiles:
+    rows, count = draw(st.sampled_from((2, 1))), draw(st.sampled_from((4, 2, 5)))
+    below = draw(st.lists(st.booleans(), min_size=rows * count, max_size=rows * count))
+    return Quantiles(draw(dyadic((rows, count), limit=1)), torch.tensor(below).reshape(rows, count))
+
+
+def quantile_loss_laws() -> Suite:
+    """Return the laws of a quantile loss, Huber's or not: f(quantiles [B, N], targets [B, N]) -> loss, of levels (i + 1/2) / N.
+
+    >>> from purestep.properties import verify
+    >>> def pinball(quantiles, targets):
+    ...     levels = (torch.arange(quantiles.shape[1]) + 0.5) / quantiles.shape[1]
+    ...     error = targets[:, None, :] - quantiles[:, :, None]
+    ...     return (torch.where(error < 0, levels[:, None] - 1, levels[:, None]) * error).mean()
+    >>> bool(verify(quantile_loss_laws(), pinball))
+    True
+    """
+    return Suite("quantile_loss_laws", (_levels(), _own_row()))
+
+
+_quantile_law = law_constructor(_quantiles, QUANTILES)
+
+
+def _directions(loss: Loss, drawn: Quantiles, targets: Tensor) -> Tensor:
+    """Return the gradient [B, N] over its scale, which is that for targets far above all quantiles."""
+    above = _slope(lambda x: loss(x, torch.full_like(targets, FAR)), drawn.quantiles)
+    scale = -2.0 * above.sum(1, keepdim=True) / above.shape[1]
+    require(scale > 0, f"targets above all quantiles raise them, the gradient is {above.tolist()}")
+    return _slope(lambda x: loss(x, targets), drawn.quantiles) / scale
+
+
+def _levels() -> Law:
+    def check(loss: Loss, drawn: Quantiles, seen: Seen) -> None:
+        share = drawn.below.float().mean(1, keepdim=True)
+        seen("targets on both sides", ((share > 0) & (share < 1)).any())
+        count = drawn.quantiles.shape[1]
+        levels = (torch.arange(count) + 0.5) / count
+        got = _directions(loss, drawn, drawn.targets())
+        same("the gradient for far targets, over its scale", got, share - levels, ROUNDING)
+
+    claim = "The gradient of a quantile is, up to a scale, the share of targets below it less its own level."
+    return _quantile_law("levels", claim, ("reverses the levels", levels_reversed), check, "targets on both sides")
+
+
+def _own_row() -> Law:
+    def check(loss: Loss, drawn: Quantiles, seen: Seen) -> None:
+        seen("rows with other targets", len(drawn.below) > 1 and (drawn.below[0] != drawn.below[-1]).any())
+        targets = drawn.targets()
+        got = _directions(loss, drawn, targets)
+        for row in range(len(targets)):
+            one = Quantiles(drawn.quantiles[row : row + 1], drawn.below[row : row + 1])
+            same(
+                f"the gradient of row {row} alone", _directions(loss, one, one.targets()), got[row : row + 1], ROUNDING
+            )
+
+    claim = "Each row is compared with its own targets."
+    mutant = ("compares with the targets of the batch", mean_of_batch)
+    return _quantile_law("own_row", claim, mutant, check, "rows with other targets")
