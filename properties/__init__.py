@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from .suites.language.chat_mask import chat_mask_laws as chat_mask_laws
     from .suites.language.chat_template import chat_template_laws as chat_template_laws
     from .suites.language.codec import codec_laws as codec_laws
-    from .suites.language.completion import completion_laws as completion_laws
     from .suites.language.credit import credit_laws as credit_laws
     from .suites.language.group import group_laws as group_laws
     from .suites.language.masked_loss import masked_loss_laws as masked_loss_laws
@@ -89,9 +88,7 @@ if TYPE_CHECKING:
     from .suites.machine import MachineCase as MachineCase
     from .suites.machine import machine_laws as machine_laws
     from .suites.memory import memory_laws as memory_laws
-    from .suites.memory import recurrent_laws as recurrent_laws
     from .suites.metric import metric_laws as metric_laws
-    from .suites.module import evaluation_laws as evaluation_laws
     from .suites.module import module_laws as module_laws
     from .suites.normalizer import NormalizerFunctions as NormalizerFunctions
     from .suites.normalizer import normalizer_laws as normalizer_laws
@@ -110,7 +107,6 @@ if TYPE_CHECKING:
     from .suites.target import n_step_laws as n_step_laws
     from .suites.target import target_laws as target_laws
     from .suites.update import update_laws as update_laws
-    from .suites.value_loss import quantile_loss_laws as quantile_loss_laws
     from .suites.value_loss import value_loss_laws as value_loss_laws
     from .suites.wrapper import auto_reset_laws as auto_reset_laws
     from .suites.wrapper import time_limit_laws as time_limit_laws
@@ -153,7 +149,6 @@ else:
         "suites.language.chat_mask": ("chat_mask_laws",),
         "suites.language.chat_template": ("chat_template_laws",),
         "suites.language.codec": ("codec_laws",),
-        "suites.language.completion": ("completion_laws",),
         "suites.language.credit": ("credit_laws",),
         "suites.language.group": ("group_laws",),
         "suites.language.masked_loss": ("masked_loss_laws",),
@@ -169,9 +164,9 @@ else:
         "suites.learner": ("learner_laws",),
         "suites.loss": ("loss_laws",),
         "suites.machine": ("MachineCase", "machine_laws"),
-        "suites.memory": ("memory_laws", "recurrent_laws"),
+        "suites.memory": ("memory_laws",),
         "suites.metric": ("metric_laws",),
-        "suites.module": ("evaluation_laws", "module_laws"),
+        "suites.module": ("module_laws",),
         "suites.normalizer": ("NormalizerFunctions", "normalizer_laws"),
         "suites.optimizer": ("optimizer_laws",),
         "suites.order": ("order_laws",),
@@ -186,7 +181,7 @@ else:
         "suites.sum_tree": ("sum_tree_laws",),
         "suites.target": ("n_step_laws", "target_laws"),
         "suites.update": ("update_laws",),
-        "suites.value_loss": ("quantile_loss_laws", "value_loss_laws"),
+        "suites.value_loss": ("value_loss_laws",),
         "suites.wrapper": ("auto_reset_laws", "time_limit_laws"),
     }
     __all__ = [name for names in _MODULES.values() for name in names]

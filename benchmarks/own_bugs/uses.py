@@ -849,9 +849,9 @@ USES: dict[str, Use] = {
         {"kind": "explained_variance", "shift_counts": True},
     ),
     "clipped_where_it_is_not": Use("metric", declared={"kind": "clip_fraction"}),
-    "score_before_the_end": Use("completion", declared={"kind": "score_at_end"}),
-    "filled_with_ends": Use("completion", declared={"kind": "cut_at_end"}),
-    "mask_not_shifted": Use("completion", declared={"kind": "log_prob_of_mask"}),
+    "score_before_the_end": Use("token_mask", declared={"kind": "score_at_end"}),
+    "filled_with_ends": Use("token_mask", declared={"kind": "cut_at_end"}),
+    "mask_not_shifted": Use("token_mask", declared={"kind": "log_prob_of_mask"}),
     "no_head_after_first_turn": Use(
         "chat_mask", declared={"render": chat_templates.render, "end": "<|end|>", "masked": False, "system": False}
     ),
@@ -860,7 +860,7 @@ USES: dict[str, Use] = {
         "chat_mask",
         declared={"render": chat_templates.render_thoughts, "end": "<|end|>", "thoughts": ("<think>", "</think>")},
     ),
-    "level_of_wrong_axis": Use("quantile_loss"),
+    "level_of_wrong_axis": Use("value_loss", declared={"quantiles": True}),
     "value_loss_of_minibatches_added": Use(
         "value_loss",
         in_two,
@@ -876,8 +876,8 @@ USES: dict[str, Use] = {
     "last_row_bootstraps_from_itself": Use(
         "vtrace", of_chunk, {"convention": "terminate", "lambda_": False, "advantages": False}
     ),
-    "evaluation_mode_left_on": Use("evaluation", on_cartpole, {"make": policies.DropoutPolicy}),
-    "memory_cleared_one_step_late": Use("recurrent", lambda make: no_gradient(make())),
+    "evaluation_mode_left_on": Use("module", on_cartpole, {"evaluated": policies.DropoutPolicy}),
+    "memory_cleared_one_step_late": Use("memory", lambda make: no_gradient(make()), {"recurrent": (3, 8)}),
     "end_tag_within_argument": Use("tool_parser"),
     "comma_within_single_quotes": Use("tool_parser", single, {"render": pythonic, "most": 1}, leave=("text_around",)),
     "none_is_text": Use("tool_parser", typed, {"render": xml, "most": 1}),

@@ -69,7 +69,7 @@ from ..suites.language.causal import causal_laws
 from ..suites.language.chat_mask import chat_mask_laws
 from ..suites.language.chat_template import chat_template_laws
 from ..suites.language.codec import codec_laws
-from ..suites.language.completion import completion_laws, cut_at_end, log_prob_of_mask, score_at_end
+from ..suites.language.completion import cut_at_end, log_prob_of_mask, score_at_end
 from ..suites.language.credit import MUTANTS as CREDIT_MUTANTS
 from ..suites.language.credit import Crediting, credit_laws
 from ..suites.language.group import MUTANTS as GROUP_MUTANTS
@@ -94,9 +94,9 @@ from ..suites.loss import MUTANTS as LOSS_MUTANTS
 from ..suites.loss import dual_clip_loss, loss_laws, mean_loss
 from ..suites.machine import fetcher, machine_laws
 from ..suites.memory import MUTANTS as MEMORY_MUTANTS
-from ..suites.memory import Leaky, memory_laws, recurrent_laws
+from ..suites.memory import Leaky, memory_laws
 from ..suites.metric import clip_fraction, explained_variance, finished_returns, metric_laws
-from ..suites.module import evaluation_laws, module_laws
+from ..suites.module import module_laws
 from ..suites.normalizer import MUTANTS as NORMALIZER_MUTANTS
 from ..suites.normalizer import normalizer_laws, own_statistics
 from ..suites.optimizer import optimizer_laws
@@ -117,7 +117,7 @@ from ..suites.target import MUTANTS as TARGET_MUTANTS
 from ..suites.target import N_STEP, n_step_laws, target_laws
 from ..suites.update import update_laws
 from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
-from ..suites.value_loss import quantile_loss_laws, value_loss_laws
+from ..suites.value_loss import value_loss_laws
 from ..suites.wrapper import AUTO_RESET, TIME_LIMIT, auto_reset_laws, time_limit_laws
 from .law import Mutant, Subject, Suite, instead
 
@@ -311,7 +311,7 @@ def _worlds() -> list[Family]:
         Family(auto_reset_laws(limited), auto_reset(limited), edits(AUTO_RESET)),
         Family(time_limit_laws(cartpole(), LIMIT), limited, edits(TIME_LIMIT)),
         Family(memory_laws(), rollout, edits(MEMORY_MUTANTS)),
-        Family(recurrent_laws(state=1), Leaky()),
+        Family(memory_laws(recurrent=(3, 1)), Leaky()),
         Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
         Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
         *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
@@ -337,7 +337,7 @@ def _objectives() -> list[Family]:
         Family(kl_laws(gradient="none"), constant_of(k3)),
         Family(value_loss_laws(), clipped, edits(VALUE_LOSS_MUTANTS)),
         Family(value_loss_laws(clipped=False), squared),
-        Family(quantile_loss_laws(), own_quantile_loss),
+        Family(value_loss_laws(quantiles=True), own_quantile_loss),
     ]
 
 
@@ -364,6 +364,11 @@ def own_quantile_loss(quantiles: Tensor, targets: Tensor) -> Tensor:
     error = targets[:, None, :] - quantiles[:, :, None]
     huber = torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
     return ((levels - (error < 0).float()).abs() * huber).mean(-1).sum(-1).mean()
+
+
+def dropping() -> torch.nn.Module:
+    """Return a module of several parts."""
+    return torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())
 
 
 def own_evaluation(module: torch.nn.Module) -> Tensor:
@@ -465,7 +470,7 @@ def _learners() -> list[Family]:
         Family(policy_laws(observation, action), actor_critic_mlp(observation, action, hidden=(8,))),
         Family(categorical_laws(), lambda logits: Categorical(logits=logits)),
         Family(module_laws(dyadic((2, 3))), (module, functional(module))),
-        Family(evaluation_laws(lambda: torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout())), own_evaluation),
+        Family(module_laws(evaluated=dropping), own_evaluation),
         Family(update_laws(), _learner),
         Family(order_laws(), order, edits(ORDERS)),
         Family(learner_laws(WEIGHTS["sequence_mean"]), grpo, edits(LEARNER_MUTANTS)),
@@ -505,9 +510,9 @@ def _texts() -> list[Family]:
         Family(token_mask_laws(), collated(evolve(adding, left=False, adds_end=False, predicts=False))),
         Family(adds_end, collated(adding), edits({"ends what a limit cut": ends_what_was_cut})),
         Family(chat_mask_laws(_rendered, end="<|im_end|>"), own_chat),
-        Family(completion_laws("score_at_end"), score_at_end),
-        Family(completion_laws("cut_at_end"), cut_at_end),
-        Family(completion_laws("log_prob_of_mask"), log_prob_of_mask),
+        Family(token_mask_laws("score_at_end"), score_at_end),
+        Family(token_mask_laws("cut_at_end"), cut_at_end),
+        Family(token_mask_laws("log_prob_of_mask"), log_prob_of_mask),
         Family(parser_laws(), own_reading()),
         Family(codec_laws(), byte_codec()),
         Family(own_world_laws(), ledger(), edits(TEXT_ENV_MUTANTS)),

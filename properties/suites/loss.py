@@ -124,7 +124,7 @@ MUTANTS: dict[str, Loss] = {"weighs the clipped loss by the ratio once more": sq
 # Laws of any policy loss that returns one number per step (L1, L5, L6 and the gradients of S7).
 
 
-CLIPS = (0.25, 0.5, 0.125)  # above 0, where frameworks halve the gradient of a tie at ratio 1
+CLIPS = (0.25, 0.03125, 0.125)  # above 0, where frameworks halve the gradient of a tie at ratio 1
 PPO = "Schulman et al. 2017, arXiv:1707.06347, section 3"
 LARGE = (1024.0, -1024.0)  # finite padding, larger than any step
 NAN = ", NaN and infinity included"  # in claims

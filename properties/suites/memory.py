@@ -155,8 +155,19 @@ def _world() -> Env[Any, Tensor]:
     return Env((), reset, step, Discrete(PLACES), Discrete(1))
 
 
-def memory_laws() -> Suite:
-    """The laws of a policy's memory in a rollout."""
+def memory_laws(*, recurrent: tuple[int, int] | None = None) -> Suite:
+    """The laws of a policy's memory in a rollout.
+
+    `recurrent` is (D, H) of a recurrent policy on sequences instead: f(observations [T, B, D], starts [T, B], state [B, H])
+    -> (outputs [T, B, ...], state); `starts[t]` marks observations that begin an episode.
+
+    >>> from purestep.properties import verify
+    >>> bool(verify(memory_laws(recurrent=(3, 1)), Leaky()))
+    True
+    """
+    if recurrent is not None:
+        law = law_constructor(lambda: _sequences(*recurrent), "a recurrent state is that of the episode", most=40)
+        return Suite("memory_laws", (_starts(law), _parts(law), _rows(law)))
     return Suite("memory_laws", (_of_the_episode(), _in_parts()))
 
 
@@ -247,24 +258,13 @@ class Sequences:
     cut: int
 
 
-def recurrent_laws(*, features: int = 3, state: int = 8) -> Suite:
-    """The laws of a recurrent policy's sequences; `starts[t]` marks observations that begin an episode.
-
-    >>> from purestep.properties import verify
-    >>> bool(verify(recurrent_laws(), Leaky()))
-    True
-    """
-
-    @st.composite
-    def sequences(draw: st.DrawFn) -> Sequences:
-        steps, rows = draw(st.sampled_from((4, 3, 6))), draw(st.sampled_from((2, 3)))
-        size = steps * rows
-        starts = draw(st.lists(st.sampled_from((False, False, True)), min_size=size, max_size=size))
-        drawn = draw(dyadic((steps, rows, features), limit=2)), draw(dyadic((rows, state), limit=1))
-        return Sequences(drawn[0], torch.tensor(starts).reshape(steps, rows), drawn[1], draw(st.integers(1, steps - 1)))
-
-    law = law_constructor(sequences, "a recurrent state is that of the episode", most=40)
-    return Suite("recurrent_laws", (_starts(law), _parts(law), _rows(law)))
+@st.composite
+def _sequences(draw: st.DrawFn, features: int, state: int) -> Sequences:
+    steps, rows = draw(st.sampled_from((4, 3, 6))), draw(st.sampled_from((2, 3)))
+    size = steps * rows
+    starts = draw(st.lists(st.sampled_from((False, False, True)), min_size=size, max_size=size))
+    drawn = draw(dyadic((steps, rows, features), limit=2)), draw(dyadic((rows, state), limit=1))
+    return Sequences(drawn[0], torch.tensor(starts).reshape(steps, rows), drawn[1], draw(st.integers(1, steps - 1)))
 
 
 def _starts(law: Callable[..., Law]) -> Law:

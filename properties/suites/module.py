@@ -10,6 +10,7 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from ...core import keys
+from ...core.errors import ChoiceError, message
 from ...core.tree import tree_map
 from ..framework.compare import EXACT, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, always, law_constructor
@@ -46,8 +47,29 @@ def loads_parameters(pair: Pair) -> Pair:
 # --- laws ---
 
 
-def module_laws(inputs: SearchStrategy[Any]) -> Suite:
-    """The laws of a pure network made from a module; the subject is the pair (module, network)."""
+def module_laws(
+    inputs: SearchStrategy[Any] | None = None, *, evaluated: Callable[[], torch.nn.Module] | None = None
+) -> Suite:
+    """The laws of a pure network made from a module; the subject is the pair (module, network), called with `inputs`.
+
+    `evaluated` makes a module instead, and the subject is a function that evaluates one: f(module) -> anything.
+
+    >>> from purestep.properties import verify
+    >>> def evaluate(module):
+    ...     modes = {part: part.training for part in module.modules()}
+    ...     module.eval()
+    ...     loss = module(torch.ones(2)).sum()
+    ...     for part, mode in modes.items():
+    ...         part.training = mode
+    ...     return loss
+    >>> bool(verify(module_laws(evaluated=lambda: torch.nn.Linear(2, 1)), evaluate))
+    True
+    """
+    if evaluated is not None:
+        return Suite("module_laws", (_modes_stay(evaluated), _parameters_stay(evaluated)))
+    if inputs is None:
+        wanted, remedy = "inputs, or evaluated", "pass one of them"
+        raise ChoiceError(message("module_laws", got="neither", wanted=wanted, remedy=remedy))
     return Suite("module_laws", (_same_call(inputs), _untouched(inputs)))
 
 
@@ -119,23 +141,6 @@ def goes_on_training(evaluate: Evaluate) -> Evaluate:
         return found
 
     return wrong
-
-
-def evaluation_laws(make: Callable[[], torch.nn.Module]) -> Suite:
-    """The laws of a function that evaluates a module such as `make` returns, in training mode or partly so.
-
-    >>> from purestep.properties import verify
-    >>> def evaluate(module):
-    ...     modes = {part: part.training for part in module.modules()}
-    ...     module.eval()
-    ...     loss = module(torch.ones(2)).sum()
-    ...     for part, mode in modes.items():
-    ...         part.training = mode
-    ...     return loss
-    >>> bool(verify(evaluation_laws(lambda: torch.nn.Linear(2, 1)), evaluate))
-    True
-    """
-    return Suite("evaluation_laws", (_modes_stay(make), _parameters_stay(make)))
 
 
 _evaluation = law_constructor(

@@ -144,14 +144,31 @@ class ValueLossClaims:
 
 
 def value_loss_laws(
-    *, clipped: bool = True, scale: float = 0.5, reduction: str = "none", largest: bool = True, detached: bool = True
+    *,
+    clipped: bool = True,
+    scale: float = 0.5,
+    reduction: str = "none",
+    largest: bool = True,
+    detached: bool = True,
+    quantiles: bool = False,
 ) -> Suite:
     """Return the laws of a loss of values: `scale` times the squared error, reduced as "none", "mean" or "sum".
 
     A `clipped` loss takes (value, behaviour_value, target, clip=) and is the larger of the errors of the value and of the value
     clipped around its old one; `largest=False`: the latter alone. `detached`: target and old value get no gradient.
+    `quantiles`: it is a quantile loss, Huber's or not, f(quantiles [B, N], targets [B, N]) -> loss, of levels (i + 1/2) / N.
     Raises: ChoiceError.
+
+    >>> from purestep.properties import verify
+    >>> def pinball(quantiles, targets):
+    ...     levels = (torch.arange(quantiles.shape[1]) + 0.5) / quantiles.shape[1]
+    ...     error = targets[:, None, :] - quantiles[:, :, None]
+    ...     return (torch.where(error < 0, levels[:, None] - 1, levels[:, None]) * error).mean()
+    >>> bool(verify(value_loss_laws(quantiles=True), pinball))
+    True
     """
+    if quantiles:
+        return Suite("value_loss_laws", (_levels(), _own_row()))
     if reduction not in REDUCTIONS:
         wanted, remedy = f"one of {sorted(REDUCTIONS)}", "say how it reduces"
         raise ChoiceError(message("value_loss_laws: reduction", got=reduction, wanted=wanted, remedy=remedy))
@@ -309,20 +326,6 @@ def _quantiles(draw: DrawFn) -> Quantiles:
     return Quantiles(draw(dyadic((rows, count), limit=1)), torch.tensor(below).reshape(rows, count))
 
 
-def quantile_loss_laws() -> Suite:
-    """Return the laws of a quantile loss, Huber's or not: f(quantiles [B, N], targets [B, N]) -> loss, of levels (i + 1/2) / N.
-
-    >>> from purestep.properties import verify
-    >>> def pinball(quantiles, targets):
-    ...     levels = (torch.arange(quantiles.shape[1]) + 0.5) / quantiles.shape[1]
-    ...     error = targets[:, None, :] - quantiles[:, :, None]
-    ...     return (torch.where(error < 0, levels[:, None] - 1, levels[:, None]) * error).mean()
-    >>> bool(verify(quantile_loss_laws(), pinball))
-    True
-    """
-    return Suite("quantile_loss_laws", (_levels(), _own_row()))
-
-
 _quantile_law = law_constructor(_quantiles, QUANTILES)
 
 
@@ -360,4 +363,4 @@ def _own_row() -> Law:
 
     claim = "Each row is compared with its own targets."
     mutant = ("compares with the targets of the batch", mean_of_batch)
-    return _quantile_law("own_row", claim, mutant, check, "rows with other targets")
+    return _quantile_law("own_targets", claim, mutant, check, "rows with other targets")

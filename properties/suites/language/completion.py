@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ....core.errors import choose
 from ...framework.compare import ROUNDING, same
-from ...framework.law import Law, Seen, Suite, law_constructor
+from ...framework.law import Law, Seen, law_constructor
 from ...strategies.values import dyadic
 
 Function = Callable[..., Any]
@@ -112,19 +112,14 @@ def completions(draw: DrawFn) -> Completions:
     return Completions(torch.tensor(drawn).reshape(rows, length), draw(dyadic((rows, length))))
 
 
-def completion_laws(kind: str) -> Suite:
-    """Return the laws of a function of completions of one kind (see the module). Raises: ChoiceError.
-
-    >>> from purestep.properties import verify
-    >>> bool(verify(completion_laws("score_at_end"), score_at_end))
-    True
-    """
+def laws_of(kind: str) -> tuple[Law, ...]:
+    """Return the laws of a function of completions of one kind (see the module). Raises: ChoiceError."""
     kinds: dict[str, tuple[Law, ...]] = {
         "score_at_end": (_at_end(), _after_end()),
         "cut_at_end": (_padded(), _mask_of_end()),
         "log_prob_of_mask": (_shifted(),),
     }
-    return Suite("completion_laws", choose("completion_laws: kind", kind, kinds))
+    return choose("token_mask_laws: kind", kind, kinds)
 
 
 _law = law_constructor(completions, SOURCE)

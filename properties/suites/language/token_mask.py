@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ...framework.compare import require, same
 from ...framework.law import Law, Mutant, Seen, Suite, law_constructor
+from .completion import laws_of
 
 Collate = Callable[["list[Tokens]"], tuple[Any, Any]]
 
@@ -156,18 +157,27 @@ def batches(end: int, adds_end: bool) -> Any:
 
 
 def token_mask_laws(
-    *, end: int = 2, padding: int = 2, side: str = "right", adds_end: bool = False, predicts: bool = False
+    kind: str = "batch",
+    *,
+    end: int = 2,
+    padding: int = 2,
+    side: str = "right",
+    adds_end: bool = False,
+    predicts: bool = False,
 ) -> Suite:
     """The laws of a function that makes ids and loss mask of a batch, with `padding` on that side.
 
     `adds_end` declares that the function appends the end token to samples that were not cut; otherwise their last part has it.
-    `predicts` declares that the mask at t is that of the prediction of token t + 1.
+    `predicts` declares that the mask at t is that of the prediction of token t + 1. Other kinds are functions of completions:
+    "score_at_end", "cut_at_end" and "log_prob_of_mask" (see `completion.py`). Raises: ChoiceError.
 
     >>> from purestep.properties import verify
     >>> convention = Convention(end=2, padding=2, left=False, adds_end=False, predicts=False)
     >>> bool(verify(token_mask_laws(), collated(convention)))
     True
     """
+    if kind != "batch":
+        return Suite("token_mask_laws", laws_of(kind))
     made = Convention(end=end, padding=padding, left=side == "left", adds_end=adds_end, predicts=predicts)
     law = law_constructor(lambda: batches(end, adds_end), SOURCE)
     laws = (_sampled(law, made), _end(law, made), _kept(law, made), _padding(law, made), _alone(law, made))
