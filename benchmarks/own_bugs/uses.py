@@ -761,7 +761,7 @@ def around_vectors(wrap: Any, mode: str = "NEXT_STEP") -> Any:
 
 # --- the table ---
 
-FIGURES = {"r": 1.0, "l": "length"}
+FIGURES: dict[str, float | str] = {"r": 1.0, "l": "length"}
 GAMMA = {"convention": "terminate"}
 DECAY = {"weight_decay": 0.1}
 USES: dict[str, Use] = {

@@ -121,7 +121,7 @@ from ..suites.value_loss import value_loss_laws
 from ..suites.wrapper import AUTO_RESET, TIME_LIMIT, auto_reset_laws, time_limit_laws
 from .law import Mutant, Subject, Suite, instead
 
-FIGURES = {"r": 1.0, "l": "length"}  # of an episode, in its last info
+FIGURES: Mapping[str, float | str] = {"r": 1.0, "l": "length"}  # of an episode, in its last info
 LIMIT = 4  # steps of an episode in the families of wrappers
 
 

@@ -442,7 +442,7 @@ def _statistics(law: Construct, statistics: Mapping[str, float | str]) -> Law:
                     if number and not by_mask and not (mode == NEXT_STEP and over[row]):
                         rewards[row].append(float(reward[row]))
                 over = np.logical_or(terminated, truncated)
-                for row in np.flatnonzero(over):
+                for row in np.flatnonzero(over).tolist():
                     episodes[row] += 1
                     seen("an ending")
                     seen("a second episode of a row", episodes[row] > 1)
