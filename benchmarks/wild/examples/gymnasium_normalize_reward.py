@@ -1,0 +1,34 @@
+"""
+package: gymnasium
+function: wrappers.NormalizeReward
+suite: none
+law: an episode's return has its own rewards alone
+judgement: defect
+other side: statistics of rewards are meant to go on over all episodes, as a maintainer first replied in issue 760.
+why: the statistics do, but what they are statistics of is the discounted return, and the one of a new episode starts with the
+  return of the last: there is no reset in the wrapper, and a termination keeps the last reward. The vector form of the same
+  release clears it in its reset.
+"""
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import NormalizeReward
+from gymnasium.wrappers.vector import NormalizeReward as VectorNormalizeReward
+
+env = NormalizeReward(gymnasium.make("CartPole-v1", max_episode_steps=5), gamma=0.5)  # each reward is 1
+returns = []
+for _ in range(2):
+    env.reset(seed=0)
+    env.step(0)
+    returns.append(env.discounted_reward.item())
+    for action in (1, 0, 1, 0):
+        env.step(action)
+print("return after the first step of two episodes:", returns)
+
+envs = VectorNormalizeReward(gymnasium.make_vec("CartPole-v1", 1), gamma=0.5)
+for _ in range(2):
+    envs.reset(seed=0)
+    envs.step(np.array([0]))
+    print("vector form:", envs.accumulated_reward.item())
+assert returns[0] == envs.accumulated_reward.item() == 1.0
+assert returns[1] > 1.9
