@@ -7,7 +7,7 @@ judgement: defect
 other side: the other scalers have to be used for such data.
 why: this fit is the one for Decision Transformer, whose data are whole episodes; the code makes an array of the rewards of all
   episodes, which fails unless all are equally long. The fit of transitions, the observation scalers and the return scaler
-  take the same episodes.
+  take the same episodes. Issue 454 is on it; the newest release is older than its correction.
 """
 
 import numpy as np

@@ -4,10 +4,11 @@ function: wrappers.NormalizeReward
 suite: none
 law: an episode's return has its own rewards alone
 judgement: defect
-other side: statistics of rewards are meant to go on over all episodes, as a maintainer first replied in issue 760.
-why: the statistics do, but what they are statistics of is the discounted return, and the one of a new episode starts with the
-  return of the last: there is no reset in the wrapper, and a termination keeps the last reward. The vector form of the same
-  release clears it in its reset.
+other side: statistics of rewards go on over all episodes, and for that reason a maintainer closed pull request 761 as no fix
+  of a bug in 2023.
+why: the statistics may go on, but what they are statistics of is a discounted return, and that of a new episode starts with
+  the return of the last: there is no reset in the wrapper, and a termination keeps the last reward. Its page names a vector
+  form; that of the same release clears the return in its reset, and in 2026 pull request 1668 made it so after each ending.
 """
 
 import gymnasium

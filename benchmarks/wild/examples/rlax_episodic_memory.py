@@ -7,7 +7,7 @@ judgement: defect
 other side: with distances far above the constant the sign of the constant hardly matters.
 why: the negative distances of knn_query are taken for distances. Rate = d / (mean + constant), where the page has the constant
   for stability, becomes d / (mean - constant): a division by almost 0 near it, and where the mean is below it all rates are
-  negative and cut to 0, so that every state counts as one already seen.
+  negative and cut to 0, so that every state counts as one already seen. Pull request 171, open, corrects the sign.
 """
 
 import warnings
