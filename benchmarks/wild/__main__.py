@@ -21,13 +21,15 @@ FOUND = evidence.ROOT / "docs" / "found.md"
 TORCH = "torch==2.13.0"  # first, so that no later requirement brings another build
 NEEDED = ("attrs", "hypothesis", "numpy", "tensordict")
 PEERS: dict[str, tuple[str, ...]] = {  # environment: packages, the first ones on trial
-    "sb3": ("gymnasium[classic-control]", "minigrid", "stable-baselines3"),
+    "sb3": ("gymnasium[classic-control]", "minigrid", "stable-baselines3", "sb3-contrib"),
     "torchrl": ("torchrl",),
     "skrl": ("skrl", "rsl-rl-lib"),
     "tianshou": ("tianshou",),
     "trl": ("trl",),
     "verifiers": ("reasoning-gym", "verifiers"),
     "rejax": ("gymnax", "rejax", "gymnasium"),
+    "rlax": ("rlax", "optax"),
+    "d3rlpy": ("d3rlpy",),
 }
 HOME = {
     package.partition("[")[0]: name
@@ -35,7 +37,7 @@ HOME = {
     for package in packages
     if "gymnasium" not in package
 }
-HOME["gymnasium"] = "sb3"
+HOME |= {"gymnasium": "sb3", "torch": "torchrl"}
 
 
 def python(peers: Path, name: str) -> Path:
@@ -112,12 +114,14 @@ def example(peers: Path, path: Path) -> dict[str, Any]:
 def page(trials: dict[str, dict[str, Any]], skipped: dict[str, str], examples: list[dict[str, Any]]) -> str:
     """Return docs/found.md."""
     defects = [one for one in examples if one["judgement"] == "defect"]
+    faulty, read = len({one["package"] for one in defects}), sum(one["suite"] == "none" for one in defects)
     lines = [
         "# Found in released packages", "",
         "Suites of `purestep.properties` on the newest releases of other packages. `python -m benchmarks.wild` installs them,",
         "runs the suites, runs each example below without purestep, and writes this page. A function that a suite alarms at is",
         "called a defect only where an example shows it and the other side's argument does not explain it.", "",
-        f"{len(defects)} defects, {len(examples) - len(defects)} documented choices and conventions.", "",
+        f"{len(defects)} defects in {faulty} packages, {read} of them found by reading code beside the trials;",
+        f"{len(examples) - len(defects)} documented choices and conventions; {len(trials)} packages tried.", "",
         "| package | version | functions | laws run | seconds | functions with an alarm |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for name, row in trials.items():
@@ -126,9 +130,13 @@ def page(trials: dict[str, dict[str, Any]], skipped: dict[str, str], examples: l
             f"| {name} | {row['version']} | {row['functions']} | {row['laws']} | {row['seconds']} | {alarms} |"
         )
     lines += ["", *[f"Not tried: {name} ({reason})." for name, reason in skipped.items()]]
+    lines += [f"Broken off: {name} ({row['error'][0]})." for name, row in trials.items() if row["error"]]
     for one in examples:
         lines += ["", f"## {one['package']} {one['version']}: {one['function']}", ""]
-        lines += [f"{one['judgement'].capitalize()}. Law `{one['law']}` of `{one['suite']}`."]
+        law = (
+            f"Found by reading: {one['law']}." if one["suite"] == "none" else f"Law `{one['law']}` of `{one['suite']}`."
+        )
+        lines += [f"{one['judgement'].capitalize()}. {law}"]
         lines += ["", f"The other side: {one['other side']}", "", f"Why: {one['why']}"]
         lines += ["", "```python", one["script"], "```", "", "```text", one["output"], "```"]
     return "\n".join(lines).rstrip() + "\n"

@@ -4,7 +4,9 @@ A subject that has another form than its suite asks for is adapted in a few line
 package documents. Each result is printed as one line of JSON.
 """
 
+import functools
 import json
+import math
 import sys
 import time
 import warnings
@@ -21,13 +23,19 @@ from purestep.properties import (
     estimator_laws,
     gym_laws,
     lambda_return_laws,
+    n_step_laws,
     normalizer_laws,
+    optimizer_laws,
+    replay_laws,
     reward_function_laws,
+    schedule_laws,
+    target_laws,
     vector_env_laws,
     verify,
     wrapper_laws,
 )
 from purestep.properties.framework.law import Suite
+from purestep.properties.suites.distribution import classes
 from purestep.properties.suites.gym import registered
 from purestep.properties.suites.gym_vector import vectored
 
@@ -40,7 +48,69 @@ def streams() -> Suite:
     return estimator_laws() - ENUMERATED
 
 
+def pytorch() -> Iterator[Trial]:
+    from torch import distributions as d
+    from torch.optim import lr_scheduler as rates
+
+    families: dict[str, tuple[Callable[..., Any], float, float]] = {
+        "Normal": (lambda a, b: d.Normal(a, b.exp()), -math.inf, math.inf),
+        "Laplace": (lambda a, b: d.Laplace(a, b.exp()), -math.inf, math.inf),
+        "Gumbel": (lambda a, b: d.Gumbel(a, b.exp()), -math.inf, math.inf),
+        "LogNormal": (lambda a, b: d.LogNormal(a, b.exp()), 0.0, math.inf),
+        "Gamma": (lambda a, b: d.Gamma(1 + a.exp(), b.exp()), 0.0, math.inf),
+        "Weibull": (lambda a, b: d.Weibull(b.exp(), 1.5 + a / 4), 0.0, math.inf),
+        "Beta": (lambda a, b: d.Beta(0.5 + a.tanh() / 4, 1 + b.square()), 0.0, 1.0),
+        "Kumaraswamy": (lambda a, b: d.Kumaraswamy(1 + a.exp(), 1 + b.exp()), 0.0, 1.0),
+    }
+    for name, (make, low, high) in families.items():
+        yield name, lambda low=low, high=high: distribution_laws(low=low, high=high, event=False), make
+    yield (
+        "Weibull of concentration 1/2",  # much of its mass is so close to 0 that quadrature has no nodes there
+        lambda: distribution_laws(low=0.0, event=False) - {"density_integrates_to_1", "entropy"},
+        lambda a, b: d.Weibull((a + b).exp(), 0.5),
+    )
+    rules: dict[str, tuple[Any, dict[str, Any]]] = {
+        "adam": (torch.optim.Adam, {}),
+        "adamw": (torch.optim.AdamW, {"weight_decay": 0.1}),
+        "adamax": (torch.optim.Adamax, {}),
+        "sgd": (torch.optim.SGD, {"momentum": 0.5}),
+        "rmsprop": (torch.optim.RMSprop, {}),
+        "adagrad": (torch.optim.Adagrad, {}),
+    }
+    for rule, (make, settings) in rules.items():
+        yield (
+            f"{make.__name__} {settings or ''}".strip(),
+            lambda rule=rule, settings=settings: optimizer_laws(rule, **settings),
+            lambda params, lr, make=make, settings=settings: make(params, lr=lr, **settings),
+        )
+
+    def at_epoch(n: int) -> float:
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        schedule = rates.CosineAnnealingWarmRestarts(optimizer, T_0=1, T_mult=3)
+        schedule.step(n)
+        return float(schedule.get_last_lr()[0])
+
+    yield (
+        "CosineAnnealingLR",
+        lambda: schedule_laws(start=1.0, end=0.0, steps=10, shape="cosine", constant_after=False),
+        lambda optimizer: rates.CosineAnnealingLR(optimizer, 10),
+    )
+    yield (
+        "LinearLR",
+        lambda: schedule_laws(start=0.5, end=1.0, steps=8, shape="linear"),
+        lambda optimizer: rates.LinearLR(optimizer, 0.5, 1.0, 8),
+    )
+    for restart in (4, 40, 121):  # (3^k - 1) / 2
+        options = {"monotone": False, "constant_after": False, "jump": 1.0, "argument": "int"}
+        yield (
+            f"CosineAnnealingWarmRestarts.step({restart})",
+            lambda restart=restart, options=options: schedule_laws(start=1.0, end=1.0, steps=restart, **options),
+            at_epoch,
+        )
+
+
 def gymnasium() -> Iterator[Trial]:
+    import gymnasium as package
     import numpy as np
     from gymnasium import wrappers as w
     from gymnasium.wrappers.utils import RunningMeanStd
@@ -54,6 +124,21 @@ def gymnasium() -> Iterator[Trial]:
         for mode in ("SAME_STEP", "NEXT_STEP", "DISABLED"):
             one = registered(name, 9)
             yield f"SyncVectorEnv {name} {mode}", lambda one=one: vector_env_laws(one, steps=12), vectored(one, mode)
+
+    class Clock(package.Env[Any, Any]):
+        """An observation is the time, so that the larger of two is the later one."""
+
+        observation_space, action_space = package.spaces.Box(0, 6, (1,)), package.spaces.Discrete(2)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            self.time = 0
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            self.time += 1
+            return np.full(1, self.time, np.float32), 1.0, self.time == 6, False, {}
+
     around: dict[str, tuple[Callable[[], Suite], Any]] = {
         "FrameStackObservation": (
             lambda: wrapper_laws("CartPole-v1", stack=3),
@@ -73,6 +158,7 @@ def gymnasium() -> Iterator[Trial]:
         ),
         "RecordEpisodeStatistics": (lambda: wrapper_laws("CartPole-v1"), w.RecordEpisodeStatistics),
         "Autoreset": (lambda: wrapper_laws("CartPole-v1"), w.Autoreset),
+        "MaxAndSkipObservation": (lambda: wrapper_laws(Clock, repeat=4), lambda env: w.MaxAndSkipObservation(env, 4)),
         "StickyAction with 0": (lambda: wrapper_laws("CartPole-v1"), lambda env: w.StickyAction(env, 0.0)),
     }
     for name, (suite, wrap) in around.items():
@@ -95,7 +181,7 @@ def minigrid() -> Iterator[Trial]:
 def stable_baselines3() -> Iterator[Trial]:
     import numpy as np
     from gymnasium import spaces
-    from stable_baselines3.common.buffers import RolloutBuffer
+    from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer, RolloutBuffer
     from stable_baselines3.common.distributions import DiagGaussianDistribution, SquashedDiagGaussianDistribution
     from stable_baselines3.common.running_mean_std import RunningMeanStd
 
@@ -124,6 +210,32 @@ def stable_baselines3() -> Iterator[Trial]:
     def squashed(mean: Tensor, log_std: Tensor) -> Any:
         return adapted(SquashedDiagGaussianDistribution(mean.shape[-1]).proba_distribution(mean, log_std), False)
 
+    class Replay:
+        def __init__(self, capacity: int, make: Any = ReplayBuffer, **options: Any) -> None:
+            spaces_ = spaces.Box(-np.inf, np.inf, (1,)), spaces.Box(-np.inf, np.inf, (1,))
+            self.rows = make(capacity, *spaces_, device="cpu", **options)
+
+        def add(self, step: Any) -> None:
+            row = {name: value.reshape(1, 1).numpy() for name, value in step.items()}
+            ends = bool(step["terminated"] | step["truncated"])
+            columns_ = row["observation"], row["next_observation"], row["action"], row["reward"][0], np.array([ends])
+            self.rows.add(*columns_, [{"TimeLimit.truncated": bool(step["truncated"] & ~step["terminated"])}])
+
+        def sample(self, count: int) -> Any:
+            found = self.rows.sample(count)
+            names = {"observation": "observations", "action": "actions", "reward": "rewards"}
+            names |= {"next_observation": "next_observations", "terminated": "dones"}
+            return {name: getattr(found, theirs)[:, 0] for name, theirs in names.items()}
+
+        def __len__(self) -> int:
+            return int(self.rows.size())
+
+    yield "ReplayBuffer", replay_laws, Replay
+    yield (
+        "NStepReplayBuffer",
+        lambda: replay_laws(n=3, gamma=0.5),
+        lambda capacity: Replay(capacity, NStepReplayBuffer, n_steps=3, gamma=0.5),
+    )
     yield "RolloutBuffer", streams, buffer
     yield "DiagGaussianDistribution", distribution_laws, gaussian
     yield "SquashedDiagGaussianDistribution", lambda: distribution_laws(low=-1, high=1), squashed
@@ -132,6 +244,18 @@ def stable_baselines3() -> Iterator[Trial]:
         lambda: normalizer_laws(arrays="numpy", prior=1e-4),
         lambda shape: RunningMeanStd(shape=shape),
     )
+
+
+def sb3_contrib() -> Iterator[Trial]:
+    from sb3_contrib.common.maskable.distributions import MaskableCategoricalDistribution
+
+    def masked(logits: Tensor, mask: Tensor) -> Any:
+        made = MaskableCategoricalDistribution(logits.shape[-1]).proba_distribution(logits)
+        made.apply_masking(mask.numpy())
+        return made
+
+    exact = {"illegal_is_impossible"}  # a gradient of 3e-17 for an illegal action is no fault
+    yield "MaskableCategoricalDistribution", lambda: distribution_laws(outcomes=classes, masked=True) - exact, masked
 
 
 def torchrl() -> Iterator[Trial]:
@@ -210,7 +334,7 @@ def rsl_rl() -> Iterator[Trial]:
 def tianshou() -> Iterator[Trial]:
     import numpy as np
     from tianshou.algorithm.algorithm_base import Algorithm
-    from tianshou.data import Batch, ReplayBuffer
+    from tianshou.data import Batch, PrioritizedReplayBuffer, ReplayBuffer
     from tianshou.utils.statistics import RunningMeanStd
 
     def gae(
@@ -234,8 +358,225 @@ def tianshou() -> Iterator[Trial]:
         mean = property(lambda self: self.found.mean)
         var = property(lambda self: self.found.var)
 
+    class Replay:
+        def __init__(self, capacity: int, make: Any = ReplayBuffer, **options: Any) -> None:
+            self.rows = make(capacity, **options)
+
+        def add(self, step: Any) -> None:
+            row = {name: float(value) for name, value in step.items()}
+            parts = {"obs": row["observation"], "act": row["action"], "rew": row["reward"], "info": {}}
+            ends = {name: bool(row[name]) for name in ("terminated", "truncated")}
+            self.rows.add(Batch(**parts, **ends, obs_next=row["next_observation"]))
+
+        def sample(self, count: int) -> Any:
+            found, index = self.rows.sample(count)
+            names = {"observation": "obs", "action": "act", "reward": "rew", "next_observation": "obs_next"}
+            names |= {name: name for name in ("terminated", "truncated", "weight") if name in found}
+            return {"index": index, **{name: torch.as_tensor(found[theirs]) for name, theirs in names.items()}}
+
+        def update_priorities(self, index: Tensor, priority: Tensor) -> None:
+            self.rows.update_weight(torch.as_tensor(index).numpy(), priority / 16)  # a factor cancels in both laws
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+    def prioritised(norm: bool) -> Any:
+        options = {"alpha": 0.5, "beta": 1.0, "weight_norm": norm}
+        return lambda capacity: Replay(capacity, PrioritizedReplayBuffer, **options)
+
     yield "compute_episodic_return", streams, gae
     yield "RunningMeanStd", lambda: normalizer_laws(arrays="numpy"), Statistics
+    yield "ReplayBuffer", replay_laws, Replay
+    for norm in (True, False):
+        name = f"PrioritizedReplayBuffer(weight_norm={norm})"
+        yield name, lambda: replay_laws(alpha=0.5, beta=1.0), prioritised(norm)
+
+
+def d3rlpy() -> Iterator[Trial]:
+    import numpy as np
+    from d3rlpy import preprocessing
+    from d3rlpy.dataset import BasicTrajectorySlicer, BasicTransitionPicker, Episode
+
+    def fitted(scaler: Any, episodes: list[Any], slices: bool) -> Any:
+        if slices:
+            scaler.fit_with_trajectory_slicer(episodes, BasicTrajectorySlicer())
+        else:
+            scaler.fit_with_transition_picker(episodes, BasicTransitionPicker())
+        return scaler
+
+    class Statistics:
+        """Each batch is an episode; observation scalers see all coordinates, reward scalers one at a time."""
+
+        def __init__(self, shape: tuple[int, ...], rewards: bool, slices: bool) -> None:
+            self.shape, self.rewards, self.slices, self.batches = shape, rewards, slices, list[Any]()
+
+        def update(self, batch: Tensor) -> None:
+            self.batches.append(batch.float().numpy().reshape(len(batch), -1))
+
+        def scalers(self) -> list[Any]:
+            flat = [(np.zeros((len(rows), 1), np.float32), rows) for rows in self.batches]
+            if not self.rewards:
+                episodes = [Episode(rows, actions, actions, True) for actions, rows in flat]
+                return [fitted(preprocessing.StandardObservationScaler(), episodes, self.slices)]
+            width = self.batches[0].shape[1]
+            columns_ = [[Episode(a, a, rows[:, i : i + 1], True) for a, rows in flat] for i in range(width)]
+            return [fitted(preprocessing.StandardRewardScaler(), episodes, self.slices) for episodes in columns_]
+
+        def _joined(self, name: str) -> Tensor:
+            parts = [torch.as_tensor(getattr(scaler, name)).reshape(-1) for scaler in self.scalers()]
+            return torch.cat(parts).reshape(self.shape)
+
+        mean = property(lambda self: self._joined("mean"))
+        var = property(lambda self: self._joined("std") ** 2)
+
+    for rewards, name in ((False, "StandardObservationScaler"), (True, "StandardRewardScaler")):
+        for slices, fit in ((False, "fit_with_transition_picker"), (True, "fit_with_trajectory_slicer")):
+            made = functools.partial(Statistics, rewards=rewards, slices=slices)
+            yield f"{name}.{fit}", lambda: normalizer_laws(tolerance=1e-4), made
+
+
+def rlax() -> Iterator[Trial]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import rlax as package
+
+    jax.config.update("jax_enable_x64", True)
+
+    def plain(*parts: Tensor) -> Any:
+        return tuple(jnp.asarray(part.detach().numpy()) for part in parts)
+
+    def ended(r: Tensor, after: Tensor, term: Tensor, trunc: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+        """Rewards and discounts of a library that knows discounts alone: the value beyond a truncation is paid out."""
+        beyond = torch.where(trunc & ~term, gamma * after, torch.zeros_like(r))
+        return r + beyond, gamma * (~(term | trunc)).to(r.dtype)
+
+    def back(found: Any, like: Tensor) -> Tensor:
+        return torch.tensor(np.asarray(found)).to(like.dtype)
+
+    def gae(
+        r: Tensor, v: Tensor, after: Tensor, term: Tensor, trunc: Tensor, *, gamma: float, lambda_: float
+    ) -> Tensor:
+        rewards, discounts = plain(*ended(r, after, term, trunc, gamma))
+        (values,) = plain(torch.cat([v, after[-1:]]))
+        return back(package.truncated_generalized_advantage_estimation(rewards, discounts, lambda_, values), r)
+
+    def returns(
+        r: Tensor, v: Tensor, after: Tensor, term: Tensor, trunc: Tensor, *, gamma: float, lambda_: float
+    ) -> Tensor:
+        del v
+        return back(package.lambda_returns(*plain(*ended(r, after, term, trunc, gamma), after), lambda_), r)
+
+    def n_steps(r: Tensor, after: Tensor, term: Tensor, trunc: Tensor, *, gamma: float, n: int) -> Tensor:
+        n = min(n, len(r))
+        return back(package.n_step_bootstrapped_returns(*plain(*ended(r, after, term, trunc, gamma), after), n), r)
+
+    def q_learning(r: Tensor, q: Tensor, term: Tensor, *, gamma: float) -> Tensor:
+        rewards, discounts, after = plain(r, gamma * (~term).to(r.dtype), q)
+        zero, first = jnp.zeros_like(after), jnp.zeros(len(r), int)
+        return back(jax.vmap(package.q_learning)(zero, first, rewards, discounts, after), r)
+
+    def double(r: Tensor, online: Tensor, target: Tensor, term: Tensor, *, gamma: float) -> Tensor:
+        rewards, discounts, after, chosen = plain(r, gamma * (~term).to(r.dtype), target, online)
+        zero, first = jnp.zeros_like(after), jnp.zeros(len(r), int)
+        return back(jax.vmap(package.double_q_learning)(zero, first, rewards, discounts, after, chosen), r)
+
+    def squashed(mean: Tensor, log_std: Tensor) -> Any:
+        made, outputs = package.squashed_gaussian(), plain(mean, log_std)
+
+        def sample() -> Tensor:
+            key = jax.random.key(int(torch.randint(2**31, ())))
+            return back(made.sample(key, *outputs, None), mean)
+
+        return SimpleNamespace(
+            sample=sample,
+            log_prob=lambda action: back(made.logprob(*plain(action), *outputs, None), mean),
+            entropy=lambda: back(made.entropy(*outputs), mean),
+        )
+
+    yield "truncated_generalized_advantage_estimation", streams, gae
+    yield "lambda_returns", lambda: lambda_return_laws() - {"expected_target"}, returns
+    yield "n_step_bootstrapped_returns", n_step_laws, n_steps
+    yield "q_learning", lambda: target_laws("max", endings="terminated"), q_learning
+    yield "double_q_learning", lambda: target_laws("double", endings="terminated"), double
+    graph = {"gradient_is_the_slope"}  # another library's
+    bounded = {"reaches_both_bounds"}  # its mean is bounded by a tanh of its own
+    yield "squashed_gaussian", lambda: distribution_laws(low=-1, high=1, sizes=(1,)) - graph - bounded, squashed
+
+
+def optax() -> Iterator[Trial]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import optax as package
+
+    jax.config.update("jax_enable_x64", True)
+
+    def pair(rule: Any) -> Any:
+        """A transformation of optax as init and update of tensors."""
+
+        def outside(tree: Any) -> Any:
+            return jax.tree.map(lambda x: torch.tensor(np.asarray(x)), tree)
+
+        def inside(tree: Any) -> Any:
+            return jax.tree.map(lambda x: jnp.asarray(x.detach().numpy()), tree)
+
+        def make(learning_rate: float) -> Any:
+            made = rule(learning_rate)
+
+            def update(gradients: Any, state: Any, params: Any) -> Any:
+                updates, after = made.update(inside(gradients), state, inside(params))
+                return outside(updates), after
+
+            return SimpleNamespace(init=lambda params: made.init(inside(params)), update=update)
+
+        return make
+
+    frozen = {"inputs_stay"}  # arrays of JAX cannot be written into
+    rules: dict[str, tuple[str, Any, dict[str, Any]]] = {
+        "adam": ("adam", package.adam, {}),
+        "adamw": ("adamw", lambda lr: package.adamw(lr, weight_decay=0.1), {"weight_decay": 0.1}),
+        "sgd with momentum": ("sgd", lambda lr: package.sgd(lr, momentum=0.5), {"momentum": 0.5}),
+        "lion": ("lion", lambda lr: package.lion(lr, weight_decay=0.0), {}),
+        "adamax": ("adamax", package.adamax, {}),
+        "clip_by_global_norm": (
+            "sgd",
+            lambda lr: package.chain(package.clip_by_global_norm(1.0), package.sgd(lr)),
+            {"clip_norm": 1.0},
+        ),
+    }
+    for name, (rule, make, settings) in rules.items():
+        yield name, lambda rule=rule, settings=settings: optimizer_laws(rule, **settings) - frozen, pair(make)
+    curves: dict[str, tuple[Any, dict[str, Any]]] = {
+        "linear_schedule": (
+            package.linear_schedule(1.0, 0.25, 8),
+            {"start": 1.0, "end": 0.25, "steps": 8, "shape": "linear"},
+        ),
+        "cosine_decay_schedule": (
+            package.cosine_decay_schedule(1.0, 8),
+            {"start": 1.0, "end": 0.0, "steps": 8, "shape": "cosine"},
+        ),
+        "warmup_cosine_decay_schedule": (
+            package.warmup_cosine_decay_schedule(0.0, 1.0, 4, 12, 0.25),
+            {"start": 0.0, "peak": 1.0, "end": 0.25, "warmup": 4, "steps": 12, "shape": "cosine"},
+        ),
+        "linear_onecycle_schedule": (
+            package.linear_onecycle_schedule(20, 1.0, 0.25, 0.75, 4.0, 8.0),
+            {"start": 0.25, "peak": 1.0, "end": 1 / 32, "warmup": 5, "steps": 20},
+        ),
+        "cosine_onecycle_schedule": (
+            package.cosine_onecycle_schedule(20, 1.0, 0.25, 4.0, 8.0),
+            {"start": 0.25, "peak": 1.0, "end": 1 / 32, "warmup": 5, "steps": 20, "shape": "cosine"},
+        ),
+    }
+    straight = {"warms_up"}  # a law of straight lines; onecycle rises as a cosine
+    for name, (curve, options) in curves.items():
+        own = straight if name == "cosine_onecycle_schedule" else set[str]()
+        yield (
+            name,
+            lambda options=options, own=own: schedule_laws(**options, argument="int") - own,
+            lambda n, curve=curve: float(curve(n)),
+        )
 
 
 def trl() -> Iterator[Trial]:
@@ -347,13 +688,18 @@ def gymnax() -> Iterator[Trial]:
 
 
 TRIALS: dict[str, Callable[[], Iterator[Trial]]] = {
+    "torch": pytorch,
     "gymnasium": gymnasium,
     "minigrid": minigrid,
     "stable-baselines3": stable_baselines3,
+    "sb3-contrib": sb3_contrib,
     "torchrl": torchrl,
     "skrl": skrl,
     "rsl-rl-lib": rsl_rl,
     "tianshou": tianshou,
+    "d3rlpy": d3rlpy,
+    "rlax": rlax,
+    "optax": optax,
     "trl": trl,
     "reasoning-gym": reasoning_gym,
     "gymnax": gymnax,

@@ -70,6 +70,7 @@ def step(params, state, action, key):
 TASK = TextTask(name="least", env=lambda stream: TextEnv((), reset, step), parser=lambda text: Parsed(text[:1] or "?"))
 """
 both = pytest.mark.parametrize("reference", [SAFE, MARKET], ids=["safe", "market"])
+each_on_its_ranks = pytest.mark.parametrize(("size", "reference"), [(1, SAFE), (2, MARKET)], ids=["safe-1", "market-2"])
 second_is_slow = pytest.mark.parametrize(
     "reference", [pytest.param(SAFE, id="safe"), pytest.param(MARKET, id="market", marks=pytest.mark.slow)]
 )
@@ -266,8 +267,7 @@ def killed_and_resumed(run: Path, given: list[str], home: Path, size: int) -> st
 
 
 @pytest.mark.slow
-@both
-@pytest.mark.parametrize("size", [1, 2])
+@each_on_its_ranks
 def test_a_run_that_was_killed_ends_with_the_bits_of_one_that_was_not(
     size: int, reference: str, tmp_path: Path
 ) -> None:
@@ -280,8 +280,7 @@ def test_a_run_that_was_killed_ends_with_the_bits_of_one_that_was_not(
 
 
 @pytest.mark.slow
-@both
-@pytest.mark.parametrize("size", [1, 2])
+@each_on_its_ranks
 def test_a_run_with_generators_that_was_killed_goes_on(size: int, reference: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     own = {"mode": "async", "generators": 2, "generator_slots": 6, "steps": 5}

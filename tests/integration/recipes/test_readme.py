@@ -119,6 +119,7 @@ def test_links_lead_somewhere() -> None:
 
 # What these learn at full length is evidence, and takes minutes.
 SHORTER = {
+    "sweep ppo": ["--steps", "40000"],
     "train prove": ["--steps", "100000"],
     "train zorplex": ["--steps", "3", "--warm-steps", "40", "--held-out", "32"],
     "train zorplex --mode async": [
@@ -150,18 +151,35 @@ SHORTER = {
 }
 
 
+MADE = {  # by the commands on each run
+    "one": ["runs/cartpole-ppo-0", "both.png", "runs/cartpole-ppo-sweep"],
+    "family": ["runs/family/proof.png"],
+    "zorplex": ["runs/zorplex/model/model.safetensors"],
+    "async": ["runs/async/timeline.png"],
+    "cache": ["runs/cache/evaluation.json"],
+}
+
+
+def commands_on(run: str) -> list[list[str]]:
+    """Those that name a run; those that name none are with the first."""
+    named = [(words, [name for name in MADE if f"runs/{name}" in words]) for words in commands()]
+    return [words for words, names in named if names == [run] or (not names and run == "one")]
+
+
 @pytest.mark.slow
-def test_the_commands_do_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("run", MADE)
+def test_the_commands_do_what_they_say(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    first = ["train", "ppo", "--run", "runs/cartpole-ppo-0"]
-    for words in [first, *(words[1:] for words in commands())]:
-        shorter = SHORTER.get(" ".join(words[: 4 if "--mode" in words else 2]), ())
-        assert main.main([*words, *shorter]) == 0
-    assert (tmp_path / "both.png").exists()
-    assert (tmp_path / "runs" / "family" / "proof.png").exists()
-    assert (tmp_path / "runs" / "zorplex" / "model" / "model.safetensors").exists()
-    assert (tmp_path / "runs" / "async" / "timeline.png").exists()
+    first = [["purestep", "train", "ppo", "--run", "runs/cartpole-ppo-0"]] if run == "one" else []
+    for words in [*first, *commands_on(run)]:
+        shorter = SHORTER.get(" ".join(words[1 : 5 if "--mode" in words else 3]), ())
+        assert main.main([*words[1:], *shorter]) == 0
+    assert [path for path in MADE[run] if not (tmp_path / path).exists()] == []
+
+
+def test_each_command_is_run_once() -> None:
+    assert sorted(words for run in MADE for words in commands_on(run)) == sorted(commands())
 
 
 # --- public names ---

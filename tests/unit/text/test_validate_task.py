@@ -15,7 +15,7 @@ from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.task import TextTask
 from purestep.core.language.text_env import Outcome, Raised, TextEnv
 from purestep.core.language.zorplex.task import zorplex_task
-from purestep.properties.suites import text_env
+from purestep.properties.suites.language import text_env
 from purestep.runtime.text.columns import TAKEN
 from purestep.runtime.text.config import TaskRun
 from purestep.runtime.text.training_loop import columns
