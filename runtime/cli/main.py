@@ -8,7 +8,6 @@ A package adds commands in the entry-point group `purestep.commands`, each a fun
 import atexit
 import errno
 import os
-import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -19,7 +18,7 @@ from attrs import frozen
 from ...core.errors import ChoiceError, PurestepError, choose, message
 from ..deferred import deferred
 from ..effects.distributed.launched import RankError, several
-from ..effects.signals import deaf, end_at_once, interruptible
+from ..effects.signals import deaf, end_at_once, interruptible, output_closed
 from .common import check_text, say
 
 GROUP = "purestep.commands"
@@ -153,23 +152,13 @@ def _called(words: list[str]) -> int:
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, BrokenPipeError) and _unread():
+        if isinstance(error, BrokenPipeError) and output_closed():
             return 141
         line = " ".join(f"purestep: {error_line(error)}".split())
         if isinstance(error, RankError) and several():
             end_at_once(line)
         say(line)
         return 1
-
-
-def _unread() -> bool:
-    """Return True if the reader of the standard output has closed it; what is left in its buffer is then dropped."""
-    output, polled = sys.stdout.fileno(), select.poll()
-    polled.register(output, 0)
-    if not any(events & select.POLLERR for _, events in polled.poll(0)):
-        return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
-    return True
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """End of processes: a cluster's SIGTERM is handled like Ctrl-C, so that a run saves and stops; or the process exits at once."""
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -62,3 +63,16 @@ def end_at_once(line: str) -> NoReturn:
                 stream.flush()
     finally:
         os._exit(1)
+
+
+def output_closed() -> bool:
+    """Return True if the reader of the standard output has closed it; what is left in its buffer is then dropped.
+
+    Python ignores SIGPIPE, by which other programs end in such a case.
+    """
+    output, polled = sys.stdout.fileno(), select.poll()
+    polled.register(output, 0)
+    if not any(events & select.POLLERR for _, events in polled.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
