@@ -143,7 +143,8 @@ _law = law_constructor(_updates, SOURCE)
 
 def _total(tree: Any) -> float:
     total = tree.total
-    return float(total() if callable(total) else total)
+    value: Any = total() if callable(total) else total
+    return float(value)
 
 
 def _sum() -> Law:
