@@ -221,7 +221,8 @@ def loaded(target: str) -> Any:
 def elsewhere(python: Path, environment: str, asked: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The same, in another environment: one line of JSON for each target."""
     words = [str(python), "-m", "benchmarks.known_right", "--inside", environment, "--only", *asked]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+    environment = {**os.environ, "PYTHONPATH": str(evidence.ROOT / ".links")}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
         for line in process.stdout or ():
             if line.startswith("{"):
                 yield json.loads(line)
