@@ -221,8 +221,8 @@ def loaded(target: str) -> Any:
 def elsewhere(python: Path, environment: str, asked: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The same, in another environment: one line of JSON for each target."""
     words = [str(python), "-m", "benchmarks.known_right", "--inside", environment, "--only", *asked]
-    environment = {**os.environ, "PYTHONPATH": str(evidence.ROOT / ".links")}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    own = {**os.environ, "PYTHONPATH": str(evidence.ROOT / ".links")}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=own) as process:
         for line in process.stdout or ():
             if line.startswith("{"):
                 yield json.loads(line)
