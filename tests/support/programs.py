@@ -39,6 +39,15 @@ def until(
         time.sleep(LOOK)
 
 
+def suspend(pid: int) -> None:
+    """Stops a process; returns once none of its threads runs, which may take them some milliseconds."""
+    os.kill(pid, signal.SIGSTOP)
+    states = lambda: {  # noqa: E731
+        task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")
+    }
+    until(lambda: states() == {"T"}, "all threads stand")
+
+
 def first_line(process: "subprocess.Popen[str]", seconds: float = START) -> str:
     """The first line that it prints."""
     assert process.stdout is not None

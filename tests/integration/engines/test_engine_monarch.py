@@ -32,7 +32,7 @@ from ...support.engine_contract import (
     path_with,
     values,
 )
-from ...support.programs import first_line, last_words
+from ...support.programs import first_line, last_words, suspend
 
 HERE = Path(__file__).parents[2] / "support"
 INSTALLED = find_spec("monarch") is not None
@@ -162,7 +162,7 @@ def assert_lost(told: MemberLost | tuple[()], whom: tuple[str, int, int]) -> Non
 def test_stop_ends_what_cannot_hear_and_what_was_started(bench: Bench) -> None:
     mesh = bench.cluster.spawn(Counter, size=2, timeout=SOON)
     pids, children = values(mesh, "pid"), values(mesh, "child")
-    os.kill(pids[0], signal.SIGSTOP)
+    suspend(pids[0])
     assert mesh.slice((0,)).call("add", timeout=0.5) == (late(0.5),)
     mesh.stop(timeout=SOON)
     assert left({*pids, *children}, 0.0) == set()
