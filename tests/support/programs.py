@@ -42,9 +42,11 @@ def until(
 def suspend(pid: int) -> None:
     """Stops a process; returns once none of its threads runs, which may take them some milliseconds."""
     os.kill(pid, signal.SIGSTOP)
-    states = lambda: {  # noqa: E731
-        task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")
-    }
+
+    def states() -> set[str]:
+        tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+        return {task.read_text().rpartition(")")[2].split()[0] for task in tasks}
+
     until(lambda: states() == {"T"}, "all threads stand")
 
 
