@@ -21,7 +21,7 @@ from ...core.transcript.record import FAILED, LENGTH, Transcript
 from ...core.tree import tree_map
 from ..machine.json_codec import fits
 from ..text.columns import figure_of, label_of
-from ..text.conversations import Parts, reward_parts
+from ..text.conversations import Parts, named_rewards
 from ..text.evaluation import ACCURACY
 
 OWN = ("reward", "turns", "tokens")  # figures of any task's samples
@@ -99,7 +99,7 @@ def _sample(task: TextTask, attempt: Rollout[Any], row: Transcript) -> Sample:
         tail=max(versions),
         tokens=len(versions),
         raised=attempt.end.error if isinstance(attempt.end, Raised) else "",
-        parts=reward_parts(attempt),
+        parts=named_rewards(attempt),
     )
 
 

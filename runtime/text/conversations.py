@@ -163,14 +163,14 @@ def end_in(row: Transcript) -> str:
 def trained_attempt(task: TextTask, attempt: Rollout[Any], row: Transcript, advantage: Tensor) -> TrainedAttempt:
     """Return an attempt with its transcript [1] and its advantages [L]."""
     error = attempt.end.error if isinstance(attempt.end, Raised) else ""
-    return TrainedAttempt(row, advantage, label_of(task, attempt), reward_parts(attempt), error)
+    return TrainedAttempt(row, advantage, label_of(task, attempt), named_rewards(attempt), error)
 
 
-def reward_parts(attempt: Rollout[Any]) -> Parts:
+def named_rewards(attempt: Rollout[Any]) -> Parts:
     """Return the parts of an attempt's reward by name; a value that is no number is NaN.
 
     >>> from types import SimpleNamespace
-    >>> reward_parts(SimpleNamespace(grade=Grade(1.5, {"right": 1, "short": 0.5})))
+    >>> named_rewards(SimpleNamespace(grade=Grade(1.5, {"right": 1, "short": 0.5})))
     (('right', 1.0), ('short', 0.5))
     """
     given: Mapping[Any, Any] = attempt.grade.parts if isinstance(attempt.grade, Grade) else {}

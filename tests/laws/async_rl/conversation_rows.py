@@ -18,7 +18,7 @@ from purestep.core.record import take
 from purestep.core.transcript.record import SAMPLED
 from purestep.properties.framework.compare import bits, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.text.conversations import ROLES, TrainedAttempt, conversation, decoder_of, reward_parts
+from purestep.runtime.text.conversations import ROLES, TrainedAttempt, conversation, decoder_of, named_rewards
 
 from .conversations import CALLS, CODEC, ROOM, AnyAttempt, Talk, ended, talks
 
@@ -109,7 +109,7 @@ def _law(
         advantage = torch.where(written.is_action, advantage, 0.0)
         for place, attempt in enumerate(attempts):
             row = take(written, [place])
-            trained = TrainedAttempt(row, advantage[place], end_of(attempt), reward_parts(attempt))
+            trained = TrainedAttempt(row, advantage[place], end_of(attempt), named_rewards(attempt))
             check(subject(trained), trained, attempt, seen)
 
     return Law(
