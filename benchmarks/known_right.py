@@ -192,10 +192,10 @@ def targets() -> list[tuple[str, str, str]]:
 
 def judged(environment: str, asked: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What the suites say of an environment's targets; this process runs in that environment."""
-    from .known_right_uses import optax_uses, uses
+    from .known_right_uses import uses
     from .own_bugs.trial import tried
 
-    known = {**uses(), **(optax_uses() if environment == "rlax" else {})}
+    known = uses()
     for place, family, target in targets():
         if place != environment or (asked and not {place, family, target} & set(asked)):
             continue

@@ -5,13 +5,16 @@ Imports of packages stand within functions: each environment has only its own.
 
 import functools
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from purestep.core.spaces import Box, Discrete
+from purestep.properties.adapters import jax, torchrl
+from purestep.properties.adapters import stable_baselines3 as sb3
+from purestep.properties.adapters.jax import to_arrays, to_tensor
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
 from purestep.properties.suites.normalizer import NormalizerFunctions, own_statistics
 
@@ -138,41 +141,9 @@ def discrete(**declared: Any) -> dict[str, Any]:
     return {"outcomes": torch.arange, **declared}
 
 
-def through_numpy(call: Callable[..., Any]) -> Callable[..., Tensor]:
-    """Arrays to a function of JAX, and back."""
-
-    def run(*columns: Any, **words: Any) -> Tensor:
-        found = call(*(x.detach().numpy() if isinstance(x, Tensor) else x for x in columns), **words)
-        return torch.as_tensor(np.array(found))
-
-    return run
-
-
-def discounts(ended: Tensor, gamma: float) -> Tensor:
-    """What rlax takes for ends."""
-    return (gamma * (~ended).float()).float()
-
-
-def rlax_gae(gae: Any) -> Any:
-    """Values with that after the rows; ends of any kind."""
-    call = through_numpy(gae)
-
-    def advantages(r: Tensor, v: Tensor, n: Tensor, te: Tensor, tr: Tensor, *, gamma: float, lambda_: float) -> Tensor:
-        return call(r, discounts(te | tr, gamma), float(lambda_), torch.cat([v, n[-1:]]))
-
-    return advantages
-
-
-def rlax_lambda(returns: Any) -> Any:
-    """Next values alone."""
-    call = through_numpy(returns)
-    return lambda r, v, n, te, tr, *, gamma, lambda_: call(r, discounts(te | tr, gamma), n, float(lambda_))
-
-
 def rlax_rewards(returns: Any) -> Any:
     """No value beyond."""
-    call = through_numpy(returns)
-    return lambda r, *, gamma: call(r, torch.full_like(r, gamma), torch.zeros_like(r))
+    return lambda r, *, gamma: to_tensor(returns(*to_arrays(r, torch.full_like(r, gamma), torch.zeros_like(r))), r)
 
 
 def rlax_ppo(loss: Any) -> Any:
@@ -205,70 +176,11 @@ def rlax_ppo(loss: Any) -> Any:
     return call
 
 
-def optax_pair(*arguments: Any, **words: Any) -> Callable[[Any], Any]:
-    """init and update, through numpy."""
-    import jax
+def sb3_policy(kind: Any) -> Any:
+    """Of a box and four actions."""
+    from gymnasium import spaces
 
-    def to(tree: Any) -> Any:
-        return jax.tree.map(lambda x: x.detach().numpy() if isinstance(x, Tensor) else x, tree)
-
-    def back(tree: Any) -> Any:
-        return jax.tree.map(lambda x: torch.as_tensor(np.array(x)), tree)
-
-    def subject(kind: Any) -> Any:
-        def make(learning_rate: float) -> Any:
-            pair = kind(learning_rate, *arguments, **words)
-            return SimpleNamespace(
-                init=lambda params: back(pair.init(to(params))),
-                update=lambda gradients, state, params: tuple(
-                    back(x) for x in pair.update(to(gradients), to(state), to(params))
-                ),
-            )
-
-        return make
-
-    return subject
-
-
-def sb3_gaussian(kind: Any) -> Any:
-    """By its parameters."""
-    return lambda mean, log_std: kind(mean.shape[-1]).proba_distribution(mean, log_std)
-
-
-def sb3_categorical(kind: Any) -> Any:
-    """By its logits."""
-    return lambda logits: kind(logits.shape[-1]).proba_distribution(logits)
-
-
-class Sb3Buffer:
-    """Steps of one env."""
-
-    def __init__(self, kind: Any, capacity: int):
-        from gymnasium import spaces
-
-        self.buffer = kind(capacity, spaces.Box(-1e6, 1e6, (1,)), spaces.Box(-1e6, 1e6, (1,)), device="cpu")
-
-    def add(self, step: Any) -> None:
-        """In the order of its arguments."""
-        x = {name: value.numpy() for name, value in step.items()}
-        over = bool(x["terminated"] | x["truncated"])
-        info = {"TimeLimit.truncated": bool(x["truncated"])}
-        names = ("observation", "next_observation", "action")
-        columns = [np.reshape(x[name], (1, 1)) for name in names]
-        self.buffer.add(*columns, np.reshape(x["reward"], (1,)), np.array([over]), [info])
-
-    def sample(self, count: int) -> Any:
-        """Their columns."""
-        found = self.buffer.sample(count)
-        return {
-            "observation": found.observations[:, 0],
-            "next_observation": found.next_observations[:, 0],
-            "action": found.actions[:, 0],
-            "reward": found.rewards[:, 0],
-        }
-
-    def __len__(self) -> int:
-        return int(self.buffer.size())
+    return kind(spaces.Box(-1, 1, (3,)), spaces.Discrete(4), lambda _: 1e-3)
 
 
 def torchrl_gae(gae: Any) -> Any:
@@ -287,28 +199,6 @@ def torchrl_lambda(returns: Any) -> Any:
     return lambda r, v, n, te, tr, *, gamma, lambda_: returns(
         gamma, lambda_, *[x.unsqueeze(-1) for x in (n, r, te | tr, te)]
     ).squeeze(-1)
-
-
-class TorchrlBuffer:
-    """Steps as mappings."""
-
-    def __init__(self, kind: Any, capacity: int):
-        from torchrl.data import LazyTensorStorage
-
-        self.buffer = kind(storage=LazyTensorStorage(capacity))
-
-    def add(self, step: Any) -> None:
-        """As a TensorDict."""
-        from tensordict import TensorDict
-
-        self.buffer.add(TensorDict(dict(step), batch_size=[]))
-
-    def sample(self, count: int) -> Any:
-        """Their columns."""
-        return dict(self.buffer.sample(count).items())
-
-    def __len__(self) -> int:
-        return len(self.buffer)
 
 
 def selected(log_softmax: Any) -> Any:
@@ -379,6 +269,7 @@ def uses() -> dict[str, Use]:
         A + "kl:k2": Use("kl", declared={"unbiased": False}),
         A + "kl:k3": Use("kl"),
         **_rules(),
+        **_optax(),
         "torch.nn.utils:clip_grad_norm_": Use("optimizer", clips, {"rule": "sgd", "clip_norm": 1.0}),
         S + "LinearLR": Use(
             "schedule", stepped(0.1, 1.0, total_iters=10), {"start": 0.1, "end": 1.0, "steps": 10, "shape": "linear"}
@@ -469,9 +360,9 @@ def uses() -> dict[str, Use]:
         ),
         C + "transcript.log_probs:token_log_probs": Use("token_log_prob"),
         # rlax and optax
-        "rlax:lambda_returns": Use("lambda_return", rlax_lambda, TERMINATE),
+        "rlax:lambda_returns": Use("lambda_return", jax.lambda_returns),
         "rlax:discounted_returns": Use("target", rlax_rewards, {"kind": "reward_to_go", "endings": "none"}),
-        "rlax:truncated_generalized_advantage_estimation": Use("estimator", rlax_gae, TERMINATE),
+        "rlax:truncated_generalized_advantage_estimation": Use("estimator", jax.advantages),
         "rlax:clipped_surrogate_pg_loss": Use("loss", rlax_ppo),
         "optax:linear_schedule": Use(
             "schedule",
@@ -494,16 +385,21 @@ def uses() -> dict[str, Use]:
             {"start": 1.0, "end": 0.5, "steps": 10, "constant_after": False, "argument": "int"},
         ),
         # SB3
-        "stable_baselines3.common.distributions:DiagGaussianDistribution": Use("distribution", sb3_gaussian),
+        "stable_baselines3.common.distributions:DiagGaussianDistribution": Use("distribution", sb3.gaussian),
         "stable_baselines3.common.distributions:SquashedDiagGaussianDistribution": Use(
-            "distribution", sb3_gaussian, {"low": -1.0, "high": 1.0}
+            "distribution", sb3.gaussian, {"low": -1.0, "high": 1.0}
         ),
         "stable_baselines3.common.distributions:CategoricalDistribution": Use(
-            "distribution", sb3_categorical, discrete()
+            "distribution", sb3.categorical, discrete()
         ),
-        "stable_baselines3.common.buffers:ReplayBuffer": Use("replay", lambda kind: functools.partial(Sb3Buffer, kind)),
+        "stable_baselines3.common.buffers:ReplayBuffer": Use("replay", sb3.replay_buffer),
         "stable_baselines3.common.running_mean_std:RunningMeanStd": Use(
-            "normalizer", on_numpy, {"prior": 1e-4, "arrays": "numpy"}
+            "normalizer", sb3.statistics, {"prior": 1e-4, "arrays": "numpy"}
+        ),
+        "stable_baselines3.common.policies:ActorCriticPolicy": Use(
+            "policy",
+            lambda kind: sb3.actor_critic(sb3_policy(kind)),
+            {"observation_space": Box(-1.0, 1.0, (3,)), "action_space": Discrete(4)},
         ),
         "stable_baselines3.common.utils:explained_variance": Use(
             "metric",
@@ -525,7 +421,7 @@ def uses() -> dict[str, Use]:
             lambda f: lambda r, n, te, tr, *, gamma: f(gamma, n[:, None], r[:, None], te[:, None])[:, 0],
         ),
         "torchrl.objectives.value.functional:td_lambda_return_estimate": Use("lambda_return", torchrl_lambda),
-        "torchrl.data:ReplayBuffer": Use("replay", lambda kind: functools.partial(TorchrlBuffer, kind)),
+        "torchrl.data:ReplayBuffer": Use("replay", torchrl.replay_buffer),
         # TRL
         "trl.trainer.utils:selective_log_softmax": Use("token_log_prob", selected),
     }
@@ -533,14 +429,17 @@ def uses() -> dict[str, Use]:
     return {**found, **{f"gym:{name}": Use("gym") for name in _ids((*ids, "CliffWalking", "Blackjack"))}}
 
 
-def optax_uses() -> dict[str, Use]:
-    """Optimizers of optax, where JAX is."""
-    names = ("sgd", "adam", "adamw", "rmsprop")
+def _optax() -> dict[str, Use]:
     words: dict[str, dict[str, Any]] = {
-        "rmsprop": {"decay": 0.99, "eps_in_sqrt": False},
+        "sgd": {},
+        "adam": {},
         "adamw": {"weight_decay": 0.01},
+        "rmsprop": {"decay": 0.99, "eps_in_sqrt": False},
     }
-    return {f"optax:{name}": Use("optimizer", optax_pair(**words.get(name, {})), {"rule": name}) for name in names}
+    return {
+        f"optax:{name}": Use("optimizer", functools.partial(jax.optimizer, **given), {"rule": name})
+        for name, given in words.items()
+    }
 
 
 def _ids(names: tuple[str, ...]) -> list[str]:

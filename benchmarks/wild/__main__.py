@@ -21,11 +21,12 @@ FOUND = evidence.ROOT / "docs" / "found.md"
 TORCH = "torch==2.13.0"  # first, so that no later requirement brings another build
 NEEDED = ("attrs", "hypothesis", "numpy", "tensordict")
 PEERS: dict[str, tuple[str, ...]] = {  # environment: packages, the first ones on trial
-    "sb3": ("gymnasium[classic-control]", "minigrid", "stable-baselines3", "sb3-contrib"),
+    "sb3": ("gymnasium[classic-control]", "minigrid", "stable-baselines3", "sb3-contrib", "pettingzoo[butterfly]"),
     "torchrl": ("torchrl",),
     "skrl": ("skrl", "rsl-rl-lib"),
     "tianshou": ("tianshou",),
     "trl": ("trl",),
+    "verl": ("verl",),
     "verifiers": ("reasoning-gym", "verifiers"),
     "rejax": ("gymnax", "rejax", "gymnasium"),
     "rlax": ("rlax", "optax"),
@@ -75,7 +76,13 @@ def version(peers: Path, package: str) -> str:
 def trial(peers: Path, package: str) -> dict[str, Any]:
     """Return what the suites found in a package."""
     path = os.pathsep.join((str(evidence.ROOT / ".links"), str(evidence.ROOT)))
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": path,
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "SDL_VIDEODRIVER": "dummy",
+    }
     start = time.perf_counter()
     run = subprocess.run(
         [python(peers, HOME[package]), "-W", "ignore", "-m", "benchmarks.wild.trials", package],
@@ -98,6 +105,7 @@ def example(peers: Path, path: Path) -> dict[str, Any]:
         text=True,
         check=False,
         cwd=peers,
+        env={**os.environ, "PYGAME_HIDE_SUPPORT_PROMPT": "1"},
     )
     if run.returncode:
         raise RuntimeError(f"{path.name} does not show what it says: {run.stderr.splitlines()[-1:]}")

@@ -1,7 +1,7 @@
 """Suites on the functions of one package, run in that package's environment: `python -m benchmarks.wild.trials NAME`.
 
-A subject that has another form than its suite asks for is adapted in a few lines here; the conventions are those that the
-package documents. Each result is printed as one line of JSON.
+A subject of another form than its suite asks for goes through `purestep.properties.adapters`, or is adapted in a few lines
+here; the conventions are those that the package documents. Each result is printed as one line of JSON.
 """
 
 import functools
@@ -18,22 +18,35 @@ import torch
 from torch import Tensor
 
 from purestep.properties import (
+    aggregate_laws,
     chat_template_laws,
     distribution_laws,
     estimator_laws,
+    group_laws,
     gym_laws,
+    kl_laws,
     lambda_return_laws,
+    loss_laws,
     n_step_laws,
     normalizer_laws,
     optimizer_laws,
+    policy_laws,
     replay_laws,
     reward_function_laws,
     schedule_laws,
     target_laws,
+    token_gae_laws,
+    value_loss_laws,
     vector_env_laws,
     verify,
     wrapper_laws,
 )
+from purestep.properties.adapters import jax as jax_adapters
+from purestep.properties.adapters import stable_baselines3 as sb3
+from purestep.properties.adapters import torchrl as torchrl_adapters
+from purestep.properties.adapters import verl as verl_adapters
+from purestep.properties.adapters.jax import to_arrays, to_tensor
+from purestep.properties.adapters.pettingzoo import joint
 from purestep.properties.framework.law import Suite
 from purestep.properties.suites.distribution import classes
 from purestep.properties.suites.gym import registered
@@ -179,71 +192,37 @@ def minigrid() -> Iterator[Trial]:
 
 
 def stable_baselines3() -> Iterator[Trial]:
-    import numpy as np
     from gymnasium import spaces
-    from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer, RolloutBuffer
-    from stable_baselines3.common.distributions import DiagGaussianDistribution, SquashedDiagGaussianDistribution
+    from stable_baselines3.common import buffers, policies
+    from stable_baselines3.common import distributions as d
     from stable_baselines3.common.running_mean_std import RunningMeanStd
 
-    def buffer(
-        r: Tensor, v: Tensor, after: Tensor, term: Tensor, trunc: Tensor, *, gamma: float, lambda_: float
-    ) -> Tensor:
-        rows = RolloutBuffer(len(r), spaces.Box(-1, 1, (1,)), spaces.Discrete(2), gae_lambda=lambda_, gamma=gamma)
-        starts = True
-        for t in range(len(r)):
-            beyond = gamma * float(after[t]) if trunc[t] and not term[t] else 0.0  # as collect_rollouts adds it
-            zero = np.zeros((1, 1))
-            rows.add(zero, zero, np.array([float(r[t]) + beyond]), np.array([starts]), v[t : t + 1], torch.zeros(1))
-            starts = bool(term[t] | trunc[t])
-        rows.compute_returns_and_advantage(after[-1:], np.array([starts]))
-        return torch.as_tensor(rows.advantages[:, 0]).to(r.dtype)
+    yield "ReplayBuffer", replay_laws, sb3.replay_buffer(buffers.ReplayBuffer)
+    several = sb3.replay_buffer(buffers.NStepReplayBuffer, n_steps=3, gamma=0.5)
+    yield "NStepReplayBuffer", lambda: replay_laws(n=3, gamma=0.5), several
+    yield "RolloutBuffer", estimator_laws, sb3.rollout_buffer(buffers.RolloutBuffer)
+    yield "DiagGaussianDistribution", distribution_laws, sb3.gaussian(d.DiagGaussianDistribution)
+    bounded = sb3.gaussian(d.SquashedDiagGaussianDistribution)
+    yield "SquashedDiagGaussianDistribution", lambda: distribution_laws(low=-1, high=1), bounded
+    outcomes = sb3.categorical(d.CategoricalDistribution)
+    yield "CategoricalDistribution", lambda: distribution_laws(outcomes=torch.arange), outcomes
+    statistics = sb3.statistics(RunningMeanStd)
+    yield "RunningMeanStd", lambda: normalizer_laws(arrays="numpy", prior=1e-4), statistics
+    seen = spaces.Box(-1, 1, (3,)), spaces.Discrete(5)
+    for observation, action in ((seen[0], spaces.Discrete(4)), (seen[0], spaces.Box(-1, 1, (2,))), (seen[1], seen[1])):
+        policy = policies.ActorCriticPolicy(observation, action, lambda _: 1e-3)
+        name = f"ActorCriticPolicy, {type(observation).__name__} to {type(action).__name__}"
+        yield name, lambda policy=policy: policy_laws(**sb3.spaces(policy)), sb3.actor_critic(policy)
 
-    def adapted(made: Any, entropy: bool) -> Any:
-        found = SimpleNamespace(log_prob=made.log_prob, sample=made.sample, mode=made.mode)
-        if entropy:
-            found.entropy = made.entropy
-        return found
 
-    def gaussian(mean: Tensor, log_std: Tensor) -> Any:
-        return adapted(DiagGaussianDistribution(mean.shape[-1]).proba_distribution(mean, log_std), True)
+def pettingzoo() -> Iterator[Trial]:
+    from pettingzoo.butterfly import cooperative_pong_v6, knights_archers_zombies_v11
+    from pettingzoo.classic import rps_v2
 
-    def squashed(mean: Tensor, log_std: Tensor) -> Any:
-        return adapted(SquashedDiagGaussianDistribution(mean.shape[-1]).proba_distribution(mean, log_std), False)
-
-    class Replay:
-        def __init__(self, capacity: int, make: Any = ReplayBuffer, **options: Any) -> None:
-            spaces_ = spaces.Box(-np.inf, np.inf, (1,)), spaces.Box(-np.inf, np.inf, (1,))
-            self.rows = make(capacity, *spaces_, device="cpu", **options)
-
-        def add(self, step: Any) -> None:
-            row = {name: value.reshape(1, 1).numpy() for name, value in step.items()}
-            ends = bool(step["terminated"] | step["truncated"])
-            columns_ = row["observation"], row["next_observation"], row["action"], row["reward"][0], np.array([ends])
-            self.rows.add(*columns_, [{"TimeLimit.truncated": bool(step["truncated"] & ~step["terminated"])}])
-
-        def sample(self, count: int) -> Any:
-            found = self.rows.sample(count)
-            names = {"observation": "observations", "action": "actions", "reward": "rewards"}
-            names |= {"next_observation": "next_observations", "terminated": "dones"}
-            return {name: getattr(found, theirs)[:, 0] for name, theirs in names.items()}
-
-        def __len__(self) -> int:
-            return int(self.rows.size())
-
-    yield "ReplayBuffer", replay_laws, Replay
-    yield (
-        "NStepReplayBuffer",
-        lambda: replay_laws(n=3, gamma=0.5),
-        lambda capacity: Replay(capacity, NStepReplayBuffer, n_steps=3, gamma=0.5),
-    )
-    yield "RolloutBuffer", streams, buffer
-    yield "DiagGaussianDistribution", distribution_laws, gaussian
-    yield "SquashedDiagGaussianDistribution", lambda: distribution_laws(low=-1, high=1), squashed
-    yield (
-        "RunningMeanStd",
-        lambda: normalizer_laws(arrays="numpy", prior=1e-4),
-        lambda shape: RunningMeanStd(shape=shape),
-    )
+    yield "rps_v2", lambda: gym_laws(steps=24), joint(rps_v2.parallel_env)
+    own = {"observations_stay"}  # it returns new images, so that there is none that a step could change
+    yield "cooperative_pong_v6", lambda: gym_laws(steps=24) - own, joint(cooperative_pong_v6.parallel_env)
+    yield "knights_archers_zombies_v11", lambda: gym_laws(steps=24), joint(knights_archers_zombies_v11.parallel_env)
 
 
 def sb3_contrib() -> Iterator[Trial]:
@@ -260,7 +239,10 @@ def sb3_contrib() -> Iterator[Trial]:
 
 def torchrl() -> Iterator[Trial]:
     import torchrl.objectives.value.functional as values
+    from torchrl.data import ReplayBuffer
+    from torchrl.envs.custom.pendulum import PendulumEnv
     from torchrl.modules.distributions import IndependentNormal, TruncatedNormal
+    from torchrl.objectives import ClipPPOLoss
 
     def adapted(function: Any, state: bool = True) -> Any:
         def estimator(
@@ -284,6 +266,9 @@ def torchrl() -> Iterator[Trial]:
         lambda: distribution_laws(low=-1, high=1),
         lambda mean, log_std: TruncatedNormal(mean, log_std.exp()),
     )
+    yield "ReplayBuffer", replay_laws, torchrl_adapters.replay_buffer(ReplayBuffer)
+    yield "ClipPPOLoss", loss_laws, torchrl_adapters.clipped_loss(ClipPPOLoss)
+    yield "PendulumEnv", lambda: gym_laws(steps=12), torchrl_adapters.gym_env(PendulumEnv)
 
 
 def skrl() -> Iterator[Trial]:
@@ -437,68 +422,31 @@ def d3rlpy() -> Iterator[Trial]:
 
 def rlax() -> Iterator[Trial]:
     import jax
-    import jax.numpy as jnp
-    import numpy as np
     import rlax as package
 
     jax.config.update("jax_enable_x64", True)
 
-    def plain(*parts: Tensor) -> Any:
-        return tuple(jnp.asarray(part.detach().numpy()) for part in parts)
-
-    def ended(r: Tensor, after: Tensor, term: Tensor, trunc: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
-        """Rewards and discounts of a library that knows discounts alone: the value beyond a truncation is paid out."""
-        beyond = torch.where(trunc & ~term, gamma * after, torch.zeros_like(r))
-        return r + beyond, gamma * (~(term | trunc)).to(r.dtype)
-
-    def back(found: Any, like: Tensor) -> Tensor:
-        return torch.tensor(np.asarray(found)).to(like.dtype)
-
-    def gae(
-        r: Tensor, v: Tensor, after: Tensor, term: Tensor, trunc: Tensor, *, gamma: float, lambda_: float
-    ) -> Tensor:
-        rewards, discounts = plain(*ended(r, after, term, trunc, gamma))
-        (values,) = plain(torch.cat([v, after[-1:]]))
-        return back(package.truncated_generalized_advantage_estimation(rewards, discounts, lambda_, values), r)
-
-    def returns(
-        r: Tensor, v: Tensor, after: Tensor, term: Tensor, trunc: Tensor, *, gamma: float, lambda_: float
-    ) -> Tensor:
-        del v
-        return back(package.lambda_returns(*plain(*ended(r, after, term, trunc, gamma), after), lambda_), r)
-
-    def n_steps(r: Tensor, after: Tensor, term: Tensor, trunc: Tensor, *, gamma: float, n: int) -> Tensor:
-        n = min(n, len(r))
-        return back(package.n_step_bootstrapped_returns(*plain(*ended(r, after, term, trunc, gamma), after), n), r)
-
-    def q_learning(r: Tensor, q: Tensor, term: Tensor, *, gamma: float) -> Tensor:
-        rewards, discounts, after = plain(r, gamma * (~term).to(r.dtype), q)
-        zero, first = jnp.zeros_like(after), jnp.zeros(len(r), int)
-        return back(jax.vmap(package.q_learning)(zero, first, rewards, discounts, after), r)
-
-    def double(r: Tensor, online: Tensor, target: Tensor, term: Tensor, *, gamma: float) -> Tensor:
-        rewards, discounts, after, chosen = plain(r, gamma * (~term).to(r.dtype), target, online)
-        zero, first = jnp.zeros_like(after), jnp.zeros(len(r), int)
-        return back(jax.vmap(package.double_q_learning)(zero, first, rewards, discounts, after, chosen), r)
-
     def squashed(mean: Tensor, log_std: Tensor) -> Any:
-        made, outputs = package.squashed_gaussian(), plain(mean, log_std)
+        made, outputs = package.squashed_gaussian(), to_arrays(mean, log_std)
 
         def sample() -> Tensor:
             key = jax.random.key(int(torch.randint(2**31, ())))
-            return back(made.sample(key, *outputs, None), mean)
+            return to_tensor(made.sample(key, *outputs, None), mean)
 
         return SimpleNamespace(
             sample=sample,
-            log_prob=lambda action: back(made.logprob(*plain(action), *outputs, None), mean),
-            entropy=lambda: back(made.entropy(*outputs), mean),
+            log_prob=lambda action: to_tensor(made.logprob(*to_arrays(action), *outputs, None), mean),
+            entropy=lambda: to_tensor(made.entropy(*outputs), mean),
         )
 
-    yield "truncated_generalized_advantage_estimation", streams, gae
-    yield "lambda_returns", lambda: lambda_return_laws() - {"expected_target"}, returns
+    gae = package.truncated_generalized_advantage_estimation
+    yield "truncated_generalized_advantage_estimation", estimator_laws, jax_adapters.advantages(gae)
+    yield "lambda_returns", lambda_return_laws, jax_adapters.lambda_returns(package.lambda_returns)
+    n_steps = jax_adapters.n_step_returns(package.n_step_bootstrapped_returns)
     yield "n_step_bootstrapped_returns", n_step_laws, n_steps
-    yield "q_learning", lambda: target_laws("max", endings="terminated"), q_learning
-    yield "double_q_learning", lambda: target_laws("double", endings="terminated"), double
+    for name, kind in (("q_learning", "max"), ("double_q_learning", "double")):
+        target = jax_adapters.q_target(getattr(package, name))
+        yield name, lambda kind=kind: target_laws(kind, endings="terminated"), target
     graph = {"gradient_is_the_slope"}  # another library's
     bounded = {"reaches_both_bounds"}  # its mean is bounded by a tanh of its own
     yield "squashed_gaussian", lambda: distribution_laws(low=-1, high=1, sizes=(1,)) - graph - bounded, squashed
@@ -506,33 +454,9 @@ def rlax() -> Iterator[Trial]:
 
 def optax() -> Iterator[Trial]:
     import jax
-    import jax.numpy as jnp
-    import numpy as np
     import optax as package
 
     jax.config.update("jax_enable_x64", True)
-
-    def pair(rule: Any) -> Any:
-        """A transformation of optax as init and update of tensors."""
-
-        def outside(tree: Any) -> Any:
-            return jax.tree.map(lambda x: torch.tensor(np.asarray(x)), tree)
-
-        def inside(tree: Any) -> Any:
-            return jax.tree.map(lambda x: jnp.asarray(x.detach().numpy()), tree)
-
-        def make(learning_rate: float) -> Any:
-            made = rule(learning_rate)
-
-            def update(gradients: Any, state: Any, params: Any) -> Any:
-                updates, after = made.update(inside(gradients), state, inside(params))
-                return outside(updates), after
-
-            return SimpleNamespace(init=lambda params: made.init(inside(params)), update=update)
-
-        return make
-
-    frozen = {"inputs_stay"}  # arrays of JAX cannot be written into
     rules: dict[str, tuple[str, Any, dict[str, Any]]] = {
         "adam": ("adam", package.adam, {}),
         "adamw": ("adamw", lambda lr: package.adamw(lr, weight_decay=0.1), {"weight_decay": 0.1}),
@@ -546,7 +470,8 @@ def optax() -> Iterator[Trial]:
         ),
     }
     for name, (rule, make, settings) in rules.items():
-        yield name, lambda rule=rule, settings=settings: optimizer_laws(rule, **settings) - frozen, pair(make)
+        suite = functools.partial(optimizer_laws, rule, **settings)
+        yield name, suite, jax_adapters.optimizer(make)
     curves: dict[str, tuple[Any, dict[str, Any]]] = {
         "linear_schedule": (
             package.linear_schedule(1.0, 0.25, 8),
@@ -577,6 +502,34 @@ def optax() -> Iterator[Trial]:
             lambda options=options, own=own: schedule_laws(**options, argument="int") - own,
             lambda n, curve=curve: float(curve(n)),
         )
+
+
+def verl() -> Iterator[Trial]:
+    from verl.trainer.ppo import core_algos as package
+
+    for mode in verl_adapters.MODES:
+        words = verl_adapters.weights(package.agg_loss, mode=mode)
+        reduction = verl_adapters.aggregation(package.agg_loss, mode=mode)
+        yield f"agg_loss {mode}", lambda words=words: aggregate_laws(**words), reduction
+    for name in ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized"):
+        function = getattr(package, f"compute_{name}_outcome_advantage")
+        claims = verl_adapters.group(function)
+        yield function.__name__, lambda claims=claims: group_laws(**claims), verl_adapters.group_advantage(function)
+    yield "compute_gae_advantage_return", token_gae_laws, verl_adapters.token_gae(package.compute_gae_advantage_return)
+    vanilla = verl_adapters.policy_loss(package.compute_policy_loss_vanilla)
+    yield "compute_policy_loss_vanilla", lambda: loss_laws(mean=True, dual_clip=3.0), vanilla
+    values = verl_adapters.value_loss(package.compute_value_loss)
+    claims = verl_adapters.value_claims(package.compute_value_loss)
+    yield "compute_value_loss", lambda: value_loss_laws(**claims), values
+    kinds: dict[str, dict[str, Any]] = {
+        "k1": {"never_negative": False},
+        "k2": {"unbiased": False},
+        "k3": {},
+        "k3+": {"gradient": "divergence"},
+    }
+    for kind, declared in kinds.items():
+        penalty = verl_adapters.kl(package.kl_penalty, kind=kind)
+        yield f"kl_penalty {kind}", lambda declared=declared: kl_laws(**declared), penalty
 
 
 def trl() -> Iterator[Trial]:
@@ -693,6 +646,7 @@ TRIALS: dict[str, Callable[[], Iterator[Trial]]] = {
     "minigrid": minigrid,
     "stable-baselines3": stable_baselines3,
     "sb3-contrib": sb3_contrib,
+    "pettingzoo": pettingzoo,
     "torchrl": torchrl,
     "skrl": skrl,
     "rsl-rl-lib": rsl_rl,
@@ -701,6 +655,7 @@ TRIALS: dict[str, Callable[[], Iterator[Trial]]] = {
     "rlax": rlax,
     "optax": optax,
     "trl": trl,
+    "verl": verl,
     "reasoning-gym": reasoning_gym,
     "gymnax": gymnax,
 }

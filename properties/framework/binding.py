@@ -1,5 +1,6 @@
 """A function of other parameter names, called as a suite calls its subject."""
 
+import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -8,9 +9,10 @@ from typing import Any
 from attrs import evolve, frozen
 from hypothesis.strategies import SearchStrategy
 
-from ...core.errors import StructureError, message
+from ...core.errors import StructureError, choose, message
+from ..adapters import Adapter
 from .catalogue import CatalogueRow, named
-from .matching import marks_of, roles_of
+from .matching import adapter_of, marks_of, roles_of
 
 
 @frozen
@@ -59,7 +61,9 @@ def subject_for(row: CatalogueRow, value: Any, given: Mapping[str, Any] | None =
 
     `given` are values or strategies of further parameters. Raises: StructureError if nobody can draw one, with its name.
     """
-    given = dict(given or {})
+    given, adapter = dict(given or {}), adapter_of(row.suite, marks_of(value))
+    if adapter is not None:
+        return _adapted(adapter, value, given)
     if row.signature.startswith("f(") and _takes_any(value):  # positions without names are the suite's own
         return value, {}
     if row.adapt[1]:
@@ -76,6 +80,15 @@ def subject_for(row: CatalogueRow, value: Any, given: Mapping[str, Any] | None =
     ):
         return value, {}
     return bound(row, value, given), {}
+
+
+def _adapted(adapter: Adapter, value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    module = importlib.import_module(f"..adapters.{adapter.make[0]}", __package__)
+    make, declared = getattr(module, adapter.make[1]), adapter.declared
+    takes = inspect.signature(make).parameters
+    for name in given if not any(p.kind is p.VAR_KEYWORD for p in takes.values()) else ():
+        choose(f"--with: an option of {adapter.kind}", name, dict.fromkeys(list(takes)[1:]))
+    return make(value, **given), dict(getattr(module, declared)(value) if isinstance(declared, str) else declared)
 
 
 def _takes_any(value: Any) -> bool:

@@ -41,7 +41,8 @@ def as_tensors(result: Any, dtype: torch.dtype) -> Any:
     """
     if isinstance(result, Tensor):
         return result
-    if isinstance(result, (np.ndarray, np.generic, float, int)) and not isinstance(result, bool):
+    array = hasattr(result, "__array__")  # of numpy or JAX
+    if (array or isinstance(result, (float, int))) and not isinstance(result, bool):
         made = torch.as_tensor(np.array(result))
         return made.to(dtype) if made.is_floating_point() else made
     if isinstance(result, list) and result and all(isinstance(x, (int, float, np.generic)) for x in result):

@@ -96,6 +96,15 @@ class CatalogueRow:
 
 ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
+        suite="aggregate",
+        laws=("..suites.aggregate", "aggregate_laws"),
+        kind=("..suites.aggregate", "Reduction"),
+        signature="Reduction(reduce, denominator): reduce(loss [N, L], mask [N, L]) -> loss",
+        example='verify(aggregate_laws(WEIGHTS["token_mean"]), Reduction(my_mean, lambda mask: mask.sum()))',
+        names=r"(?i)agg(regate)?_loss",
+        bases=("purestep.properties.suites.aggregate.Reduction",),
+    ),
+    CatalogueRow(
         suite="categorical",
         laws=("..suites.categorical", "categorical_laws"),
         signature="make(logits [*, A]) -> distribution with log_prob, entropy, mode, sample, transform",
@@ -313,7 +322,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="policy",
         laws=("..suites.policy", "policy_laws"),
-        signature="ActorCritic(init, apply); an nn.Module through properties.policy adapters",
+        signature="ActorCritic(init, apply); an nn.Module through purestep.properties.adapters.modules",
         example="verify(policy_laws(Box(-1.0, 1.0, (3,)), Discrete(2)), actor_critic_mlp(...))",
         names=r"(?i)policy|actor|agent",
         bases=("torch.nn.Module", "purestep.core.policy.ActorCritic"),
@@ -393,6 +402,13 @@ ROWS: tuple[CatalogueRow, ...] = (
         needs=("rewards", "gamma"),
         may=("next_values", "terminated", "truncated", "ended"),
         words=r"(?i)target|reward[- ]to[- ]go|discounted",
+    ),
+    CatalogueRow(
+        suite="token_gae",
+        laws=("..suites.language.token_gae", "token_gae_laws"),
+        signature="f(rewards, values, mask, next_value, terminated, *, gamma, lambda_) -> advantages [N, L]",
+        example="verify(token_gae_laws(), token_gae)",
+        names=r"(?i)token_?(level_?)?gae",
     ),
     CatalogueRow(
         suite="token_mask",

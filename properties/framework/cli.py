@@ -68,6 +68,7 @@ def chosen(
 returns
     """
     from .binding import subject_for
+    from .matching import adapter_of, marks_of
 
     table = rows()
     if suite:
@@ -79,7 +80,8 @@ returns
         reasons = next((one.reasons for one in found if one.row.suite == suite), ())
     else:
         row, reasons = _best(subject, found)
-    _check_kind(row, subject)
+    if adapter_of(row.suite, marks_of(subject)) is None:
+        _check_kind(row, subject)
     subject, forms = subject_for(row, subject, {} if call else given)
     others = tuple(one for one in found if one.row is not row)
     words = {**forms, **(declared or {})}

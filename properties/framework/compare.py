@@ -110,7 +110,8 @@ def _plainly_same(got: Any, wanted: Any) -> bool:
 
 def _alike(got: Any, wanted: Any, tolerance: Tolerance) -> bool:
     if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)):
-        return type(got) is type(wanted) and bool(got == wanted)
+        equal: Any = got == wanted if type(got) is type(wanted) else False
+        return bool(equal.all() if hasattr(equal, "all") else equal)  # arrays of numpy or JAX
     if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
         return False
     return not bool(unequal(got.detach(), wanted.detach(), tolerance).any())

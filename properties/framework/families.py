@@ -440,11 +440,16 @@ def _tokens() -> list[Family]:
             Family(aggregate_laws(WEIGHTS[name], nan_padding=True, live=True), one, edits(AGGREGATE_MUTANTS))
             for name, one in reductions.items()
         ],
+        Family(
+            aggregate_laws(WEIGHTS["token_mean"], empty=False, parts=False),
+            Reduction(lambda loss, mask: (loss * mask).sum() / mask.sum(), token_count),  # NaN where there is no token
+        ),
         *[Family(suite, loss, edits(TOKEN_LOSS_MUTANTS)) for suite, loss in losses],
         *[Family(suite, weighting, edits(IMPORTANCE_MUTANTS)) for suite, weighting in weights],
         Family(token_log_prob_laws(), token_log_probs, edits(TOKEN_LOG_PROB_MUTANTS)),
         Family(credit_laws(), own_crediting(), edits(CREDIT_MUTANTS)),
         Family(token_gae_laws(), token_gae, edits(TOKEN_GAE_MUTANTS)),
+        Family(token_gae_laws(nan_padding=True), token_gae),
         Family(causal_laws(), table_causal(), edits(CAUSAL_MUTANTS)),
     ]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
+from ..adapters import ADAPTERS, Adapter
 from .catalogue import NAMES, ROWS, CatalogueRow
 
 CERTAIN = 45  # the least score with which a suite is chosen without --suite
@@ -32,6 +33,7 @@ class Marks:
     methods: frozenset[str]
     doc: str
     is_class: bool
+    place: str = ""  # qualified name of a function
 
 
 @frozen
@@ -78,6 +80,7 @@ def marks_of(value: Any) -> Marks:
         else frozenset(n for n in dir(kind) if not n.startswith("__") or n == "__call__"),
         doc=str(getattr(plain if function else kind, "__doc__", "") or "").strip().split("\n\n")[0],
         is_class=is_class,
+        place=f"{getattr(plain, '__module__', '')}.{name}" if function else "",
     )
 
 
@@ -123,6 +126,18 @@ def _nearest(wanted: Sequence[str], found: Sequence[str]) -> tuple[str, int]:
     return "", 0
 
 
+def adapter_of(suite: str, marks: Marks) -> Adapter | None:
+    """Return the adapter with which a suite takes an object, that of the nearest class first; None where there is none.
+
+    >>> class Pong: ...
+    >>> adapter_of("gym", marks_of(Pong)) is None
+    True
+    """
+    known = {one.kind: one for one in ADAPTERS if one.suite == suite}
+    places = ((marks.place,), marks.bases, marks.returned)
+    return next((known[near] for names in places if (near := _nearest(list(known), names)[0])), None)
+
+
 def roles_of(row: CatalogueRow, parameters: Sequence[str]) -> dict[str, str]:
     """Return which parameter of an object plays which role of a row's subject; each parameter plays one.
 
@@ -147,7 +162,11 @@ def match(row: CatalogueRow, marks: Marks) -> Match:
     score, reasons, calls = 0, [], False
     base, far = _nearest(row.bases, marks.bases)
     made, away = _nearest(row.bases, marks.returned)
-    if base or made:
+    adapter = adapter_of(row.suite, marks)
+    if adapter is not None:
+        score += BASE + METHODS
+        reasons.append(f"an adapter takes {adapter.kind}")
+    elif base or made:
         score += BASE - (far if base else away)  # the class itself fits better than a base of a base
         calls = bool(made) and not base
         reasons.append(f"returns {made}" if calls else f"is a kind of {base}")

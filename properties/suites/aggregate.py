@@ -165,7 +165,18 @@ def aggregate_laws(
     """
     laws = [_padding(nan_padding), _longer(), _rows(), _declared(weights), _equal(weights)]
     laws += [*([_nothing(parts)] if empty else []), *([_live()] if live else []), *([_parts()] if parts else [])]
-    return Suite("aggregate_laws", tuple(laws))
+    return Suite("aggregate_laws", tuple(laws if empty else [_not_empty(law) for law in laws]))
+
+
+def _not_empty(law: Law) -> Law:
+    """Return the law for batches with a token."""
+
+    def filled(drawn: Losses) -> Losses:
+        first = torch.zeros_like(drawn.mask)
+        first[0, 0] = True
+        return attrs.evolve(drawn, mask=drawn.mask | first, cut=max(drawn.cut, 1))
+
+    return attrs.evolve(law, inputs=lambda subject: law.inputs(subject).map(filled))
 
 
 _law = law_constructor(token_batches, PADDING, numeric=True)

@@ -16,7 +16,7 @@ from ..framework.binding import Bound, bound
 from ..framework.calling import as_tensors
 from ..framework.catalogue import CatalogueRow, rows
 from ..framework.law import Unlike
-from ..framework.matching import marks_of
+from ..framework.matching import marks_of, roles_of
 
 COLUMNS = ("rewards", "values", "next_values", "terminated", "truncated")
 LASTING = (
@@ -29,13 +29,18 @@ LASTING = (
 )  # names of columns that are 1 where an episode goes on
 SHIFTED = ("start",)  # names of columns that mark the first row of an episode
 ENDINGS = ("ended", "terminated", "truncated", "discount")
-Layout = tuple[Callable[[Tensor], Tensor], bool, str]
-SHAPES: tuple[tuple[Callable[[Tensor], Tensor], str], ...] = (
-    (lambda x: x, "[T]"),
-    (lambda x: x[:, None] if x.ndim else x[None], "[T, 1]"),
-    (lambda x: x[None], "[1, T]"),
+FLAGS = ("ended", "terminated", "truncated", "last_ended")
+Layout = tuple[
+    Callable[[Tensor], Tensor], bool, bool
+]  # shape, whether values have one row more, whether endings are bool
+SHAPES: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda x: x,  # [T]
+    lambda x: x[:, None] if x.ndim else x[None],  # [T, 1]
+    lambda x: x[None],  # [1, T]
 )
-LAYOUTS: tuple[Layout, ...] = tuple((shape, longer, name) for shape, name in SHAPES for longer in (True, False))
+LAYOUTS: tuple[Layout, ...] = tuple(
+    (shape, longer, flags) for flags in (False, True) for shape in SHAPES for longer in (True, False)
+)
 
 
 def estimator_form(value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -60,7 +65,9 @@ def _form(row: CatalogueRow, value: Any, given: Mapping[str, Any]) -> tuple[Any,
         return value, {}
     if not marks.parameters:  # (*columns, gamma, lambda_)
         return value, {}
-    found = bound(row, value, given, needs=("rewards", "values"), roles=_own_roles(marks.parameters))
+    own = _own_roles(marks.parameters)
+    returns = row.suite == "lambda_return" and "next_values" in roles_of(row, marks.parameters)
+    found = bound(row, value, given, needs=("rewards",) if returns else ("rewards", "values"), roles=own)
     roles = found.roles
     whole = "next_values" in roles and ("truncated" in roles or ("ended" in roles and "terminated" in roles))
     if not set(ENDINGS) & set(roles):
@@ -79,7 +86,7 @@ def _own_roles(parameters: Sequence[str]) -> dict[str, str]:
 
 
 class _Form:
-    """A bound estimator, called with the columns of a stream; the layout that it takes is found in its first call."""
+    """A bound estimator, called with the columns of a stream; the layout that it takes is found before its first call."""
 
     def __init__(self, function: Bound, name: str) -> None:
         self.function, self.__name__ = function, name
@@ -95,18 +102,29 @@ class _Form:
         given = _columns(self.function.roles, *columns, gamma=gamma)
         words = {"gamma": gamma, "lambda_": lambda_}
         rows = len(columns[0])
-        if self.layout is not None:
-            return self._called(self.layout, given, words, rows)
+        if self.layout is None:
+            self.layout = self._found() or self._found(given, words) or LAYOUTS[0]
+        return self._called(self.layout, given, words, rows)
+
+    def _found(
+        self, given: Mapping[str, Tensor] | None = None, words: Mapping[str, float] | None = None
+    ) -> Layout | None:
+        """Return the first layout that the function takes, by default for two rows that terminate and gamma and lambda 1/2."""
+        if given is None or words is None:
+            one, ends = torch.ones(2), torch.tensor([False, True])
+            given = _columns(self.function.roles, one, one, one, ends, torch.zeros_like(ends), gamma=0.5)
+            words = {"gamma": 0.5, "lambda_": 0.5}
         for layout in LAYOUTS:
             with suppress(Exception):
-                made = self._called(layout, given, words, rows)
-                self.layout = layout
-                return made
-        return self._called(LAYOUTS[0], given, words, rows)  # with the error of the plainest layout
+                self._called(layout, given, words, len(given["rewards"]))
+                return layout
+        return None
 
     def _called(self, layout: Layout, given: Mapping[str, Tensor], words: Mapping[str, Any], rows: int) -> Tensor:
-        shape, longer, _ = layout
+        shape, longer, flags = layout
         shaped = {name: shape(x[:rows] if name == "values" and not longer else x) for name, x in given.items()}
+        if flags:
+            shaped = {name: x.bool() if name in FLAGS else x for name, x in shaped.items()}
         made = as_tensors(self.function(**shaped, **words), given["rewards"].dtype)
         if not isinstance(made, Tensor):
             raise Unlike(f"the result is a {type(made).__name__}, wanted {rows} numbers")

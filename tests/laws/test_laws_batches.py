@@ -32,7 +32,7 @@ from .algorithms.packing import packing_laws
 from .core.transcript_cut import transcript_cut_laws
 
 test_credit = check(credit_laws(), own_crediting())
-test_token_gae = check(token_gae_laws(), token_gae)
+test_token_gae = check(token_gae_laws(nan_padding=True), token_gae)
 test_micro_batches = check(micro_batch_laws(), Batching(micro_batches, shards))
 test_packing = check(packing_laws(), own_packer())
 test_cuts = check(transcript_cut_laws(), cut_to)

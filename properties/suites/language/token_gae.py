@@ -10,9 +10,10 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...framework.compare import ROUNDING, require, same
-from ...framework.law import Law, Seen, Suite, law_constructor
+from ...framework.law import Law, Seen, Suite, always, law_constructor
 from ...strategies.values import POISON, dyadic, flags
 from ..estimator import reference
+from ..loss import LARGE, NAN
 
 # --- mutants ---
 # Common errors in advantages over the tokens of a conversation.
@@ -73,6 +74,16 @@ def multiplies_by_mask(subject: TokenGae) -> TokenGae:
     return edited
 
 
+def adds_context(subject: TokenGae) -> TokenGae:
+    """Add the values of context with a small weight."""
+
+    def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
+        found = subject(rewards, values, mask, *rest, **numbers)
+        return found + mask * (0.01 * (values * ~mask).sum(-1, keepdim=True))
+
+    return edited
+
+
 def whitened(subject: TokenGae) -> TokenGae:
     """Centre the advantages over the batch before they are returned."""
 
@@ -111,7 +122,7 @@ class Talk:
 
 
 @st.composite
-def talks(draw: DrawFn) -> Talk:
+def talks(draw: DrawFn, poison: tuple[float, ...] = POISON) -> Talk:
     """Draw conversations: some begin with context, some end with it, some consist of it."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 4, 9)))
     mask, shape = ~draw(flags((rows, length))), (rows, length)
@@ -124,13 +135,18 @@ def talks(draw: DrawFn) -> Talk:
         terminated=draw(flags((rows,))),
         gamma=draw(numbers),
         lambda_=draw(numbers),
-        poison=draw(st.sampled_from(POISON)),
+        poison=draw(st.sampled_from(poison)),
     )
 
 
-def token_gae_laws() -> Suite:
-    """The laws of generalized advantages in which only sampled tokens are steps."""
-    return Suite("token_gae_laws", (_joined(), _context(), _inserted(), _ends(), _sums(), _rows()))
+def token_gae_laws(*, nan_padding: bool = False) -> Suite:
+    """The laws of generalized advantages in which only sampled tokens are steps.
+
+    `nan_padding`: it claims that NaN and infinity at context and beyond a termination do not matter.
+    """
+    inputs = talks(POISON if nan_padding else LARGE)
+    laws = (_joined(), _context(nan_padding), _inserted(), _ends(), _sums(), _rows())
+    return Suite("token_gae_laws", tuple(attrs.evolve(law, inputs=always(inputs)) for law in laws))
 
 
 _law = law_constructor(talks, FIELD, numeric=True)
@@ -169,7 +185,7 @@ def _joined() -> Law:
     return _law("sampled_tokens_joined", claim, mutant, check, *needs, source=GAE)
 
 
-def _context() -> Law:
+def _context(nan_padding: bool) -> Law:
     def check(subject: TokenGae, talk: Talk, seen: Seen) -> None:
         seen("context", (~talk.mask).any())
         wanted = _ask(subject, talk)
@@ -177,8 +193,9 @@ def _context() -> Law:
         same(f"advantages with context of {talk.poison}", _ask(subject, talk, **changed), wanted)
         require(not bool(wanted[~talk.mask].any()), "a token that no model sampled has an advantage")
 
-    claim = "Whatever stands at context, NaN and infinity included, advantages keep their bits, and there they are 0."
-    return _law("context_is_nothing", claim, ("multiplies by the mask", multiplies_by_mask), check, "context")
+    claim = f"Whatever stands at context{NAN if nan_padding else ''}, advantages keep their bits, and there they are 0."
+    mutant = ("multiplies by the mask", multiplies_by_mask) if nan_padding else ("adds a little of all", adds_context)
+    return _law("context_is_nothing", claim, mutant, check, "context")
 
 
 def _inserted() -> Law:

@@ -77,6 +77,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "properties": words("os time random io logging pathlib tempfile"),
     "properties/suites/gym": {"gymnasium", "warnings"},  # whose environments some laws are about
     "properties/framework/families.py": {"gymnasium"},
+    "properties/adapters": {"gymnasium", "tensordict"},  # spaces and columns of other packages
     "properties/framework/isolated.py": {"pickle", "select", "signal", "warnings"},  # children with a time limit
     "properties/framework/matrix.py": words(
         "subprocess concurrent multiprocessing argparse sys"

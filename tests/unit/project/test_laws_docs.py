@@ -32,4 +32,4 @@ def test_blocks_run(block: str) -> None:
 
 
 def test_the_table_is_that_of_the_registry() -> None:
-    assert [line for line in PAGE.splitlines() if line.startswith("|")] == table()
+    assert [line for line in PAGE.partition("## Suites")[2].splitlines() if line.startswith("|")] == table()
