@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve, frozen
 from hypothesis.strategies import SearchStrategy
 
-from ...core.errors import StructureError, choose, message
+from ...core.errors import StructureError, choose, described, message
 from ..adapters import Adapter
 from .catalogue import CatalogueRow, named
 from .matching import adapter_of, marks_of, roles_of
@@ -88,7 +88,12 @@ def _adapted(adapter: Adapter, value: Any, given: Mapping[str, Any]) -> tuple[An
     takes = inspect.signature(make).parameters
     for name in given if not any(p.kind is p.VAR_KEYWORD for p in takes.values()) else ():
         choose(f"--with: an option of {adapter.kind}", name, dict.fromkeys(list(takes)[1:]))
-    return make(value, **given), dict(getattr(module, declared)(value) if isinstance(declared, str) else declared)
+    try:
+        return make(value, **given), dict(getattr(module, declared)(value) if isinstance(declared, str) else declared)
+    except Exception as error:
+        remedy = "name an object of this kind, not its class, or adapt it in Python: docs/laws.md"
+        where, wanted = f"verify: {marks_of(value).name}", f"what its adapter takes: {adapter.kind}"
+        raise StructureError(message(where, got=described(error), wanted=wanted, remedy=remedy)) from error
 
 
 def _takes_any(value: Any) -> bool:

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
 
-from purestep.core.errors import ChoiceError
+from purestep.core.errors import ChoiceError, StructureError
 from purestep.properties import gym_laws, verify
 from purestep.properties.adapters import ADAPTERS, Adapter
 from purestep.properties.adapters.jax import rule
@@ -146,3 +146,11 @@ def test_an_option_that_an_adapter_does_not_have_is_refused() -> None:
     assert matches(kl_penalty)[0].row.suite == "kl"
     with pytest.raises(ChoiceError, match=r"--with: an option of verl.kl_penalty is 'tau', wanted one of \['kind'\]"):
         subject_for(rows()["kl"], kl_penalty, {"tau": 1.0})
+
+
+def test_a_class_where_an_example_is_wanted_is_one_line() -> None:
+    class ActorCriticPolicy: ...
+
+    ActorCriticPolicy.__module__ = "stable_baselines3.common.policies"
+    with pytest.raises(StructureError, match="wanted what its adapter takes: stable_baselines3"):
+        chosen(ActorCriticPolicy, "policy")

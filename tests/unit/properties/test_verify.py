@@ -218,7 +218,7 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["kl_forever", "--limit", "0.5"], 1, "did not end within 0.5 s"),
+        (["kl_forever", "--limit", "0.1"], 1, "did not end within 0.1 s"),
         (
             ["kl_of_four"],
             2,
