@@ -57,6 +57,7 @@ SHOWN = (
     "accuracy",
     "entropy",
 )  # in results, to be read by people
+INPUTS = re.compile(r"\.(numbers|hyperparameters)\.|^normalizer\.gamma$")  # leaves that were constants of a program
 DIGITS = 16  # of a hash
 
 
@@ -165,8 +166,15 @@ def differences(recorded: Values, now: Values) -> list[str]:
 
 
 def other_leaves(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A line where the leaves differ as a multiset."""
-    gone, new = Counter(was.values()) - Counter(now.values()), Counter(now.values()) - Counter(was.values())
+    """A line where the leaves differ as a multiset; numbers that were constants of a program may be leaves now.
+
+    >>> other_leaves({"w": "float32 [2] aa"}, {"w": "float32 [2] aa", "learner.numbers.clip": "float64 [] bb"})
+    []
+    >>> other_leaves({"w": "float32 [2] aa"}, {"w": "float32 [2] aa", "learner.v": "float32 [2] bb"})
+    ['leaves: 1 of 1 differ, first float32 [2] (learner.v)']
+    """
+    gone = Counter(was.values()) - Counter(now.values())
+    new = Counter(text for name, text in now.items() if not INPUTS.search(name)) - Counter(was.values())
     if not gone and not new:
         return []
     first = next(
