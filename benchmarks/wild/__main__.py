@@ -173,11 +173,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     order = ("defect", "documented choice", "convention")
     examples.sort(key=lambda one: (order.index(one["judgement"]), one["name"]))
-    FOUND.write_text(page(trials, skipped, examples))
     counts = {name: sum(one["judgement"] == name for one in examples) for name in order}
     evidence.write(
         "wild", seconds=time.perf_counter() - start, figures={"found": counts, "skipped": skipped, "packages": trials}
     )
+    FOUND.write_text(page(trials, skipped, examples))
     print(f"{counts['defect']} defects, {sum(row['laws'] for row in trials.values())} laws on {len(trials)} packages")
     return 0
 
