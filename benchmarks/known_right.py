@@ -177,6 +177,15 @@ KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
         "rewards": ("trl.rewards:think_format_reward", "trl.rewards:get_soft_overlong_punishment"),
         "token_masks": ("trl.trainer.utils:selective_log_softmax",),
     },
+    "verl": {
+        "group_advantages": tuple(
+            f"verl.trainer.ppo.core_algos:compute_{name}_outcome_advantage"
+            for name in ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
+        ),
+        "policy_losses": ("verl.trainer.ppo.core_algos:compute_policy_loss_vanilla",),
+        "value_losses": ("verl.trainer.ppo.core_algos:compute_value_loss",),
+        "kl": ("verl.trainer.ppo.core_algos:kl_penalty",),
+    },
 }
 
 

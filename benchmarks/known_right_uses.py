@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from purestep.core.spaces import Box, Discrete
-from purestep.properties.adapters import jax, torchrl
+from purestep.properties.adapters import jax, torchrl, verl
 from purestep.properties.adapters import stable_baselines3 as sb3
 from purestep.properties.adapters.jax import to_arrays, to_tensor
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
@@ -216,7 +216,13 @@ def selected(log_softmax: Any) -> Any:
 D, T, S, C = "torch.distributions:", "torch.optim:", "torch.optim.lr_scheduler:", "purestep.core."
 A, W = "purestep.algorithms.", "gym:CartPole-v1|"
 ONE = {"event": False}
-TERMINATE = {"convention": "terminate"}
+VERL = "verl.trainer.ppo.core_algos:"
+GROUPS: dict[str, dict[str, Any]] = {
+    "grpo": {"singleton": "raw", "eps": 1e-6},
+    "grpo_vectorized": {"singleton": "raw", "eps": 1e-6},
+    "rloo": {"centre": "leave_one_out", "scaled": False, "singleton": "raw"},
+    "rloo_vectorized": {"centre": "leave_one_out", "scaled": False},
+}
 
 
 def _rules() -> dict[str, Use]:
@@ -364,6 +370,7 @@ def uses() -> dict[str, Use]:
         "rlax:discounted_returns": Use("target", rlax_rewards, {"kind": "reward_to_go", "endings": "none"}),
         "rlax:truncated_generalized_advantage_estimation": Use("estimator", jax.advantages),
         "rlax:clipped_surrogate_pg_loss": Use("loss", rlax_ppo),
+        "rlax:n_step_bootstrapped_returns": Use("n_step", jax.n_step_returns),
         "optax:linear_schedule": Use(
             "schedule",
             called(1.0, 0.25, 20),
@@ -422,6 +429,13 @@ def uses() -> dict[str, Use]:
         ),
         "torchrl.objectives.value.functional:td_lambda_return_estimate": Use("lambda_return", torchrl_lambda),
         "torchrl.data:ReplayBuffer": Use("replay", torchrl.replay_buffer),
+        **{
+            f"{VERL}compute_{name}_outcome_advantage": Use("group", verl.group_advantage, GROUPS[name])
+            for name in ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized")
+        },
+        f"{VERL}compute_policy_loss_vanilla": Use("loss", verl.policy_loss, {"mean": True, "dual_clip": 3.0}),
+        f"{VERL}compute_value_loss": Use("value_loss", verl.value_loss, {"reduction": "mean", "detached": False}),
+        f"{VERL}kl_penalty": Use("kl", verl.kl),
         # TRL
         "trl.trainer.utils:selective_log_softmax": Use("token_log_prob", selected),
     }

@@ -160,6 +160,8 @@ def differences(recorded: Values, now: Values) -> list[str]:
             found += other_leaves(was, at)
         elif isinstance(was, dict):
             found += [f"{kind}: {line}" for line in other_named(was, at)]
+        elif kind == "printed":
+            found += [f"{kind}: {line}" for line in other_printed(was, at)]
         elif line := other_rows(was, at):
             found.append(f"{kind}: {line}")
     return found
@@ -197,6 +199,19 @@ def other_named(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
                 lines.append((row, f"{where}: {before!r} recorded, {after!r} now"))
                 break
     return [min(lines, key=lambda each: each[0])[1]] if lines else []
+
+
+def other_printed(was: Sequence[float], now: Sequence[float]) -> list[str]:
+    """A line where printed numbers are not those recorded, in order, others between them.
+
+    >>> other_printed([0.5, 3.0], [0.5, 0.4, 0.6, 3.0])
+    []
+    >>> other_printed([0.5, 3.0], [3.0, 0.5])
+    ['3.0 recorded, not printed now, or earlier']
+    """
+    left = iter(now)
+    gone = next((one for one in was if one not in left), None)
+    return [] if gone is None else [f"{gone} recorded, not printed now, or earlier"]
 
 
 def other_rows(was: Sequence[Any], now: Sequence[Any]) -> str:

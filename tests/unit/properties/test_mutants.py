@@ -26,8 +26,13 @@ LAWS = [pytest.param(family, law, id=f"{family.suite.name}-{law.name}") for fami
 OWNED = {(family.suite.name, law.mutant.edit) for family in ALL for law in family.suite}  # killed where laws are tested
 PAIRS = [(family, mutant) for family in ALL for mutant in family.mutants]
 MUTANTS = [pytest.param(*pair, id=f"{pair[0].suite.name}-{pair[1].edit}") for pair in PAIRS]
+OURS = {
+    family.suite.name for family in for_ourselves()
+}  # whose mutants beyond those of laws are killed in the slow set
 UNOWNED = [
-    one for one, (family, made) in zip(MUTANTS, PAIRS, strict=True) if (family.suite.name, made.edit) not in OWNED
+    pytest.param(family, made, id=one.id, marks=pytest.mark.slow if family.suite.name in OURS else ())
+    for one, (family, made) in zip(MUTANTS, PAIRS, strict=True)
+    if (family.suite.name, made.edit) not in OWNED
 ]
 TESTED = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
 CHECKED = set(re.findall(r"\bcheck\w*\(\s*(\w+_laws)\b", TESTED))  # suites that a test of their own checks in full
