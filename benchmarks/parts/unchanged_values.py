@@ -34,6 +34,7 @@ SETTINGS: Mapping[str, Any] = {
     "keep_conversations": 0,
     "resample": 0,
     "skip_solved": 0,
+    "wandb": "",
     "zero_spread": "keep",
 }  # that there were not yet
 WRITTEN: Mapping[
