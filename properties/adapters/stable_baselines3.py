@@ -20,7 +20,7 @@ COLUMNS = {"observation": "observations", "action": "actions", "reward": "reward
 }
 
 
-class Buffer:
+class StepBuffer:
     """A replay buffer of one environment, filled with single steps: the subject of `replay_laws`."""
 
     def __init__(self, kind: Any, capacity: int, options: dict[str, Any]) -> None:
@@ -45,9 +45,9 @@ class Buffer:
         return int(self.rows.size())
 
 
-def replay_buffer(kind: Any, **options: Any) -> Callable[[int], Buffer]:
+def replay_buffer(kind: Any, **options: Any) -> Callable[[int], StepBuffer]:
     """Return `make(capacity)` for a class of replay buffers with these options, for `replay_laws`."""
-    return lambda capacity: Buffer(kind, capacity, options)
+    return lambda capacity: StepBuffer(kind, capacity, options)
 
 
 def rollout_buffer(kind: Any, **options: Any) -> Callable[..., Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Buffer:
+class TensorDictBuffer:
     """A replay buffer of TensorDicts, filled with single steps: the subject of `replay_laws`."""
 
     def __init__(self, kind: Any, capacity: int, options: dict[str, Any]) -> None:
@@ -29,9 +29,9 @@ class Buffer:
         return len(self.rows)
 
 
-def replay_buffer(kind: Any, **options: Any) -> Callable[[int], Buffer]:
+def replay_buffer(kind: Any, **options: Any) -> Callable[[int], TensorDictBuffer]:
     """Return `make(capacity)` for a class of replay buffers with these options, for `replay_laws`."""
-    return lambda capacity: Buffer(kind, capacity, options)
+    return lambda capacity: TensorDictBuffer(kind, capacity, options)
 
 
 def clipped_loss(kind: Any, **options: Any) -> Callable[..., Tensor]:
@@ -71,7 +71,7 @@ class _Known(torch.distributions.Distribution):
         return self.known
 
 
-class Space:
+class SpecSpace:
     """A spec as a space of Gymnasium: membership, and samples from a seed."""
 
     def __init__(self, spec: Any) -> None:
@@ -92,13 +92,13 @@ class Space:
             return self.spec.rand().numpy()
 
 
-class Env:
+class TensorDictEnv:
     """An environment of TensorDicts with the methods of Gymnasium's; an observation is a dict of numpy arrays."""
 
     def __init__(self, env: Any) -> None:
         self.env: Any = env
         self.now: Any = None
-        self.action_space, self.observation_space = Space(env.action_spec), self
+        self.action_space, self.observation_space = SpecSpace(env.action_spec), self
         keys = env.observation_spec.keys(include_nested=True, leaves_only=True)
         self.names = {name if isinstance(name, str) else ".".join(name): name for name in keys}
 
@@ -132,6 +132,6 @@ class Env:
             self.env.close()
 
 
-def gym_env(make: Callable[..., Any], **options: Any) -> Callable[[], Env]:
+def gym_env(make: Callable[..., Any], **options: Any) -> Callable[[], TensorDictEnv]:
     """Return `make()` for a class or function that makes environments, for `gym_laws`."""
-    return lambda: Env(make(**options))
+    return lambda: TensorDictEnv(make(**options))

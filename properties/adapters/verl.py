@@ -63,13 +63,10 @@ def policy_loss(function: Callable[..., Any], *, mode: str = "token-mean", dual_
     """Return a registered policy loss f(log_prob, behaviour_log_prob, advantage, *, clip) -> loss [], for `loss_laws`."""
 
     def loss(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
-        return masked(log_prob, behaviour_log_prob, advantage, torch.ones_like(log_prob), clip=clip)
-
-    def masked(*columns: Tensor, clip: float = 0.2) -> Tensor:
-        log_prob, behaviour, advantage, mask = (x.reshape(1, -1) if x.ndim < 2 else x for x in columns)
+        columns = [x.reshape(1, -1) for x in (behaviour_log_prob, log_prob, advantage)]
         words = {"clip_ratio": clip, "clip_ratio_low": clip, "clip_ratio_high": clip, "clip_ratio_c": dual_clip}
         config = SimpleNamespace(**words, global_batch_info={}, get=lambda name, default: words.get(name, default))
-        found: Tensor = function(behaviour, log_prob, advantage, mask, mode, config)[0]
+        found: Tensor = function(*columns, torch.ones_like(columns[0]), mode, config)[0]
         return found
 
     return loss
