@@ -184,6 +184,16 @@ def commit() -> str:
     return name + ("+" if changes else "")
 
 
+def write_figures(
+    path: Path, module: str, arguments: Sequence[str] | None, seconds: float, result: dict[str, Any]
+) -> None:
+    """Write the figures of a command of this package, with its commit, arguments and seconds, as JSON."""
+    words = ["python", "-m", f"purestep.properties.framework.{module}"]
+    command = " ".join([*words, *(sys.argv[1:] if arguments is None else arguments)])
+    written = {"commit": commit(), "command": command, "seconds": round(seconds, 1), "figures": result}
+    path.write_text(json.dumps(written, indent=1) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the matrix as markdown; return 1 if it has faults."""
     parser = argparse.ArgumentParser(prog="python -m purestep.properties.framework.matrix", description=main.__doc__)
@@ -203,16 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{counts}, {seconds:.0f} s")
     print("\n".join(wrong) or "every law kills its own mutant and spares the original")
     if options.out:
-        command = " ".join(
-            [
-                "python",
-                "-m",
-                "purestep.properties.framework.matrix",
-                *(sys.argv[1:] if arguments is None else arguments),
-            ]
-        )
-        written = {"commit": commit(), "command": command, "seconds": round(seconds, 1), "figures": result}
-        options.out.write_text(json.dumps(written, indent=1) + "\n")
+        write_figures(options.out, "matrix", arguments, seconds, result)
     return int(bool(wrong))
 
 

@@ -5,12 +5,14 @@ python -m purestep.properties.framework.paste [--suite estimator_laws] [--famili
 
 import argparse
 import sys
+import time
 from collections.abc import Container, Iterator, Sequence
+from pathlib import Path
 
 from attrs import frozen
 
 from ...core.errors import described
-from .matrix import FAMILIES, families_of, laws_here
+from .matrix import FAMILIES, families_of, laws_here, write_figures
 from .profiles import named_profile
 from .report import BROKEN
 from .run import run
@@ -63,14 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m purestep.properties.framework.paste", description=main.__doc__)
     parser.add_argument("--families", default=FAMILIES, help="module:function")
     parser.add_argument("--suite", action="append", help="only this suite; may be given more than once")
+    parser.add_argument("--out", type=Path, help="a JSON file for commit, command, seconds and figures")
     options = parser.parse_args(arguments)
-    right = wrong = 0
+    start, printed, wrong = time.perf_counter(), 0, list[str]()
     for one in pasted(options.suite or (), families=options.families):
-        right, wrong = right + (not one.fault), wrong + bool(one.fault)
+        printed += 1
         if one.fault:
-            print(f"{one.suite} {one.law}: {one.fault}\n    {one.text[:300]}", flush=True)
-    print(f"{right} of {right + wrong} counterexamples can be pasted")
-    return int(wrong > 0)
+            wrong.append(f"{one.suite} {one.law}: {one.fault}")
+            print(f"{wrong[-1]}\n    {one.text[:300]}", flush=True)
+    print(f"{printed - len(wrong)} of {printed} counterexamples can be pasted")
+    if options.out:
+        result = {"counterexamples": printed, "pasted": printed - len(wrong), "faults": wrong}
+        write_figures(options.out, "paste", arguments, time.perf_counter() - start, result)
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
