@@ -315,7 +315,7 @@ def _worlds() -> list[Family]:
         Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
         Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
         *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
-        Family(beyond(vector_env_laws("", steps=16, statistics=FIGURES), vector_env_laws("")), counted),
+        Family(beyond(vector_env_laws("", steps=24, statistics=FIGURES), vector_env_laws("")), counted),
         Family(wrapper_laws(short, stack=3, steps=12), stacked),
         Family(beyond(wrapper_laws(short, statistics=FIGURES), wrapper_laws(short)), recording),
     ]

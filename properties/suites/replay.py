@@ -212,7 +212,7 @@ class CountsAll(EditedBuffer):
     """Count all that was added."""
 
     def __len__(self) -> int:
-        return len(self.added)
+        return len(self.added) if len(self.inner) else 0
 
 
 class NextRow(EditedBuffer):
