@@ -30,9 +30,8 @@ LASTING = (
 SHIFTED = ("start",)  # names of columns that mark the first row of an episode
 ENDINGS = ("ended", "terminated", "truncated", "discount")
 FLAGS = ("ended", "terminated", "truncated", "last_ended")
-Layout = tuple[
-    Callable[[Tensor], Tensor], bool, bool
-]  # shape, whether values have one row more, whether endings are bool
+# shape, whether values have one row more, whether endings are bool
+Layout = tuple[Callable[[Tensor], Tensor], bool, bool]
 SHAPES: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda x: x,  # [T]
     lambda x: x[:, None] if x.ndim else x[None],  # [T, 1]

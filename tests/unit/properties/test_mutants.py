@@ -26,9 +26,8 @@ LAWS = [pytest.param(family, law, id=f"{family.suite.name}-{law.name}") for fami
 OWNED = {(family.suite.name, law.mutant.edit) for family in ALL for law in family.suite}  # killed where laws are tested
 PAIRS = [(family, mutant) for family in ALL for mutant in family.mutants]
 MUTANTS = [pytest.param(*pair, id=f"{pair[0].suite.name}-{pair[1].edit}") for pair in PAIRS]
-OURS = {
-    family.suite.name for family in for_ourselves()
-}  # whose mutants beyond those of laws are killed in the slow set
+# suites of our own machinery, whose mutants beyond those of laws are killed in the slow set
+OURS = {family.suite.name for family in for_ourselves()}
 UNOWNED = [
     pytest.param(family, made, id=one.id, marks=pytest.mark.slow if family.suite.name in OURS else ())
     for one, (family, made) in zip(MUTANTS, PAIRS, strict=True)
