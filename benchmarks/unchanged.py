@@ -8,7 +8,8 @@ the samples that it learned from, by each loss. The batches of `ranks_agree` are
 What each case gave at the commit named in benchmarks/recorded/unchanged.json stands there; only `--record` writes it, after
 each case gave the same twice. Names do not count: see `unchanged_values`, which also maps renamed metrics, tags and fields.
 Bits depend on the version of torch and on the processor, so that nothing is compared where those are others: check out the
-recorded commit, record there, and compare then. With another `--seed` every case differs. Compiled programs are compiled anew.
+recorded commit, record there, and compare then; at 20c7b04 with benchmarks/unchanged*.py of d4492df, whose SETTINGS and ADDED
+must be empty there. With another `--seed` every case differs. Compiled programs are compiled anew.
 Prints a table and writes results/unchanged.json; exit code 1 where something differs.
 """
 
