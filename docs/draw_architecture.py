@@ -71,9 +71,9 @@ def lines() -> Counter[str]:
     return counts
 
 
-def draw(target: Path) -> None:
-    """Write the picture: a box for each package, and to its left the numbers of its imports from those above it."""
-    names, counts, sizes = packages(), imports(), lines()
+def draw(target: Path, counts: Counter[tuple[str, str]]) -> None:
+    """Write the picture of these `imports`: a box for each package, to its left the numbers of those from packages above."""
+    names, sizes = packages(), lines()
     figure = Figure(figsize=(10, 6.9), dpi=100)
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
@@ -106,5 +106,5 @@ def draw(target: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(PICTURE)
+    draw(PICTURE, imports())
     print(PICTURE.relative_to(ROOT))

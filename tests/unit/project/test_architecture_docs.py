@@ -177,7 +177,7 @@ def test_the_picture_is_of_every_source_file() -> None:
 
 
 def test_the_picture_was_drawn_from_these_imports(tmp_path: Path, counts: Counter[tuple[str, str]]) -> None:
-    DRAWING.draw(tmp_path / "new.png")
+    DRAWING.draw(tmp_path / "new.png", counts)
     with Image.open(tmp_path / "new.png") as new, Image.open(DRAWING.PICTURE) as kept:
         assert kept.size == new.size
         assert kept.size[0] == 1000
