@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -85,19 +86,27 @@ def laws_here(family: Family, profile: Profile) -> Family:
     return evolve(family, suite=family.suite - away)
 
 
+@cache
 def families_of(source: str) -> tuple[Family, ...]:
-    """Return the families that the function `package.module:function` returns. Raises: StructureError."""
+    """Return the families that the function `package.module:function` returns. Raises: StructureError.
+
+    They are made once in a process, since every row of the matrix is found in them.
+    """
     found: tuple[Family, ...] = load(source)()
     return found
+
+
+@cache
+def _family(source: str, number: int, profile: str) -> Family:
+    return laws_here(families_of(source)[number], named_profile(profile))
 
 
 def _task(place: Place) -> tuple[Row, float]:
     """Return one row and its seconds; names and indices identify it, so that another process can compute it."""
     source, number, edit, name = place
-    start, profile = time.perf_counter(), named_profile(name)
-    family = laws_here(families_of(source)[number], profile)
+    start, family = time.perf_counter(), _family(source, number, name)
     mutant = None if edit < 0 else family.mutants[edit]
-    return row(family, mutant, profile), time.perf_counter() - start
+    return row(family, mutant, named_profile(name)), time.perf_counter() - start
 
 
 def matrix(
@@ -112,7 +121,7 @@ def matrix(
     for i, family in enumerate(families):
         if (family.suite.name in suites) if suites else (night or not family.night):
             profile = "night" if family.night else "quick"
-            count = len(laws_here(family, named_profile(profile)).mutants)
+            count = len(_family(source, i, profile).mutants)
             tasks.append([(source, i, j, profile) for j in range(-1, count)])
     with _workers(jobs) as work:
         waiting = [work(_task, places) for places in tasks]
