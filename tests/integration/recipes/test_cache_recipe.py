@@ -591,6 +591,7 @@ def test_the_stream_has_every_group_once_with_the_documented_metadata(trained: P
     assert {entry.rows[0]["sample_id"] for entry in entries} == {0, 1}
 
 
+@pytest.mark.slow
 def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_path: Path) -> None:
     session.start(tmp_path / "again", tiny(), overwrite=False, notice=silent)
     one, other = tensors(trained), tensors(tmp_path / "again")
@@ -635,6 +636,7 @@ def test_an_entry_that_is_too_large_ends_the_run_in_one_line(tmp_path: Path, cap
     assert "wanted at most 64; raise the bound" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_evaluate_plot_and_resume_know_such_runs(trained: Path, tmp_path: Path, capsys: Said_) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained, run)
@@ -696,6 +698,7 @@ def sums(path: Path, number: int = 20) -> Path:
     return written(path, *(json.dumps({"problem": f"{n} + 1?", "answer": str(n + 1)}) for n in range(number)))
 
 
+@pytest.mark.slow
 def test_problems_of_a_file_are_trained_on_and_each_fifth_is_held_out(tmp_path: Path, capsys: Said_) -> None:
     run, path = tmp_path / "run", sums(tmp_path / "sums.jsonl")
     words = [word for name, value in TINY.items() if name != "warm_steps" for word in (flag(name), str(value))]
@@ -767,7 +770,8 @@ def test_what_does_not_go_together_is_a_line(words: list[str], said: str, tmp_pa
 # --- servers, generators, ranks ---
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 3])
 def test_a_server_answers_prompts_and_next_steps(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, where = tmp_path / "run", "http://127.0.0.1:9/v1"
     # 0.2 s to publish, so that the other workers come meanwhile

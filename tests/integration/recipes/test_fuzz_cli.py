@@ -4,7 +4,7 @@ What is drawn, where it is called and how it is judged: benchmarks/parts/fuzz_in
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,14 +26,13 @@ def module() -> Iterator[Callable[[str], Any]]:
         yield lambda name: importlib.import_module(f"benchmarks.{name}")
 
 
-def sided(
-    module: Callable[[str], Any], kinds: Sequence[str], commands: Sequence[str]
-) -> Iterator[Callable[[Random, str], dict[str, str]]]:
-    """Yield a judge of a drawn input of a command: kinds of faults, with what shows them; nothing where all is well."""
+@pytest.fixture(scope="module")
+def every(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict[str, str]]]:
+    """A judge of a drawn input of any command: kinds of faults, with what shows them; nothing where all is well."""
     fuzz = module("fuzz")
     if not fuzz.startable():
         pytest.skip("no ordinary user can start this Python here")
-    with fuzz.side(kinds, commands) as side:
+    with fuzz.side() as side:
 
         def wrong(draw: Random, command: str) -> dict[str, str]:
             given = module("parts.fuzz_inputs").drawn(draw, side.ground, (command,))
@@ -43,21 +42,11 @@ def sided(
         yield wrong
 
 
-@pytest.fixture(scope="module")
-def quick(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict[str, str]]]:
-    yield from sided(module, ("ppo",), QUICK)
-
-
-@pytest.fixture(scope="module")
-def every(module: Callable[[str], Any]) -> Iterator[Callable[[Random, str], dict[str, str]]]:
-    inputs = module("parts.fuzz_inputs")
-    yield from sided(module, tuple(inputs.MADE), tuple(inputs.COMMANDS))
-
-
+@pytest.mark.slow
 @given(draw=randoms, command=st.sampled_from(QUICK))
 @settings(max_examples=8, derandomize=True, suppress_health_check=FUNCTION_SCOPED)
-def test_an_odd_input_is_told_in_one_line(draw: Random, command: str, quick: Callable[..., dict[str, str]]) -> None:
-    assert quick(draw, command) == {}
+def test_an_odd_input_is_told_in_one_line(draw: Random, command: str, every: Callable[..., dict[str, str]]) -> None:
+    assert every(draw, command) == {}
 
 
 @pytest.mark.slow

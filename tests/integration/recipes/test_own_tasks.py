@@ -184,7 +184,7 @@ def cut_short(begin: Callable[[], Any], at: int) -> None:
 
 
 @second_is_slow
-@pytest.mark.parametrize("how", ["turns", "server", pytest.param("ranks", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["turns", *(pytest.param(how, marks=pytest.mark.slow) for how in ("server", "ranks"))])
 def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
     how: str, reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
