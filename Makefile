@@ -6,7 +6,7 @@ RUN_DIR ?= runs/cartpole-ppo-$(SEED)
 export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # tests start many processes, each of which would compile the package anew
 
-.PHONY: train test slow engines lint types format clean
+.PHONY: train test slow engines lint types mypy pyright format clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,7 +19,7 @@ train: $(VENV)/.installed
 	$(RUN)/purestep train ppo --env cartpole --seed $(SEED) --run $(RUN_DIR) --overwrite
 
 test: $(VENV)/.installed
-	$(RUN)/pytest -n 2 --dist loadfile
+	$(RUN)/pytest -n 2 --dist worksteal
 
 slow: $(VENV)/.installed
 	$(RUN)/pytest -n 2 --dist worksteal -m slow
@@ -31,8 +31,13 @@ engines: $(VENV)/.installed
 lint: $(VENV)/.installed
 	$(RUN)/ruff check . && $(RUN)/ruff format --check .
 
-types: $(VENV)/.installed
-	$(RUN)/mypy && $(RUN)/mypy tests && $(RUN)/pyright
+types: mypy pyright
+
+mypy: $(VENV)/.installed
+	$(RUN)/mypy && $(RUN)/mypy tests
+
+pyright: $(VENV)/.installed
+	$(RUN)/pyright
 
 format: $(VENV)/.installed
 	$(RUN)/ruff check --fix . && $(RUN)/ruff format .
