@@ -98,9 +98,9 @@ def test_faults_of_a_matrix_are_named() -> None:
 def test_suites_of_users_and_of_our_own_machinery_are_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
     users, own = ({family.suite.name for family in families()} for families in (for_users, for_ourselves))
     assert users.isdisjoint(own)
-    assert main(["--families", f"{for_ourselves.__module__}:families", "--suite", "matching_laws"]) == 0
+    assert main(["--families", f"{for_ourselves.__module__}:families", "--suite", "hands_laws"]) == 0
     assert capsys.readouterr().out.splitlines()[-2].startswith("1 suites, ")
-    assert main(["--suite", "matching_laws"]) == 0
+    assert main(["--suite", "hands_laws"]) == 0
     assert capsys.readouterr().out.startswith("0 suites, ")
 
 
