@@ -19,7 +19,7 @@ train: $(VENV)/.installed
 	$(RUN)/purestep train ppo --env cartpole --seed $(SEED) --run $(RUN_DIR) --overwrite
 
 test: $(VENV)/.installed
-	$(RUN)/pytest -n 2 --dist worksteal
+	$(RUN)/pytest -n 2 --dist loadfile
 
 slow: $(VENV)/.installed
 	$(RUN)/pytest -n 2 --dist worksteal -m slow

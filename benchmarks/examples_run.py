@@ -1,12 +1,18 @@
 """The examples at full length: what each reaches, and how long it takes.
 
 `python -m benchmarks.examples_run` prints the figures and writes benchmarks/results/examples.json. `trl_grpo` runs with the
-python of TRL's own environment.
+python of TRL's own environment. `recipe_package` is built and installed by pip into a folder outside the repository; commands
+train, stop, resume, evaluate and draw its recipe, and the resumed run must end with the bits of the other. `--only NAME ...`
+runs some of them, and writes these alone.
 """
 
+import argparse
 import ast
+import json
 import os
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -54,20 +60,62 @@ def trl() -> dict[str, float]:
     return {name: float(value) for name, value in (part.rsplit(" ", 1) for part in said.split(", "))}
 
 
+def recipe_package(folder: Path) -> dict[str, float]:
+    """Return what the commands of a recipe of an installed package came to. Raises: CalledProcessError; AssertionError."""
+    source, installed = folder / "source", folder / "installed"
+    shutil.copytree(EXAMPLES / "recipe_package", source)
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
+    subprocess.run([*pip, "--target", str(installed), str(source)], check=True)
+
+    def command(*words: str) -> str:
+        line, paths = (sys.executable, "-m", "purestep", *words), {**os.environ, "PYTHONPATH": str(installed)}
+        return subprocess.run(line, cwd=folder, env=paths, capture_output=True, text=True, check=True).stdout
+
+    assert "\n  hill         of hill_climbing\n" in command("train", "--help")
+    for run in ("whole", "stopped"):
+        command("train", "hill", "--generations", "10", "--pairs", "4", "--run", run)
+    for late in sorted((folder / "stopped" / "checkpoints").glob("step_*"))[1:]:
+        shutil.rmtree(late)
+    resumed, evaluated = command("resume", "stopped"), command("evaluate", "whole", "--episodes", "50")
+    command("plot", "whole", "--out", "curve.png")
+    states = [
+        sorted((folder / run / "checkpoints").glob("step_*"))[-1] / "state.safetensors" for run in ("whole", "stopped")
+    ]
+    assert states[0].read_bytes() == states[1].read_bytes()
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    rows = [json.loads(line) for line in (folder / "whole" / "metrics.jsonl").read_text().splitlines()]
+    print(resumed + evaluated, end="")
+    returns = [row["episode_return"] for row in rows]
+    return {"updates": len(rows), "first return": returns[0], "last return": returns[-1], "return": returned(evaluated)}
+
+
+def returned(line: str) -> float:
+    """Return the mean return of the line that an evaluation prints.
+
+    >>> returned("evaluation: 50 episodes: return 489.50 +- 1.50, length 489.5")
+    489.5
+    """
+    return float(line.partition("return ")[2].split()[0].rstrip(","))
+
+
 def main() -> None:
     """Runs them one after the other, on one thread."""
     torch.set_num_threads(1)
     start, safe = time.perf_counter(), text_env_laws(text_world.parser, "7", "I try 3.", classes=(text_world.Safe,))
     with TemporaryDirectory() as folder:
-        figures = {
-            "stranger_env, laws": timed(lambda: laws(env_laws, stranger_env.lander())),
-            "stranger_env": timed(lambda: stranger_env.main(Path(folder) / "stranger_env.png")),
-            "embed": timed(embed.main),
-            "gymnasium_ppo": timed(gymnasium_ppo.main),
-            "text_world, laws": timed(lambda: laws(safe, text_world.world)),
-            "text_world": timed(text),
-            "trl_grpo": timed(trl),
+        examples: dict[str, Callable[[], Mapping[str, float]]] = {
+            "stranger_env, laws": lambda: laws(env_laws, stranger_env.lander()),
+            "stranger_env": lambda: stranger_env.main(Path(folder) / "stranger_env.png"),
+            "embed": embed.main,
+            "gymnasium_ppo": gymnasium_ppo.main,
+            "text_world, laws": lambda: laws(safe, text_world.world),
+            "text_world": text,
+            "trl_grpo": trl,
+            "recipe_package": lambda: recipe_package(Path(folder)),
         }
+        parser = argparse.ArgumentParser(prog="python -m benchmarks.examples_run", description=__doc__)
+        parser.add_argument("--only", nargs="+", choices=[*examples], default=[*examples], help="some of them")
+        figures = {name: timed(examples[name]) for name in parser.parse_args().only}
     for name, row in figures.items():
         print(name, *(f"{key}={value:g}" for key, value in row.items()), sep="  ")
     evidence.write("examples", seconds=time.perf_counter() - start, figures=figures)

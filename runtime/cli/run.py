@@ -17,7 +17,7 @@ from ..effects import folder
 from ..effects.distributed.launched import on_one_rank
 from ..effects.reporting.png import check_picture
 from ..recipes.prove_settings import Search
-from ..runs.arguments import check_whole, flag, flatten, option
+from ..runs.arguments import check_whole, flag, flatten, gathered, option
 from ..runs.kinds import recorded
 from ..runs.recipe import Nothing, Program, Recipe
 from ..runs.registry import HIDDEN, OWN, find, listed
@@ -87,6 +87,7 @@ def _process() -> "Store":
 def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]) -> int:
     words = recipe.words(words)
     defaults = recipe.defaults(words)
+    words = gathered(words, [flag(name) for name, value in flatten(defaults).items() if isinstance(value, tuple)])
     by = recipe.chosen_by
     shown = f"The defaults shown are those of {flag(by)} {flatten(defaults)[by]}." if by else ""
     given = tyro.cli(

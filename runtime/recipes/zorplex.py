@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...core.language.task import TextTask
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
+WARM = WarmStart(skill=0.125)  # so few right ones that the likeliest answer is still wrong in most tasks
 DEEPEST = {"syllables": 128, "letters": 13}  # largest number of redirections for each kind of words
 
 
@@ -42,9 +43,10 @@ class Tasks:
     low: int = 0  # the least value of a word
     high: int = 5  # the largest value of a word
     max_depth: int = 3  # redirections of a recursive task
-    correct: float = 1.0  # what the right answer earns
-    format: float = 0.1  # what an answer after a valid call earns; much more teaches to guess at once
-    tool_spam: float = 0.1  # what a call beyond those needed costs
+    correct: float = 1.0  # reward of the right answer
+    # reward of an answer after a valid call; where right answers are rare, it teaches to guess after one call
+    format: float = 0.0
+    tool_spam: float = 0.0  # cost of a call beyond those needed
 
 
 @frozen
@@ -58,7 +60,7 @@ class Zorplex:
     episodes: Episodes = field(factory=Episodes)
     sampling: Sampling = field(factory=Sampling)
     model: Model = field(factory=Model)
-    warm: WarmStart = field(factory=WarmStart)
+    warm: WarmStart = WARM
     learning: Learning = field(factory=Learning)
     asynchronous: AsyncConfig = field(factory=AsyncConfig)
     conversations: Conversations = field(factory=Conversations)

@@ -156,3 +156,27 @@ def option(words: Sequence[str], name: str, default: str) -> str:
         elif word.startswith(name + "="):
             value = word.removeprefix(name + "=")
     return value
+
+
+def gathered(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the words with the values of each repeated option of `names` joined where it is named first.
+
+    >>> gathered(["--reward", "a", "b", "--seed", "1", "--reward=c"], ["--reward"])
+    ['--reward', 'a', 'b', 'c', '--seed', '1']
+    """
+    into, joined = list[str](), dict[str, list[str]]()
+    parts = [into]
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in names:
+            if name not in joined:
+                joined[name] = [name]
+                parts.append(joined[name])
+            into = joined[name]
+            into += [value] if equals else []
+        elif word.startswith("--"):
+            into = [word]
+            parts.append(into)
+        else:
+            into.append(word)
+    return [word for part in parts for word in part]

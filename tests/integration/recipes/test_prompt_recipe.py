@@ -67,15 +67,15 @@ def words(given: Path, run: Path, *more: str) -> list[str]:
 def test_a_run_is_trained_evaluated_resumed_and_talked_to(given: Path, tmp_path: Path, capsys: Said) -> None:
     run = tmp_path / "run"
     reward = f"{given / 'rewards.py'}:length"
-    assert main.main(words(given, run, "--reward", reward, "--steps", "2")) == 0
+    assert main.main(words(given, run, "--reward", reward, "--steps", "2", "--reward", "exact")) == 0
     printed = capsys.readouterr()
     assert re.search(r"before, greedy\s+after\s+after, greedy", printed.out)
     assert "--max-new-tokens 4 --capacity" in printed.out + printed.err
     held = json.loads((run / "arguments.json").read_text())
     assert held["recipe"] == "text"
-    assert held["reward"] == [reward]
+    assert held["reward"] == [reward, "exact"]
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    assert all(row["reward_length"] == row["episode_return"] <= 0.0 for row in rows)
+    assert all(row["reward_length"] + row["reward_exact"] == row["episode_return"] for row in rows)
     for command in (["evaluate", f"{run}"], ["resume", f"{run}"], ["chat", f"{run}", "--task", "0"]):
         assert main.main(command) == 1
         assert "if you trust it: purestep" in capsys.readouterr().err.splitlines()[-1]
