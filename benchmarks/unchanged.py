@@ -61,7 +61,7 @@ EAGER, COMPILED = ("--backend", "none"), ("--backend", "inductor")
 PLAYED = ("--episodes", "8", "--seed", "1", "--action", "sample")
 SPEECH = (
     *("--width", "32", "--layers", "2", "--heads", "2", "--vocabulary", "280", "--warm-steps", "120"),
-    *("--demonstrations", "200", "--steps", "5", "--held-out", "16"),
+    *("--demonstrations", "200", "--steps", "5", "--held-out", "16", "--muon-precision", "bfloat16"),
 )
 TURNS = (
     *(*SPEECH, "--kind", "simple", "--words", "letters", "--groups", "4", "--samples", "4"),

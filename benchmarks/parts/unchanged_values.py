@@ -32,6 +32,7 @@ SETTINGS: Mapping[str, Any] = {
     "eval_every_n_versions": 0,
     "eval_samples": 1,
     "keep_conversations": 0,
+    "muon_precision": "bfloat16",
     "resample": 0,
     "skip_solved": 0,
     "wandb": "",

@@ -74,6 +74,8 @@ class WarmStart:
     skill: float = 0.35  # the share of them that is right
     warm_batch: int = 32  # demonstrations of a step
     muon_rate: float = 0.02  # learning rate of hidden matrices
+    # of Muon's orthogonal directions; bfloat16 is many times slower on a processor that has no instructions for it
+    muon_precision: Literal["float32", "bfloat16"] = "float32"
     adamw_rate: float = 3e-3  # and of all else
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attrs import frozen
+import torch
 from torch import Tensor
 
 from ...algorithms.algorithm import TrainState
@@ -67,16 +68,18 @@ def label(name: str, leaf: Tensor) -> str:
     return "muon" if leaf.ndim == 2 and not any(word in name for word in OUTER) else "adamw"
 
 
-def warm_optimizer(params: Any, steps: int, *, muon_rate: float, adamw_rate: float) -> Optimizer:
+def warm_optimizer(
+    params: Any, steps: int, *, muon_rate: float, adamw_rate: float, precision: torch.dtype = torch.float32
+) -> Optimizer:
     """Return the optimiser of a warm start: its rates rise for a tenth of the steps and fall to 0 at the last.
 
-    Params that are no dict of tensors, such as those of adapters, follow AdamW alone.
+    Muon's orthogonal directions are computed in `precision`. Params that are no dict of tensors, such as those of adapters, follow AdamW alone.
     """
     rise = max(1, round(WARM_UP * steps))
     schedule = scale_by_schedule(warmup(rise, linear(1.0, 0.0, max(1, steps - rise))))
     if not all(isinstance(leaf, Tensor) for leaf in params.values()):
         return chain(adamw(adamw_rate), schedule)
-    return chain(divided(label, {"muon": muon(muon_rate), "adamw": adamw(adamw_rate)}), schedule)
+    return chain(divided(label, {"muon": muon(muon_rate, precision=precision), "adamw": adamw(adamw_rate)}), schedule)
 
 
 def drawn(key: Key, pool: int, number: int) -> list[int]:

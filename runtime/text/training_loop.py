@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from attrs import Factory, define, field, frozen
 
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
@@ -356,8 +357,14 @@ def warm_start_settings(arguments: TextConfig, parts: TextComponents) -> WarmSta
 def warm_learner_of(arguments: TextConfig, parts: TextComponents, params: Any) -> Supervised:
     """Return the learner of a run's warm start, for these params."""
     warm = arguments.warm
-    rates = {"muon_rate": warm.muon_rate, "adamw_rate": warm.adamw_rate}
-    return supervised(parts.model, warm_optimizer(params, max(1, warm_steps(arguments)), **rates))
+    optimizer = warm_optimizer(
+        params,
+        max(1, warm_steps(arguments)),
+        muon_rate=warm.muon_rate,
+        adamw_rate=warm.adamw_rate,
+        precision=torch.bfloat16 if warm.muon_precision == "bfloat16" else torch.float32,
+    )
+    return supervised(parts.model, optimizer)
 
 
 def held_at(arguments: TextConfig, parts: TextComponents, algorithm: LanguageAlgorithm, iteration: int) -> LearnerState:
