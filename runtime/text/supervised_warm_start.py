@@ -7,8 +7,8 @@ AdamW alone has not begun to read the question.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import frozen
 import torch
+from attrs import frozen
 from torch import Tensor
 
 from ...algorithms.algorithm import TrainState
@@ -73,7 +73,8 @@ def warm_optimizer(
 ) -> Optimizer:
     """Return the optimiser of a warm start: its rates rise for a tenth of the steps and fall to 0 at the last.
 
-    Muon's orthogonal directions are computed in `precision`. Params that are no dict of tensors, such as those of adapters, follow AdamW alone.
+    Muon's orthogonal directions are computed in `precision`. Params that are no dict of tensors, such as those of adapters,
+    follow AdamW alone.
     """
     rise = max(1, round(WARM_UP * steps))
     schedule = scale_by_schedule(warmup(rise, linear(1.0, 0.0, max(1, steps - rise))))
