@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...core.language.task import TextTask
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
-WARM = WarmStart(skill=0.125)  # so few right ones that the likeliest answer is still wrong in most tasks
+WARM = WarmStart(skill=0.13)  # so few right ones that the likeliest answer is still wrong in most tasks
 DEEPEST = {"syllables": 128, "letters": 13}  # largest number of redirections for each kind of words
 
 
