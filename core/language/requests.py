@@ -158,9 +158,10 @@ def rollouts(request: Request) -> tuple[RolloutSpec, ...]:
     >>> [rollout.participant for rollout in rollouts(request)]
     ['asks', 'answers']
     """
-    drawn = keys.split(key_of(request.sampling), len(request.participants))
-    pairs = zip(request.participants, drawn, strict=True)
-    return tuple(RolloutSpec(request, participant, words_of(sampling)) for participant, sampling in pairs)
+    drawn = (_block(request.sampling, (number, 0, keys.SPLIT, 0)) for number in range(len(request.participants)))
+    return tuple(
+        RolloutSpec(request, participant, words) for participant, words in zip(request.participants, drawn, strict=True)
+    )
 
 
 def call_key(rollout: RolloutSpec, call: int) -> Key:
@@ -183,8 +184,12 @@ def world_key(request: Request, call: int) -> Key:
 
 
 def _folded(words: Words, number: int) -> Words:
-    """Return the words of `keys.fold_in`, computed with Python integers: on single keys tensors are 100 times slower."""
-    counter = (number & keys.WORD, number >> 32 & keys.WORD, keys.FOLD, 0)
+    """Return the words of `keys.fold_in`."""
+    return _block(words, (number & keys.WORD, number >> 32 & keys.WORD, keys.FOLD, 0))
+
+
+def _block(words: Words, counter: tuple[int, int, int, int]) -> Words:
+    """Return two words of Philox, computed with Python integers: on single keys tensors are 100 times slower."""
     first, second, *_ = cast(tuple[int, ...], keys.philox(cast(Any, words), counter))
     return first, second
 

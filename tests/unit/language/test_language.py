@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
@@ -39,6 +41,7 @@ from purestep.core.language.zorplex.failure_modes import FAILURE_MODES, failure_
 from purestep.core.language.zorplex.tasks import WordTable, letters, recursive, two_syllables
 
 KEY = keys.key(0)
+WORDS = st.integers(0, 2**32 - 1)
 SYLLABLES = two_syllables()
 
 
@@ -250,3 +253,10 @@ def test_keys_of_calls_are_folded_as_any_other(call: int) -> None:
     world = keys.fold_in(keys.fold_in(key_of(request.task), WORLD), call)
     assert torch.equal(world_key(request, call), world)
     assert torch.equal(call_key(rollout, call), keys.fold_in(key_of(rollout.sampling), call))
+
+
+@given(st.tuples(WORDS, WORDS), st.integers(1, 4))
+def test_keys_of_rollouts_are_split_as_any_other(sampling: tuple[int, int], number: int) -> None:
+    request = Request(id=0, group=0, task=(0, 0), sampling=sampling, participants=tuple("abcd"[:number]))
+    drawn = torch.stack([key_of(rollout.sampling) for rollout in rollouts(request)])
+    assert torch.equal(drawn, keys.split(key_of(sampling), number))
