@@ -43,15 +43,11 @@ class Sweep:
 
     seeds: int = 3  # of each setting: 0, 1, ...
     samples: int = 20  # settings that are drawn, where one has a range without a count
-    members: int = (
-        64  # runs that are trained at once, at most: a part. Fewer need less memory; optuna learns after each part
-    )
+    members: int = 64  # runs that are trained at once, at most; fewer need less memory, and optuna learns more often
     episodes: int = 20  # of each member's evaluation, greedy
     draw: int = 0  # the seed of the drawn settings
     sampler: Literal["random", "optuna"] = "random"  # of ranges; optuna (an extra) learns from the settings done before
-    halving: int = (
-        0  # of the settings the best 1/N go on after each rung, for N times the steps; 0 trains all to the end
-    )
+    halving: int = 0  # N: after a rung the best 1/N of the settings go on, to N times the steps; 0: all to the end
     rungs: int = 0  # of --halving; 0 for as many as leave one setting or more
 
     def check(self, axes: Sequence[SettingValues]) -> None:
