@@ -63,13 +63,13 @@ def one_rung_is_the_plain_sweep(trials: Sweeping, folder: Path) -> None:
 
 
 def members_that_go_on_are_those_that_never_stopped(
-    trials: Sweeping, folder: Path, members: int = 1, backend: str = "none"
+    trials: Sweeping, folder: Path, members: int, seeds: int, backend: str = "none"
 ) -> None:
     """In parts of one whatever the lowering; in larger ones where a result does not depend on its position in a batch."""
-    options: dict[str, Any] = {"members": members, "seeds": members, "changes": {"backend": backend}}
+    options: dict[str, Any] = {"members": members, "seeds": seeds, "changes": {"backend": backend}}
     plain = {(one.point["learning_rate"], one.seed): one for one in swept(trials, folder / "plain", **options)}
     halved = list(swept(trials, folder / "halved", halving=2, **options))
-    assert [sum(one.rung == rung for one in halved) for rung in (1, 2, 3)] == [4 * members, 2 * members, members]
+    assert [sum(one.rung == rung for one in halved) for rung in (1, 2, 3)] == [4 * seeds, 2 * seeds, seeds]
     for one in halved:
         alone = plain[one.point["learning_rate"], one.seed]
         assert one.curve == alone.curve[: len(one.curve)]
@@ -108,15 +108,17 @@ def test_a_factor_above_the_settings_gives_the_plain_sweep(tmp_path: Path, monke
 @pytest.mark.slow
 def test_compiled_members_go_on_from_their_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, 3, "inductor")
+    members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, 3, 3, "inductor")
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_members_go_on_from_their_states(members: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, members)
+@pytest.mark.parametrize(("members", "seeds"), [(1, 1), (2, 2), (2, 3)])
+def test_members_go_on_from_their_states(
+    members: int, seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, members, seeds)
     monkeypatch.setattr(sweep, "take", lambda tree, index: take(tree, index - 1))  # the states of others
     with pytest.raises(AssertionError):
-        members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path / "mutant", members)
+        members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path / "mutant", members, seeds)
 
 
 def test_the_best_of_a_rung_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,11 +164,10 @@ def test_a_crash_before_the_rows_of_a_part_or_without_its_states(tmp_path: Path)
 
 
 def test_a_learning_rate_anneals_over_the_whole_run(tmp_path: Path) -> None:
-    """So members that stop have a rate above 0, and other numbers than in a run of as many steps."""
-    halved = list(swept(sweep.trials, tmp_path / "h", halving=2, rungs=2, members=1))
+    """The short run has the steps of rung 1, and a learning rate that has fallen to 0 by its end."""
+    halved = list(swept(sweep.trials, tmp_path / "halved", halving=2, rungs=2, members=1))
     short = list(swept(sweep.trials, tmp_path / "short", members=1, changes={"steps": 64}))
-    assert [one.curve for one in short][:1] == [halved[0].curve][:1]
-    assert [one.score for one in short] != [one.score for one in halved[:4]]
+    assert all(one.score != other.score for one, other in zip(halved[:4], short, strict=True))
 
 
 def test_budgets_and_numbers_of_rungs() -> None:
