@@ -49,7 +49,9 @@ def trials(
     planned = stages(axes, options, loop.iterations // loop.chunk)
     plan = {"arguments": flatten(arguments), "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
     kept = _kept(run, json.loads(json.dumps(plan, default=str)))
-    widest = planned[-1 if options.halving else 0].settings * options.seeds  # the last rung fills its parts
+    # With halving the last rung fills its parts, so no rung trains copies for nothing. Small parts cost little: PPO on CartPole
+    # ran 74,000 steps/s in parts of one and 79,000 in parts of 9.
+    widest = planned[-1 if options.halving else 0].settings * options.seeds
     training = _Training(arguments, options, run, planned, min(options.members, widest), kept, notice)
     proposed = _proposals(axes, options, planned)
     settings = next(proposed)
