@@ -8,26 +8,30 @@ import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 from attrs import fields, frozen
 
 from ...core.errors import ChoiceError, choose, message
 from ..effects.reporting.png import check_picture
+from ..recipes.arguments import iteration_steps, loop_of
 from ..recipes.classic import RECIPES
-from ..recipes.sweep_settings import SWEPT, SettingValues, Sweep, axis_of, is_axis, points
-from ..runs.arguments import changed, flag
+from ..recipes.sweep_results import Ranked, ranked
+from ..recipes.sweep_settings import SAMPLERS, SWEPT, SettingValues, Sweep, axis_of, extremes, is_axis, setting_count
+from ..recipes.sweep_stages import stages
+from ..runs.arguments import changed, flag, option
 from .common import FLAGS, say
-
-if TYPE_CHECKING:
-    from ..recipes.sweep import Ranked
 
 SHOWN = 10  # settings in the table
 ABOUT = """Train many settings and seeds of a recipe as one population, and rank them by greedy evaluation.
 
 A swept number gets several values: a list, --gamma 0.95,0.99, or a range, --learning-rate log:1e-4:1e-2 (drawn --samples times)
-or log:1e-4:1e-2:9 (a grid); also linear:LOW:HIGH. All options of the recipe may be given beside them."""
+or log:1e-4:1e-2:9 (a grid); also linear:LOW:HIGH. All options of the recipe may be given beside them.
+
+--sampler optuna draws each part of the settings (--members runs at once) where those before it scored well.
+--halving 3 trains all settings for a part of the steps; the best third goes on to three times as many, and so on to the end.
+A learning rate that anneals does so over all steps, also in runs that stop before."""
 
 
 @frozen
@@ -49,6 +53,7 @@ def sweep_command(words: list[str]) -> int:
     name, *words = words
     recipe = choose("purestep sweep: recipe", name, RECIPES)
     axes, words = _axes(words)  # afterwards an option and its value are two words
+    choose("--sampler", option(words, "--sampler", Sweep().sampler), dict.fromkeys(SAMPLERS))
     defaults = recipe.defaults(words)
     usual = Sweeping(defaults, Sweep(), Path("runs") / f"{defaults.experience.env}-{name}-sweep")
     given = tyro.cli(
@@ -57,17 +62,17 @@ def sweep_command(words: list[str]) -> int:
     if not axes:
         remedy = "give one, e.g. --learning-rate log:1e-4:1e-2"
         raise ChoiceError(message("purestep sweep: numbers", got="none", wanted="one or more", remedy=remedy))
-    given.options.check()
-    settings = points(axes, given.options)
-    for point in settings:
+    given.options.check(axes)
+    for point in extremes(axes):
         recipe.check(changed(given.arguments, point))
+    rungs = _rungs(given, axes)
     picture = check_picture(given.run / "sweep.png")
-    number = len(settings) * given.options.seeds
-    say(
-        f"{recipe.title(given.arguments)} each: {len(settings)} settings x {given.options.seeds} seeds, into {given.run}"
-    )
+    settings, seeds = setting_count(axes, given.options), given.options.seeds
+    say(f"{recipe.title(given.arguments)} each: {settings} settings x {seeds} seeds, into {given.run}")
+    if given.options.halving:
+        say(f"rungs: {rungs}")
     from ..effects.reporting.sweep_picture import sweep_picture  # here: these import torch and matplotlib
-    from ..recipes.sweep import ranked, trials
+    from ..recipes.sweep import trials
 
     try:
         found = list(trials(given.arguments, axes, given.options, given.run, notice=say))
@@ -75,13 +80,22 @@ def sweep_command(words: list[str]) -> int:
         say("interrupted; the same command goes on behind the runs that were finished")
         return 130
     rows = ranked(found)
-    print("\n".join(_table(rows)))
+    print("\n".join(_table(rows, rungs=bool(given.options.halving))))
     logarithmic = [axis.name for axis in axes if axis.logarithmic]
-    title = f"{number} runs of {name} on {given.arguments.experience.env}"
-    print(sweep_picture([(row.point, row.scores, row.curves) for row in rows], logarithmic, picture, title=title))
+    title = f"{settings * seeds} runs of {name} on {given.arguments.experience.env}"
+    drawn = [(row.point, row.scores, row.curves, row.rung) for row in rows]
+    print(sweep_picture(drawn, logarithmic, picture, title=title))
     best = [part for one, value in rows[0].point.items() for part in (flag(one), f"{value:g}")]
     print(f"best: purestep train {name} {shlex.join([*_shared(words), *best])}")
     return 0
+
+
+def _rungs(given: Sweeping, axes: Sequence[SettingValues]) -> str:
+    """Return the settings and steps of each rung. Raises: ChoiceError."""
+    loop = loop_of(given.arguments.experience, given.arguments.process)
+    steps = loop.chunk * iteration_steps(given.arguments.experience)
+    planned = stages(axes, given.options, loop.iterations // loop.chunk)
+    return ", ".join(f"{rung.settings} settings to {rung.chunks * steps:,} steps" for rung in planned)
 
 
 def _axes(words: Sequence[str]) -> tuple[list[SettingValues], list[str]]:
@@ -109,15 +123,17 @@ def _parts(word: str) -> list[str]:
     return [head, value] if equals and head.startswith("--") else [word]
 
 
-def _table(rows: "Sequence[Ranked]") -> list[str]:
-    """Return a table of the best settings: mean, lowest and highest score of their seeds."""
+def _table(rows: Sequence[Ranked], *, rungs: bool) -> list[str]:
+    """Return a table of the best settings: mean, lowest and highest score of their seeds, and with `rungs` the last rung."""
     names = list(rows[0].point)
     head = [*(name.replace("_", " ") for name in names), "mean return", "lowest", "highest", "seeds"]
+    head += ["rung"] if rungs else []
     body = [
         [
             *(f"{row.point[name]:g}" for name in names),
             *map(_score, (row.mean(), min(row.scores), max(row.scores))),
             str(len(row.scores)),
+            *([str(row.rung)] if rungs else []),
         ]
         for row in rows[:SHOWN]
     ]

@@ -1,76 +1,167 @@
-"""Sweeps: many settings and seeds of a recipe as one population, trained by one program in parts that fit into memory."""
+"""Sweeps: many settings and seeds of a recipe as one population, trained by one program in parts that fit into memory.
+
+    RUN/sweep.json     arguments, swept numbers and options
+    RUN/sweep.jsonl    a row for each member and each rung that it finished, appended after each part
+    RUN/rung_1/        states of the members after rung 1, a checkpoint for each part, until rung 2 is done
+
+A sweep is always walked through from its first stage. Parts with rows in the file are not trained again, and the settings of a
+later stage follow from the scores of the stages before it. So a sweep that was stopped ends as one that was never stopped.
+
+A member's numbers depend on the size of its part and not on the others in it. Members that go on to another rung may change
+their position in a part. Compiled programs gave the same bits at every position (parts of 3, 5 and 9), so such members end as
+in a sweep without halving that has parts of this size. Without the compiler that holds for parts of one, else within rounding.
+"""
 
 import json
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
-from attrs import asdict, frozen
-from torch import Tensor
+from attrs import asdict, define, field
 
-from ...core import keys
 from ...core.errors import CheckpointError, message
-from ..compile import artefact_name, program
-from ..effects.checkpoint.atomic_files import write_whole
-from ..effects.reporting.progress import progress
-from ..evaluate import evaluate
-from ..files.cache import cache_directory
-from ..population import each, population, with_hyperparameters
+from ...core.record import take
+from ...core.tree import tree_map
+from ..effects.checkpoint import single
+from ..effects.checkpoint.atomic_files import DISK, write_whole
+from ..effects.optuna_study import proposals
 from ..runs.arguments import flatten
 from ..runs.recipe import Notice
-from ..train import RunState, folded
-from .actor_critic import actor_critic_pipeline
-from .arguments import iteration_steps, loop_of
-from .report import APART, LONGEST, SHORT
-from .sweep_settings import SWEPT, Point, SettingValues, Sweep, points
+from .arguments import loop_of
+from .sweep_members import Cohort, Member, Members
+from .sweep_results import Trial, mean_score, row_of, trial_of
+from .sweep_settings import Point, SettingValues, Sweep, points
+from .sweep_stages import Stage, stages, survivors
 
 PLAN, ROWS = "sweep.json", "sweep.jsonl"
-CURVE = 100  # points of a member's curve that are kept, at most
-
-
-@frozen
-class Trial:
-    """The result of one member."""
-
-    point: Point
-    seed: int
-    score: float  # mean return of the evaluation; -inf for a member whose numbers were not finite
-    curve: tuple[
-        tuple[float, float], ...
-    ]  # (environment steps, mean return of the episodes finished since the last point)
 
 
 def trials(
     arguments: Any, axes: Sequence[SettingValues], options: Sweep, run: Path, *, notice: Notice
 ) -> Iterator[Trial]:
-    """Train and evaluate all members, in parts of `members`, and yield their results.
+    """Train and evaluate all members, in parts of `members`, and yield their results, those of each rung.
 
-    Results are appended to RUN/sweep.jsonl after each part. A sweep that was stopped goes on behind the last complete part;
-    since parts do not depend on each other, its results are those of one that was never stopped.
-    Raises: ChoiceError; CheckpointError for a folder with another sweep.
+    Raises: ChoiceError; CheckpointError for a folder with another sweep, or without states that are needed to go on.
     """
-    every = [(point, seed) for point in points(axes, options) for seed in range(options.seeds)]
+    options.check(axes)
+    loop = loop_of(arguments.experience, arguments.process)
+    planned = stages(axes, options, loop.iterations // loop.chunk)
     plan = {"arguments": flatten(arguments), "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
     kept = _kept(run, json.loads(json.dumps(plan, default=str)))
-    yield from kept
-    size = min(options.members, len(every))
-    train = None
-    for start in range(len(kept), len(every), size):
-        part = every[start : start + size]
-        full = [*part, *[part[-1]] * (size - len(part))]  # one shape, so one program; the copies are not reported
-        train = train or _Members(arguments, options)
-        notice(f"runs {start + 1} to {start + len(part)} of {len(every)}")
-        found = train(full)[: len(part)]
-        with (run / ROWS).open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(_row(trial)) + "\n" for trial in found))
-        yield from found
+    # With halving the last rung fills its parts, so no rung trains copies for nothing. Small parts cost little: PPO on CartPole
+    # ran 74,000 steps/s in parts of one and 79,000 in parts of 9.
+    widest = planned[-1 if options.halving else 0].settings * options.seeds
+    training = _Training(arguments, options, run, planned, min(options.members, widest), kept, notice)
+    proposed = _proposals(axes, options, planned)
+    settings = next(proposed)
+    for number in range(len(planned)):
+        found: list[Trial] = []
+        for new in training.stage(number, settings):
+            found += new
+            yield from new
+        if number + 1 < len(planned):
+            each = [found[start : start + options.seeds] for start in range(0, len(found), options.seeds)]
+            settings = proposed.send([mean_score([trial.score for trial in seeds]) for seeds in each])
 
 
-def _row(trial: Trial) -> dict[str, Any]:
-    return {**asdict(trial), "score": trial.score if math.isfinite(trial.score) else None}
+def _proposals(
+    axes: Sequence[SettingValues], options: Sweep, planned: Sequence[Stage]
+) -> Generator[Sequence[Point], Sequence[float], None]:
+    """Yield the settings of each stage, and take their scores."""
+    if options.sampler == "optuna":
+        yield from proposals(axes, [stage.settings for stage in planned], seed=options.draw)
+        return
+    settings = points(axes, options)
+    for following in planned[1:]:
+        scores = yield settings
+        settings = [settings[position] for position in survivors(scores, following.settings)]
+    yield settings
+
+
+@define
+class _Training:
+    """Parts of a sweep, trained or found in its folder in the order of the stages."""
+
+    arguments: Any
+    options: Sweep
+    run: Path
+    planned: Sequence[Stage]
+    size: int  # of a part
+    kept: list[Trial]  # results in the folder
+    notice: Notice
+    done: int = 0  # members so far
+    before: list[Member] = field(factory=list)  # of the stage before
+    states: Cohort | tuple[()] = ()  # of those, if they were needed
+    trained: Members | tuple[()] = ()
+
+    def stage(self, number: int, settings: Sequence[Point]) -> Iterator[list[Trial]]:
+        """Yield the results of each part of a stage."""
+        members = [(point, seed) for point in settings for seed in range(self.options.seeds)]
+        for start in range(0, len(members), self.size):
+            part = members[start : start + self.size]
+            yield self._known(part, self._rung(number)) or self._train(number, start, part)
+            self.done += len(part)
+        if number and (old := self._folder(number - 1)).exists():
+            DISK.remove(old)
+        self.before, self.states = members, ()
+
+    def _rung(self, number: int) -> int:
+        return number + 1 if self.options.halving else 1
+
+    def _folder(self, number: int) -> Path:
+        return self.run / f"rung_{number + 1}"
+
+    def _known(self, part: Sequence[Member], rung: int) -> list[Trial]:
+        """Return the results of a part that the folder holds. Raises: CheckpointError if they are of other members."""
+        found = self.kept[self.done : self.done + len(part)]
+        if [(one.point, one.seed, one.rung) for one in found] != [(*one, rung) for one in part[: len(found)]]:
+            where, remedy = str(self.run / ROWS), "use the version of optuna it was begun with, or another folder"
+            raise CheckpointError(message(where, got="of other settings", wanted="those of this sweep", remedy=remedy))
+        return found if len(found) == len(part) else []
+
+    def _train(self, number: int, start: int, part: Sequence[Member]) -> list[Trial]:
+        """Train a part and append its results to the folder."""
+        if not isinstance(self.trained, Members):
+            self.trained = Members(self.arguments, self.options.episodes)
+            write_whole(self.run / ROWS, _lines(self.kept[: self.done]).encode())  # without a part that was cut off
+        rung, chunks = self._rung(number), self.planned[number].chunks
+        every = self.options.seeds * sum(stage.settings for stage in self.planned)
+        where = f" (rung {rung} of {len(self.planned)})" if self.options.halving else ""
+        self.notice(f"runs {self.done + 1} to {self.done + len(part)} of {every}{where}")
+        full = [*part, *[part[-1]] * (self.size - len(part))]  # one shape, so one program; the copies are not reported
+        begun = self._survived(self.trained, number, full) if rung > 1 else self.trained.begin(full)
+        cohort = self.trained.train(begun, chunks)
+        if rung < len(self.planned) and self.options.halving:
+            single.save(self._folder(number) / f"part_{start}", chunks, cohort, keep=1)
+        new = self.trained.results(part, cohort, rung)
+        with (self.run / ROWS).open("a", encoding="utf-8") as file:
+            file.write(_lines(new))
+        return new
+
+    def _survived(self, trained: Members, number: int, members: Sequence[Member]) -> Cohort:
+        """Return these members as the rung before left them. Raises: CheckpointError."""
+        if not isinstance(self.states, Cohort):
+            like = trained.like([self.before[0]] * self.size, self.planned[number - 1].chunks)
+            starts = range(0, len(self.before), self.size)
+            parts = [_saved(self._folder(number - 1) / f"part_{start}", like) for start in starts]
+            self.states = tree_map(lambda *leaves: torch.cat(leaves), *parts)
+        return take(self.states, torch.tensor([self.before.index(member) for member in members]))
+
+
+def _saved(folder: Path, like: Cohort) -> Cohort:
+    """Return the states of a part. Raises: CheckpointError."""
+    where = single.latest(folder)
+    if where is None:
+        remedy = "bring it back, or begin anew in another folder"
+        raise CheckpointError(
+            message(str(folder), got="without a checkpoint", wanted="states of a rung", remedy=remedy)
+        )
+    return single.load(where, like).tree
+
+
+def _lines(found: Sequence[Trial]) -> str:
+    return "".join(json.dumps(row_of(trial)) + "\n" for trial in found)
 
 
 def _kept(run: Path, plan: Any) -> list[Trial]:
@@ -86,116 +177,4 @@ def _kept(run: Path, plan: Any) -> list[Trial]:
         remedy = "give the arguments it was begun with, or name another folder with --run"
         raise CheckpointError(message(str(run), got="another sweep", wanted="this one", remedy=remedy))
     rows = (run / ROWS).read_text(encoding="utf-8").splitlines(keepends=True) if (run / ROWS).exists() else []
-    whole = [line for line in rows if line.endswith("\n")]  # a last line without an end was cut off
-    size = plan["options"]["members"]
-    total = len(whole) - len(whole) % size if len(whole) % size and len(whole) < _count(plan) else len(whole)
-    if total != len(rows):
-        write_whole(run / ROWS, "".join(whole[:total]).encode())
-    return [_trial(json.loads(line)) for line in whole[:total]]
-
-
-def _count(plan: Any) -> int:
-    axes, options = plan["axes"], plan["options"]
-    listed = all(axis["values"] for axis in axes)
-    settings = math.prod(len(axis["values"]) for axis in axes) if listed else options["samples"]
-    return int(settings * options["seeds"])
-
-
-def _trial(row: Any) -> Trial:
-    score = -math.inf if row["score"] is None else row["score"]
-    return Trial(row["point"], row["seed"], score, tuple((x, y) for x, y in row["curve"]))
-
-
-class _Members:
-    """Trains a part of a sweep: one program for all of them."""
-
-    def __init__(self, arguments: Any, options: Sweep) -> None:
-        torch.set_num_threads(arguments.process.threads)
-        self.arguments, self.options, self.pipeline = arguments, options, actor_critic_pipeline(arguments)
-        self.loop = loop_of(arguments.experience, arguments.process)
-        self.many = population(self.pipeline.trainer)
-        self.chunk: Any = None
-
-    def __call__(self, part: Sequence[tuple[Point, int]]) -> list[Trial]:
-        state = self.many.init(torch.stack([keys.key(seed) for _, seed in part]))
-        names = part[0][0].keys()
-        changes = {SWEPT[name]: torch.tensor([point[name] for point, _ in part], dtype=torch.float64) for name in names}
-        state = with_hyperparameters(state, changes)
-        self.chunk = self.chunk or self._program(state)
-        sums, counts, finite = [], [], []
-        steps = iteration_steps(self.arguments.experience) * len(part)
-        with progress(self.loop.iterations * steps, unit="steps", by="steps", show=("episode_return",)) as bar:
-            for number in range(0, self.loop.iterations, self.loop.chunk):
-                state, metrics = self.chunk(state)
-                sums.append(metrics["return_sum"].sum(0))
-                counts.append(metrics["episodes"].sum(0))
-                finite.append(metrics["finite"].amin(0))
-                mean = float(sums[-1].sum() / counts[-1].sum().clamp(min=1))
-                bar({"steps": float((number + self.loop.chunk) * steps), "episode_return": mean})
-        scores = self._scores(state)
-        whole = torch.stack(finite).amin(0) == 1.0
-        curves = _curves(torch.stack(sums), torch.stack(counts), self.loop.chunk * self.pipeline.trainer.steps)
-        return [
-            Trial(dict(point), seed, float(score) if fine else -math.inf, curve)
-            for (point, seed), score, fine, curve in zip(part, scores, whole.tolist(), curves, strict=True)
-        ]
-
-    def _program(self, state: RunState) -> Any:
-        run, backend = folded(self.many, self.loop.chunk), self.arguments.process.backend
-        if backend == "none":
-            return run
-        cache = cache_directory() if backend == "inductor" else None
-        artefact = cache / artefact_name(run, backend, state) if cache else None
-        return program(run, name="sweep", artefact=artefact, backend=backend)
-
-    def _scores(self, state: RunState) -> list[float]:
-        pipeline, key = self.pipeline, keys.fold_in(keys.key(0), APART)
-        many: dict[str, Any] = {"episodes": self.options.episodes, "normalizer": pipeline.normalizer}
-        for steps in (SHORT, LONGEST):  # again for longer if an episode is not over
-            play = each(evaluate(pipeline.env, pipeline.model, steps=steps, **many))
-            result = play(state.learner.params, state.normalizer, key)
-            if bool(result.ended.all()):
-                break
-        scores: list[float] = result.returns.to(torch.float64).mean(-1).tolist()
-        return scores
-
-
-def _curves(sums: Tensor, counts: Tensor, steps: int) -> list[tuple[tuple[float, float], ...]]:
-    """Return the mean returns of each member [chunks, S], over at most CURVE points; points without episodes are left out."""
-    width = math.ceil(sums.shape[0] / CURVE)
-    curves = []
-    for total, count in zip(sums.T.tolist(), counts.T.tolist(), strict=True):
-        parts = [slice(at, min(at + width, len(total))) for at in range(0, len(total), width)]
-        rows = [(float(part.stop * steps), sum(total[part]), sum(count[part])) for part in parts]
-        curves.append(tuple((at, a / b) for at, a, b in rows if b))
-    return curves
-
-
-@frozen
-class Ranked:
-    """A setting with the scores of its seeds."""
-
-    point: Point
-    scores: tuple[float, ...]
-    curves: tuple[tuple[tuple[float, float], ...], ...]
-
-    def mean(self) -> float:
-        """Return the mean score, -inf where a seed's numbers were not finite."""
-        return fmean(self.scores) if all(map(math.isfinite, self.scores)) else -math.inf
-
-
-def ranked(found: Sequence[Trial]) -> list[Ranked]:
-    """Return the settings, the one with the best mean over its seeds first.
-
-    >>> rows = [Trial({"clip": clip}, seed, score, ()) for clip, seed, score in ((0.1, 0, 3.0), (0.1, 1, 5.0), (0.2, 0, 9.0))]
-    >>> [(one.point["clip"], one.mean()) for one in ranked(rows)]
-    [(0.2, 9.0), (0.1, 4.0)]
-    """
-    groups: dict[tuple[tuple[str, float], ...], list[Trial]] = {}
-    for trial in found:
-        groups.setdefault(tuple(trial.point.items()), []).append(trial)
-    rows = [
-        Ranked(dict(point), tuple(one.score for one in several), tuple(one.curve for one in several))
-        for point, several in groups.items()
-    ]
-    return sorted(rows, key=lambda one: -one.mean())
+    return [trial_of(json.loads(line)) for line in rows if line.endswith("\n")]  # without a line that was cut off

@@ -1,14 +1,16 @@
 """Settings of a sweep: the values of each swept number. Imports no torch."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from itertools import product
 from random import Random
+from typing import Literal
 
 from attrs import frozen
 
-from ...core.errors import ChoiceError, message
-from ..runs.arguments import check_wholes, flag
+from ...core.errors import ChoiceError, choose, message
+from ..runs.arguments import check_whole, check_wholes, flag
 
 # settings that are numbers of a state -> their names there
 SWEPT: Mapping[str, str] = {
@@ -21,6 +23,7 @@ SWEPT: Mapping[str, str] = {
     "entropy_coefficient": "entropy_coefficient",
 }
 Point = Mapping[str, float]  # a value of each swept setting
+SAMPLERS = ("random", "optuna")
 
 
 @frozen
@@ -40,14 +43,36 @@ class Sweep:
 
     seeds: int = 3  # of each setting: 0, 1, ...
     samples: int = 20  # settings that are drawn, where one has a range without a count
-    members: int = 64  # runs that are trained at once; fewer need less memory
+    members: int = 64  # runs that are trained at once, at most; fewer need less memory, and optuna learns more often
     episodes: int = 20  # of each member's evaluation, greedy
     draw: int = 0  # the seed of the drawn settings
+    sampler: Literal["random", "optuna"] = "random"  # of ranges; optuna (an extra) learns from the settings done before
+    halving: int = 0  # N: after a rung the best 1/N of the settings go on, to N times the steps; 0: all to the end
+    rungs: int = 0  # of --halving; 0 for as many as leave one setting or more
 
-    def check(self) -> None:
-        """Refuse invalid options. Raises: ChoiceError."""
+    def check(self, axes: Sequence[SettingValues]) -> None:
+        """Refuse invalid options, and those that do not fit the swept numbers. Raises: ChoiceError."""
         check_wholes(self, 1, "seeds", "samples", "members", "episodes")
-        check_wholes(self, 0, "draw")
+        check_wholes(self, 0, "draw", "rungs")
+        choose("--sampler", self.sampler, dict.fromkeys(SAMPLERS))
+        if self.halving:
+            check_whole("--halving", self.halving, 2)
+        elif self.rungs:
+            remedy = "add it, e.g. --halving 3"
+            raise ChoiceError(message("--rungs", got="without --halving", wanted="with it", remedy=remedy))
+        if self.sampler == "optuna":
+            self._check_optuna(axes)
+
+    def _check_optuna(self, axes: Sequence[SettingValues]) -> None:
+        if find_spec("optuna") is None:
+            where, remedy = "--sampler optuna: the library optuna", "pip install 'purestep[optuna]'"
+            raise ChoiceError(message(where, got="absent", wanted="installed", remedy=remedy))
+        if self.halving:
+            got, wanted = "with --halving", "without: it learns from scores after the same steps"
+            raise ChoiceError(message("--sampler optuna", got=got, wanted=wanted, remedy="leave out one of the two"))
+        if all(axis.values for axis in axes):
+            got, remedy = "without a range", "give one, e.g. --learning-rate log:1e-4:1e-2"
+            raise ChoiceError(message("--sampler optuna", got=got, wanted="one or more", remedy=remedy))
 
 
 def is_axis(text: str) -> bool:
@@ -92,6 +117,24 @@ def _within(axis: SettingValues, share: float) -> float:
     low, high = (math.log(axis.low), math.log(axis.high)) if axis.logarithmic else (axis.low, axis.high)
     value = low + (high - low) * share
     return float(f"{math.exp(value) if axis.logarithmic else value:.6g}")
+
+
+def extremes(axes: Sequence[SettingValues]) -> Iterator[Point]:
+    """Yield settings of one number each, which are valid only if all those to try are: listed values, and ends of ranges.
+
+    >>> list(extremes([axis_of("gamma", "0.5,0.75"), axis_of("clip", "linear:0.1:0.2")]))
+    [{'gamma': 0.5}, {'gamma': 0.75}, {'clip': 0.1}, {'clip': 0.2}]
+    """
+    return ({axis.name: value} for axis in axes for value in axis.values or (axis.low, axis.high))
+
+
+def setting_count(axes: Sequence[SettingValues], options: Sweep) -> int:
+    """Return the number of settings to try.
+
+    >>> setting_count([axis_of("gamma", "0.5,0.75"), axis_of("clip", "0.1,0.2,0.3")], Sweep())
+    6
+    """
+    return math.prod(len(axis.values) for axis in axes) or options.samples
 
 
 def points(axes: Sequence[SettingValues], options: Sweep) -> list[Point]:

@@ -14,7 +14,8 @@ from purestep.runtime.compile import artefact_name
 from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.classic import RECIPES
-from purestep.runtime.recipes.sweep import Trial, ranked, trials
+from purestep.runtime.recipes.sweep import trials
+from purestep.runtime.recipes.sweep_results import Trial, ranked
 from purestep.runtime.recipes.sweep_settings import Sweep, axis_of, points
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed
@@ -121,6 +122,20 @@ def test_the_command_prints_the_best_and_draws(tmp_path: Path, capsys: pytest.Ca
         (["--hidden", "8,16"], "purestep sweep: number is '--hidden', wanted one of"),
         ([], "purestep sweep: numbers is none, wanted one or more"),
         (["--gamma", "0.9,0.99", "--seeds", "0"], "--seeds is 0, wanted at least 1"),
+        (["--gamma", "linear:0.9:1.5"], "--gamma is 1.5, wanted a number from 0.0 to 1.0"),
+        (["--gamma", "0.9,0.99", "--halving", "1"], "--halving is 1, wanted at least 2"),
+        (["--gamma", "0.9,0.99", "--rungs", "2"], "--rungs is without --halving, wanted with it; add it"),
+        (["--gamma", "0.9,0.99", "--halving", "2", "--rungs", "3"], "--rungs is 3, wanted at most 2 for 2 settings"),
+        (
+            ["--gamma", "linear:0.9:0.99:8", "--halving", "2", "--steps", "1024"],
+            "--halving 2: first of 4 rungs is 2/8 of a chunk, wanted one chunk or more; give --rungs 2, or more --steps",
+        ),
+        (["--gamma", "0.9,0.99", "--sampler", "tpe"], "--sampler is 'tpe', wanted one of ['optuna', 'random']"),
+        (["--gamma", "0.9,0.99", "--sampler", "optuna"], "--sampler optuna is without a range, wanted one or more"),
+        (
+            ["--gamma", "linear:0.9:0.99", "--sampler", "optuna", "--halving", "2"],
+            "--sampler optuna is with --halving, wanted without",
+        ),
     ],
 )
 def test_wrong_words_are_refused_in_one_line(

@@ -1,0 +1,116 @@
+"""Members of a sweep that are trained side by side: one program for all of them, and for every stage."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...core import keys
+from ...core.record import record, tensor
+from ..compile import artefact_name, program
+from ..effects.reporting.progress import progress
+from ..evaluate import evaluate
+from ..files.cache import cache_directory
+from ..population import each, population, with_hyperparameters
+from ..train import RunState, folded
+from .actor_critic import actor_critic_pipeline
+from .arguments import iteration_steps, loop_of
+from .pipeline import Pipeline
+from .report import APART, LONGEST, SHORT
+from .sweep_results import Curve, Trial
+from .sweep_settings import SWEPT, Point
+
+CURVE = 100  # points of a whole run's curve that are kept, at most
+Member = tuple[Point, int]  # a setting and a seed
+
+
+@record
+class Cohort:
+    """Members S that are trained side by side, and the episodes that they finished."""
+
+    state: RunState  # [S, ...]
+    history: Tensor = tensor("* chunks 3", "float")  # of each chunk: sum of returns, episodes, 1 where all was finite
+
+
+class Members:
+    """Trains members of a sweep. Learning rates anneal over the whole run, also for members that stop before its end."""
+
+    def __init__(self, arguments: Any, episodes: int) -> None:
+        torch.set_num_threads(arguments.process.threads)
+        self.arguments, self.episodes, self.pipeline = arguments, episodes, actor_critic_pipeline(arguments)
+        self.loop = loop_of(arguments.experience, arguments.process)
+        self.many = population(self.pipeline.trainer)
+        self.chunk: Any = None
+
+    def begin(self, members: Sequence[Member]) -> Cohort:
+        """Return the members before their first step."""
+        state = self.many.init(torch.stack([keys.key(seed) for _, seed in members]))
+        names = members[0][0].keys()
+        changes = {
+            SWEPT[name]: torch.tensor([point[name] for point, _ in members], dtype=torch.float64) for name in names
+        }
+        return Cohort(state=with_hyperparameters(state, changes), history=torch.zeros(len(members), 0, 3))
+
+    def like(self, members: Sequence[Member], chunks: int) -> Cohort:
+        """Return a cohort with the shapes of one that has done `chunks` chunks."""
+        return Cohort(state=self.begin(members).state, history=torch.zeros(len(members), chunks, 3))
+
+    def train(self, cohort: Cohort, chunks: int) -> Cohort:
+        """Return the cohort after `chunks` chunks of the run, counted from its beginning."""
+        state, columns = cohort.state, [cohort.history]
+        self.chunk = self.chunk or self._program(state)
+        size, done = cohort.history.shape[:2]
+        steps = iteration_steps(self.arguments.experience) * self.loop.chunk * size
+        with progress((chunks - done) * steps, unit="steps", by="steps", show=("episode_return",)) as bar:
+            for number in range(1, chunks - done + 1):
+                state, metrics = self.chunk(state)
+                sums, counts = metrics["return_sum"].sum(0), metrics["episodes"].sum(0)
+                columns.append(torch.stack([sums, counts, metrics["finite"].amin(0)], -1)[:, None])
+                mean = float(sums.sum() / counts.sum().clamp(min=1))
+                bar({"steps": float(number * steps), "episode_return": mean})
+        return Cohort(state=state, history=torch.cat(columns, 1))
+
+    def results(self, members: Sequence[Member], cohort: Cohort, rung: int) -> list[Trial]:
+        """Return the results of the first members of a cohort, which `members` names, by greedy evaluation."""
+        finite = cohort.history[..., 2].amin(1) == 1.0
+        chunks = self.loop.iterations // self.loop.chunk
+        curves = _curves(cohort.history, self.loop.chunk * self.pipeline.trainer.steps, math.ceil(chunks / CURVE))
+        scores = greedy_scores(self.pipeline, cohort.state, self.episodes)
+        rows = zip(members, scores, finite.tolist(), curves, strict=False)
+        return [
+            Trial(dict(point), seed, float(score) if fine else -math.inf, curve, rung)
+            for (point, seed), score, fine, curve in rows
+        ]
+
+    def _program(self, state: RunState) -> Any:
+        run, backend = folded(self.many, self.loop.chunk), self.arguments.process.backend
+        if backend == "none":
+            return run
+        cache = cache_directory() if backend == "inductor" else None
+        artefact = cache / artefact_name(run, backend, state) if cache else None
+        return program(run, name="sweep", artefact=artefact, backend=backend)
+
+
+def greedy_scores(pipeline: Pipeline, state: RunState, episodes: int) -> list[float]:
+    """Return the mean return of each member's greedy episodes."""
+    key = keys.fold_in(keys.key(0), APART)
+    many: dict[str, Any] = {"episodes": episodes, "normalizer": pipeline.normalizer}
+    for steps in (SHORT, LONGEST):  # again for longer if an episode is not over
+        play = each(evaluate(pipeline.env, pipeline.model, steps=steps, **many))
+        result = play(state.learner.params, state.normalizer, key)
+        if bool(result.ended.all()):
+            break
+    scores: list[float] = result.returns.to(torch.float64).mean(-1).tolist()
+    return scores
+
+
+def _curves(history: Tensor, steps: int, width: int) -> list[Curve]:
+    """Return the mean returns of each member, a point for `width` chunks of `steps` steps; none where no episode ended."""
+    curves = []
+    for total, count in zip(history[..., 0].tolist(), history[..., 1].tolist(), strict=True):
+        parts = [slice(at, min(at + width, len(total))) for at in range(0, len(total), width)]
+        rows = [(float(part.stop * steps), sum(total[part]), sum(count[part])) for part in parts]
+        curves.append(tuple((at, a / b) for at, a, b in rows if b))
+    return curves
