@@ -111,7 +111,14 @@ def test_compiled_members_go_on_from_their_states(tmp_path: Path, monkeypatch: p
     members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, 3, 3, "inductor")
 
 
-@pytest.mark.parametrize(("members", "seeds"), [(1, 1), (2, 2), (2, 3)])
+@pytest.mark.parametrize(
+    ("members", "seeds"),
+    [
+        pytest.param(1, 1, marks=pytest.mark.slow),
+        (2, 2),
+        pytest.param(2, 3, marks=pytest.mark.slow),
+    ],
+)
 def test_members_go_on_from_their_states(
     members: int, seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +153,7 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # --- cases ---
 
 
+@pytest.mark.slow
 def test_a_crash_before_the_rows_of_a_part_or_without_its_states(tmp_path: Path) -> None:
     whole = list(swept(sweep.trials, tmp_path / "whole", halving=2))
     part = swept(sweep.trials, tmp_path / "part", halving=2)
@@ -163,6 +171,7 @@ def test_a_crash_before_the_rows_of_a_part_or_without_its_states(tmp_path: Path)
         list(swept(sweep.trials, tmp_path / "lost", halving=2))
 
 
+@pytest.mark.slow
 def test_a_learning_rate_anneals_over_the_whole_run(tmp_path: Path) -> None:
     """The short run has the steps of rung 1, and a learning rate that has fallen to 0 by its end."""
     halved = list(swept(sweep.trials, tmp_path / "halved", halving=2, rungs=2, members=1))
