@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ...core.language.task import TextTask
 
 NAME, ABOUT = "zorplex", "a language model learns to use tools: a warm start, then reinforcement"
-WARM = WarmStart(skill=0.13)  # so few right ones that the likeliest answer is still wrong in most tasks
 DEEPEST = {"syllables": 128, "letters": 13}  # largest number of redirections for each kind of words
 
 
@@ -44,9 +43,9 @@ class Tasks:
     high: int = 5  # the largest value of a word
     max_depth: int = 3  # redirections of a recursive task
     correct: float = 1.0  # reward of the right answer
-    # reward of an answer after a valid call; where right answers are rare, it teaches to guess after one call
-    format: float = 0.0
-    tool_spam: float = 0.0  # cost of a call beyond those needed
+    # reward of an answer after a valid call; where right answers are rare (a low --skill), it teaches to guess: set it to 0
+    format: float = 0.1
+    tool_spam: float = 0.1  # cost of a call beyond those needed
 
 
 @frozen
@@ -60,7 +59,7 @@ class Zorplex:
     episodes: Episodes = field(factory=Episodes)
     sampling: Sampling = field(factory=Sampling)
     model: Model = field(factory=Model)
-    warm: WarmStart = WARM
+    warm: WarmStart = field(factory=WarmStart)
     learning: Learning = field(factory=Learning)
     asynchronous: AsyncConfig = field(factory=AsyncConfig)
     conversations: Conversations = field(factory=Conversations)
