@@ -23,15 +23,9 @@ from purestep.runtime.recipes.sweep_settings import Sweep, axis_of
 from purestep.runtime.recipes.sweep_stages import Stage, rungs
 from purestep.runtime.runs.arguments import changed
 
-SMALL: dict[str, Any] = {
-    "steps": 128,  # four chunks
-    "envs": 2,
-    "horizon": 16,
-    "hidden": (4,),
-    "epochs": 1,
-    "minibatches": 2,
-    "backend": "none",
-}
+from .test_sweep import SMALL as LEAST
+
+SMALL: dict[str, Any] = {**LEAST, "steps": 128}  # four chunks
 AXES = (axis_of("learning_rate", "0.001,0.003,0.01,0.03"),)
 Sweeping = Callable[..., Iterator[Trial]]  # as `trials`
 

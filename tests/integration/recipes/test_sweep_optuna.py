@@ -16,16 +16,10 @@ from purestep.runtime.recipes.sweep_results import Trial
 from purestep.runtime.recipes.sweep_settings import Point, Sweep, axis_of
 from purestep.runtime.runs.arguments import changed
 
+from .test_sweep import SMALL as LEAST
+
 AXES = axis_of("learning_rate", "log:1e-5:1e-1"), axis_of("gamma", "0.9,0.99")
-SMALL: dict[str, Any] = {
-    "steps": 16,
-    "envs": 2,
-    "horizon": 8,
-    "hidden": (4,),
-    "epochs": 1,
-    "minibatches": 2,
-    "backend": "none",
-}
+SMALL: dict[str, Any] = {**LEAST, "steps": 16, "horizon": 8}
 Asked = list[tuple[Point, float]]
 
 
