@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from purestep.core.errors import check_within
-from purestep.runtime.runs.arguments import check_whole
+from purestep.runtime.runs.arguments import check_whole, check_wholes
 from purestep.runtime.runs.recipe import Components, Context, Notice, Recipe
 
 
@@ -17,10 +17,10 @@ class Settings:
 
     env: str = "cartpole"  # the environment
     seed: int = 0  # every random number of the run follows from it
-    generations: int = 20  # updates
-    pairs: int = 8  # perturbations of one, each with its opposite
-    sigma: float = 0.5  # their size
-    learning_rate: float = 0.5  # of the update
+    generations: int = 30  # updates
+    pairs: int = 32  # perturbations of one, each with its opposite
+    sigma: float = 0.2  # their size
+    learning_rate: float = 0.2  # of the update
 
 
 @frozen
@@ -34,7 +34,7 @@ class Played:
 
 
 def check(settings: Settings) -> None:
-    check_whole("--generations", settings.generations, 1)
+    check_wholes(settings, 1, "generations", "pairs")
     check_within("--sigma", settings.sigma, 1e-6)
 
 
@@ -45,21 +45,19 @@ def build(settings: Settings, context: Context) -> Components:
     from purestep.core.envs import make
     from purestep.core.policy import actor_critic_mlp, flat
     from purestep.runtime.evaluate import evaluate
+    from purestep.runtime.population import each
     from purestep.runtime.runs.run import stepped
     from purestep.runtime.runs.training_machine import plan
 
     env = make(settings.env)
     model = flat(actor_critic_mlp(env.observation_space, env.action_space, (8,)))
-    play = evaluate(env, model, episodes=4, steps=500)
-
-    def worth(params: torch.Tensor, key: keys.Key) -> torch.Tensor:
-        return play(params, (), key).returns.mean()
+    play = each(evaluate(env, model, episodes=4, steps=500))  # all policies at once, with the same episodes
 
     def step(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, float]]:
         noise, games, key = keys.split(state["key"], 3)
-        each = keys.normal(noise, (settings.pairs, *state["params"].shape))
-        moved = torch.cat([each, -each])
-        returns = torch.stack([worth(state["params"] + settings.sigma * one, games) for one in moved])
+        half = keys.normal(noise, (settings.pairs, *state["params"].shape))
+        moved = torch.cat([half, -half])
+        returns = play(state["params"] + settings.sigma * moved, (), games).returns.mean(1)
         ranks = returns.argsort().argsort().to(torch.float32) / (len(returns) - 1) - 0.5
         gradient = (ranks[:, None] * moved).mean(0) / settings.sigma
         params = state["params"] + settings.learning_rate * gradient
