@@ -1,6 +1,7 @@
 """One JSON file for each measurement, in benchmarks/results: what ran, on which commit, how long, and what came out."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,9 +27,10 @@ def write(name: str, *, seconds: float, figures: Mapping[str, object]) -> Path:
 
 def origin(name: str, seconds: float) -> dict[str, object]:
     """Where figures come from: commit, command and seconds. Part of a file that is written in parts has them of its own."""
-    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    copied = os.environ.get("PURESTEP_COMMIT", "")  # of a copy without its history, as on another machine
+    changes = not copied and git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
     return {
-        "commit": git("rev-parse", "HEAD"),
+        "commit": copied or git("rev-parse", "HEAD"),
         "modified": bool(changes),
         "command": command(name, sys.argv[1:]),
         "seconds": round(seconds, 1),

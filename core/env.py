@@ -13,6 +13,7 @@ from .keys import Key, split
 from .record import record, replace, select, tensor
 from .spaces import Space
 from .steps import TimeStep, ended, restarted
+from .tree import to_device
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -120,6 +121,7 @@ def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
     """Return n copies of the env as one: every leaf of state, action and timestep gets a leading axis [n].
 
     Env i of a call with `key` gets split(key, n)[i]. `own_params`: params have a leading axis [n] too, one entry per env.
+    The params follow the key to its device.
 
     >>> from purestep.core.envs import cartpole
     >>> env = batched(cartpole(), 3)
@@ -130,10 +132,11 @@ def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
     axis = 0 if own_params else None
 
     def reset(params: P, key: Key) -> tuple[S, TimeStep]:
-        return torch.vmap(env.reset, in_dims=(axis, 0))(params, split(key, n))
+        return torch.vmap(env.reset, in_dims=(axis, 0))(to_device(params, key.device), split(key, n))
 
     def step(params: P, state: S, action: Tensor, key: Key) -> tuple[S, TimeStep]:
-        return torch.vmap(env.step, in_dims=(axis, 0, 0, 0))(params, state, action, split(key, n))
+        near = to_device(params, key.device)
+        return torch.vmap(env.step, in_dims=(axis, 0, 0, 0))(near, state, action, split(key, n))
 
     def batch(inner: Hoisted[P, S]) -> Hoisted[P, S]:
         return Hoisted(

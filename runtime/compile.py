@@ -103,7 +103,8 @@ class Program(Generic[P, R]):
         start = time.perf_counter()
         if self.backend == "inductor":
             keep_to_oneself()
-        seal = _sealed(self, signature) if self.artefact is not None and not self._compiled else None
+        keeps = self.artefact is not None and not self._compiled and not _on_gpu(leaves)
+        seal = _sealed(self, signature) if keeps else None
         made = _load(self.artefact, seal) if seal and self.artefact and self.artefact.exists() else None
         self.loaded = self.loaded or made is not None
         if made is None:
@@ -183,12 +184,26 @@ def _ahead_of_time(
     flat: Any = _plain(function, structure, leaves)
     own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
-    on_gpu = any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves)
-    quick = hurried() if backend == "inductor" else contextlib.nullcontext()
-    with settings(cpp_wrapper=not on_gpu), quick, quiet(), warnings.catch_warnings():
+    whole: dict[str, Any] = {"fullgraph": True, "dynamic": False, "options": options}
+    quick = hurried() if backend == "inductor" and not _on_gpu(leaves) else contextlib.nullcontext()
+    with settings(cpp_wrapper=not _on_gpu(leaves)), quick, quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler's own deprecations, which no caller can act on
-        compiled = torch.compile(own, fullgraph=True, dynamic=False, backend=backend, options=options)
+        if backend == "inductor" and _on_gpu(leaves):
+            from .inductor.gpu_segments import segmented  # here: its imports take a second
+
+            return _on_first_call(torch.compile(own, backend=segmented, **whole), inputs)
+        compiled = torch.compile(own, backend=backend, **whole)
         return compiled.aot_compile(((inputs,), {}))  # type: ignore[attr-defined]
+
+
+def _on_gpu(leaves: list[Any]) -> bool:
+    return any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves)
+
+
+def _on_first_call(compiled: Callable[[list[Any]], Any], inputs: list[Any]) -> Callable[[list[Any]], Any]:
+    """Return the function after a call, which compiles it."""
+    compiled(inputs)
+    return compiled
 
 
 def _description(leaf: Any) -> Any:

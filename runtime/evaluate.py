@@ -16,7 +16,7 @@ from ..core.policy import ActorCritic
 from ..core.record import record, replace, select, tensor
 from ..core.scan import scan
 from ..core.steps import ended
-from ..core.tree import same_structure
+from ..core.tree import same_structure, to_device
 from .normalizer import Normalizer, identity
 from .rollout import Worlds, begin
 
@@ -87,6 +87,7 @@ def evaluate(
     parts = halves(several)
 
     def run(params: Any, statistics: Any, key: Key) -> Evaluation:
+        physics = to_device(several.params, key.device)
         reset_key, env_key, policy_key = keys.split(key, 3)
         worlds = begin(several, reset_key, memory)
 
@@ -95,7 +96,7 @@ def evaluate(
 
         def step(play: _Play, drawn: tuple[Any, Any]) -> tuple[_Play, tuple[()]]:
             distribution, _, carry = look(play.worlds)
-            state, timestep = parts.step(several.params, play.worlds.state, taken(distribution, drawn[1]), drawn[0])
+            state, timestep = parts.step(physics, play.worlds.state, taken(distribution, drawn[1]), drawn[0])
             told, going = play.told, ~play.told.ended
             after = Evaluation(
                 returns=told.returns + torch.where(going, timestep.reward, 0.0),
@@ -107,7 +108,7 @@ def evaluate(
 
         distribution, value, after = look(worlds)
         same_structure("evaluate: the model's memory", after, worlds.memory)
-        env_noise = torch.vmap(lambda k: parts.draw(several.params, k))(keys.split(env_key, steps))
+        env_noise = torch.vmap(lambda k: parts.draw(physics, k))(keys.split(env_key, steps))
         policy_keys = keys.split(keys.split(policy_key, steps), episodes).transpose(0, 1)
         noise = torch.vmap(distribution.noise)(policy_keys)
         nothing = Evaluation(

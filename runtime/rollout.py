@@ -14,7 +14,7 @@ from ..core.policy import ActorCritic
 from ..core.record import record, select
 from ..core.scan import scan
 from ..core.steps import Trajectory, Transition, ended
-from ..core.tree import clone, leaf_paths, leaves, same_structure
+from ..core.tree import clone, leaf_paths, leaves, same_structure, to_device
 
 Observe = Callable[[Any], Any]
 
@@ -34,7 +34,7 @@ def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
 
     Raises: StructureError, ShapeError for a memory that is no tree of tensors with a row for each environment.
     """
-    state, timestep = env.reset(env.params, key)
+    state, timestep = env.reset(to_device(env.params, key.device), key)
     for path, leaf in zip(leaf_paths(memory), leaves(memory), strict=True):
         check_tensor(".".join(("begin: memory", *path)), leaf, tuple(timestep.reward.shape))
     return Worlds(state=state, observation=timestep.observation, memory=memory, fresh=clone(memory))
@@ -77,7 +77,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     def run(
         params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x, env_params: Any = ()
     ) -> tuple[Worlds, Trajectory]:
-        physics = env_params if leaves(env_params) else own
+        physics = to_device(env_params if leaves(env_params) else own, key.device)
         env_key, policy_key = keys.split(key)
         env_noise = torch.vmap(lambda k: parts.draw(physics, k))(keys.split(env_key, length))
         # Only the distribution's shape matters for its noise; its values are unused, so the compiler drops them.

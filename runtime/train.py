@@ -17,14 +17,14 @@ from ..core.keys import Key, check_key
 from ..core.policy import ActorCritic
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
-from ..core.tree import all_finite, clone, leaves, tree_map
+from ..core.tree import all_finite, clone, leaves, to_device, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
 from .diverged import refusing
 from .episode_returns import Episodes, follow, none_yet
 from .normalizer import Normalizer, check_normalizer, identity
 from .rollout import Worlds, begin, rollout
-from .validate import validate
+from .validate import key_near, validate
 from .validate_learner import validate_learner
 
 
@@ -75,7 +75,7 @@ def trainer(
 
     `params` are the environment's, in place of `env.params`, and part of the state (`env_params`): between two calls another
     program is not needed to change them (a curriculum, domain randomisation). With `own_params` each has a leading axis
-    [envs], one entry for each environment.
+    [envs], one entry for each environment. A run is on the device of the key that `init` is given.
     Raises: errors of `validate` for the env and of `validate_learner` for model and algorithm; ChoiceError.
     """
     for name, number in (("envs", envs), ("horizon", horizon), ("unroll", unroll)):
@@ -88,7 +88,7 @@ def trainer(
     one = take(params, 0) if own_params else params
     checked = validate(attrs.evolve(env, params=one) if own else env)
     scaling = check_normalizer(normalizer or identity())
-    observation = checked.reset(checked.params, keys.key(0))[1].observation
+    observation = checked.reset(checked.params, key_near(checked, 0))[1].observation
     validate_learner(model, algorithm, observation, checked.action_space)
     names = all_names(algorithm)
     single = attrs.evolve(checked, params=params if own else env.params)
@@ -102,6 +102,7 @@ def trainer(
             raise ShapeError(message("trainer: init: key", got=list(key.shape), wanted=[2], remedy=remedy))
         learner_key, worlds_key, key = keys.split(key, 3)
         learner = algorithm.init(learner_key)
+        elsewhere = any(leaf.device != key.device for leaf in leaves(env.params))
         return RunState(
             learner=learner,
             worlds=begin(worlds_env, worlds_key),
@@ -110,7 +111,8 @@ def trainer(
             key=key,
             env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
             past=stack([learner.params] * staleness) if staleness else (),
-            env_params=clone(params),
+            # Params of an env on another device than the key's become part of the state, which is on one device.
+            env_params=clone(to_device(params if own else env.params if elsewhere else (), key.device)),
         )
 
     def iterate(state: RunState) -> tuple[RunState, Metrics]:

@@ -37,7 +37,7 @@ def validate(env: Env[P, S]) -> Env[P, S]:
     if not isinstance(env, Env):
         remedy = "make one by name, e.g. make('cartpole'), or wrap a Gymnasium env with `gymnasium_world`"
         raise StructureError(message("validate: env", got=type(env).__name__, wanted="an Env", remedy=remedy))
-    key, action_key, step_key = keys.split(keys.key(0), 3)
+    key, action_key, step_key = keys.split(key_near(env, 0), 3)
     action = sample(env.action_space, action_key)
     state, first = _told("reset", _unwritten("reset", env.reset, params=env.params, key=key))
     _reset_tells_nothing(first)
@@ -57,6 +57,16 @@ def validate(env: Env[P, S]) -> Env[P, S]:
     same_structure("validate: step: observation", timestep.observation, first.observation)
     _in_batch(env, action, (state, first), (after, timestep))
     return env
+
+
+def key_near(env: Env[Any, Any], seed: int) -> keys.Key:
+    """Return the key of a seed on the device of the env's params.
+
+    >>> from purestep.core.envs.cartpole import cartpole
+    >>> key_near(cartpole(), 7)
+    tensor([7, 0])
+    """
+    return keys.key(seed, device=next((leaf.device for leaf in leaves(env.params) if isinstance(leaf, Tensor)), None))
 
 
 def _told(where: str, result: Any) -> tuple[Any, TimeStep]:
@@ -139,8 +149,8 @@ def _in_batch(env: Env[Any, Any], action: Tensor, begun: Any, moved: Any) -> Non
     """Raise an error unless two environments in a batch can be reset and stepped, with the shapes and dtypes of one."""
     two = batched(env, 2)
     try:
-        first = two.reset(env.params, keys.key(0))
-        after = two.step(env.params, first[0], torch.stack([action, action]), keys.key(1))
+        first = two.reset(env.params, key_near(env, 0))
+        after = two.step(env.params, first[0], torch.stack([action, action]), key_near(env, 1))
     except Exception as fault:
         got = f"refused by torch.vmap ({str(fault).strip().splitlines()[0]})"
         remedy = "write choices with torch.where, and call neither .item() nor bool() on a tensor"

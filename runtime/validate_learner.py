@@ -34,19 +34,20 @@ def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any,
     if not isinstance(algorithm, Algorithm):
         got, remedy = type(algorithm).__name__, "make it with e.g. ppo(model, adam(1e-3))"
         raise StructureError(message("trainer: algorithm", got=got, wanted="an Algorithm", remedy=remedy))
-    params = model.init(keys.key(0))
+    key = keys.key(0, device=leaves(observation)[0].device)
+    params = model.init(key)
     for name, leaf in zip(leaf_names(params), leaves(params), strict=True):
         if not isinstance(leaf, Tensor):
             where = ".".join(part for part in ("trainer: the model's params", name) if part)
             remedy = "wrap it in torch.tensor, or close over it"
             raise StructureError(message(where, got=type(leaf).__name__, wanted="a tensor", remedy=remedy))
-    _same_params(algorithm.init(keys.key(0)).params, params)
+    _same_params(algorithm.init(key).params, params)
     distribution, value = _looked(model, params, tree_map(lambda leaf: leaf[None], observation))
     if not isinstance(value, Tensor) or tuple(value.shape) != (1,):
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         remedy = "give one number for each observation, e.g. with `scalar`"
         raise ShapeError(message("trainer: the model's value of a batch of 1", got=got, wanted=[1], remedy=remedy))
-    _acts(distribution, action_space)
+    _acts(distribution, action_space, key)
 
 
 def _same_params(begun: Any, params: Any) -> None:
@@ -87,14 +88,14 @@ def _looked(model: ActorCritic, params: Any, observation: Any) -> tuple[Any, Any
     return distribution, value
 
 
-def _acts(distribution: Any, space: Space) -> None:
+def _acts(distribution: Any, space: Space, key: keys.Key) -> None:
     where = "trainer: the model's actions"
     if not hasattr(distribution, "log_prob") or not hasattr(distribution, "transform"):
         remedy = "give one, e.g. with `categorical_head` or `normal_head`"
         got = type(distribution).__name__
         raise StructureError(message("trainer: what the model gives", got=got, wanted="a Distribution", remedy=remedy))
     remedy = "make the model for the env's action_space"
-    action = distribution.sample(keys.split(keys.key(0), 1))
+    action = distribution.sample(keys.split(key, 1))
     shape = () if isinstance(space, Discrete) else getattr(space, "shape", tuple(action.shape[1:]))
     if tuple(action.shape) != (1, *shape):
         raise ShapeError(message(where, got=list(action.shape[1:]), wanted=list(shape), remedy=remedy))

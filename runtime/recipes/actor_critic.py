@@ -10,7 +10,7 @@ from ...core.envs import make
 from ..train import trainer
 from ..validate import validate
 from .arguments import loop_of
-from .pipeline import Pipeline, network, normalizer, optimizer
+from .pipeline import Pipeline, network, normalizer, optimizer, placed
 from .settings import A2C, PPO, Reinforce
 
 # settings class -> algorithm, and the settings that are passed to it under the same names
@@ -28,7 +28,12 @@ TABLE: Mapping[type, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 
 def actor_critic_pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
-    """Return the components of a run. Raises: ChoiceError for an unknown environment; errors of `validate`."""
+    """Return the components of a run. Raises: ChoiceError for an unknown environment or device; errors of `validate`."""
+    with placed(arguments.process.device):
+        return _pipeline(arguments)
+
+
+def _pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
     experience, learner = arguments.experience, arguments.learner
     env = validate(make(experience.env))
     model = network(env, learner)

@@ -7,7 +7,7 @@ from attrs import frozen
 
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
-from ..runs.arguments import SEEDS, check_numbers, check_threads, check_whole, check_wholes
+from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes
 from ..runs.training_machine import Loop, plan
 
 
@@ -42,6 +42,7 @@ class Process:
     threads: int = 1  # of PyTorch; more help large batches only
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
     backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
+    device: str = "cpu"  # of the learner and its worlds: cpu, cuda or cuda:N; a trained policy is evaluated on the CPU
 
 
 class Sized(Protocol):
@@ -86,6 +87,7 @@ def check_shared(experience: ExperienceOptions, learner: Learner, process: Proce
     for size in learner.hidden:
         check_whole("--hidden", size, 1)
     check_threads(process.threads)
+    check_device(process.device)
     check_wholes(process, 1, "checkpoints")
     check_numbers(learner, 0.0, 1.0, "learning_rate", "gamma")
     check_numbers(learner, 0.0, math.inf, "max_gradient_norm")

@@ -74,7 +74,7 @@ def prover_of(run: Path) -> Prover:
 
     Raises: CheckpointError, also where its data has changed; ChoiceError for another recipe.
     """
-    held = restored(run, "prove")
+    held = restored(run, "prove", changes={"device": "cpu"})
     made: Proofs = held.components.opened.opened
     return Prover(run, held.arguments, made, held.state.learner.params, held.state.worlds.state, held.loop.iteration)
 

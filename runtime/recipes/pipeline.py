@@ -1,7 +1,7 @@
 """Components that recipes of compiled training loops share, and the run built from them; `runs.run` performs it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from attrs import frozen
 
 from ...core import keys
 from ...core.env import Env
-from ...core.errors import CheckpointError, message
+from ...core.errors import CheckpointError, ChoiceError, message
 from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ..compile import artefact_name, fingerprint, program
@@ -46,6 +46,23 @@ class Pipeline:
     opened: Any = ()  # the recipe's data loaded from those files, for reuse
 
 
+@contextmanager
+def placed(name: str) -> Iterator[torch.device]:
+    """Make tensors of the block on the named device, and return it. Raises: ChoiceError where this machine has none.
+
+    >>> with placed("cpu") as device:
+    ...     device, torch.zeros(1).device
+    (device(type='cpu'), device(type='cpu'))
+    """
+    device = torch.device(name)
+    found = torch.cuda.device_count()
+    if device.type == "cuda" and not 0 <= (device.index or 0) < found:
+        wanted = f"one of the {found} GPUs that torch {torch.__version__} finds" if found else "cpu: torch finds no GPU"
+        raise ChoiceError(message("--device", got=repr(name), wanted=wanted, remedy="pass another one"))
+    with nullcontext() if device.type == "cpu" else device:
+        yield device
+
+
 def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
     """Return two perceptrons for the env's spaces, with params in one vector so that the optimiser makes one pass over it."""
     spaces = env.observation_space, env.action_space
@@ -69,7 +86,8 @@ def normalizer(experience: ExperienceOptions, learner: Learner) -> Normalizer:
 def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components:
     """Return the components of a pipeline's run, compiled and with PyTorch set to its threads where it begins to train."""
     torch.set_num_threads(arguments.process.threads)
-    seed, steps = keys.key(arguments.experience.seed), iteration_steps(arguments.experience)
+    seed = keys.key(arguments.experience.seed, device=arguments.process.device)
+    steps = iteration_steps(arguments.experience)
     facts = facts_of(recipe, arguments, pipeline.content)
 
     @contextmanager

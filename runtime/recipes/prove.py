@@ -23,7 +23,7 @@ from ..logic.proofs import Proofs, proofs
 from ..normalizer import identity
 from ..train import RunState, trainer
 from .arguments import loop_of
-from .pipeline import Pipeline, optimizer
+from .pipeline import Pipeline, optimizer, placed
 from .prove_settings import Prove
 
 WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
@@ -112,6 +112,11 @@ def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
 
 def prove_pipeline(arguments: Prove) -> Pipeline:
     """Return the components of a run. Raises: ChoiceError, by the name of the flag."""
+    with placed(arguments.process.device):
+        return _pipeline(arguments)
+
+
+def _pipeline(arguments: Prove) -> Pipeline:
     made = opened(arguments)
     model, env = model_of(arguments, made), proving(made.game, made.world, reset="own")
     learner, graph = arguments.learner, arguments.experience

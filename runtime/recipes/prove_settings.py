@@ -8,7 +8,7 @@ from attrs import field, frozen
 
 from ...core.errors import ChoiceError, message
 from ..deferred import deferred
-from ..runs.arguments import SEEDS, check_numbers, check_threads, check_whole, check_wholes, option
+from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes, option
 from ..runs.recipe import Recipe
 from .arguments import Process, iteration_steps, run_steps
 
@@ -88,6 +88,7 @@ def check_prove(arguments: Prove) -> None:
     graph, learner, process = arguments.experience, arguments.learner, arguments.process
     check_whole("--seed", graph.seed, 0, SEEDS)
     check_threads(process.threads)
+    check_device(process.device)
     check_whole("--reward", graph.reward, 0, 5)
     check_wholes(graph, 1, "steps", "envs", "horizon", "atoms", "successors", "facts", "max_depth")
     check_wholes(graph, 0, "negatives", "skip_unary")

@@ -28,7 +28,7 @@ def evaluated(run: Path, *, episodes: int = 100, seed: int = 0, action: Choice =
     Raises: CheckpointError, ChoiceError.
     """
     check_whole("--episodes", episodes, 1)
-    held = restored(run)
+    held = restored(run, changes={"device": "cpu"})
     result = summary(played(held.components.opened, held.state, episodes, seed, action))
     about = {"iteration": held.loop.iteration, "seed": seed, "action": action}
     folder.write_json(run / folder.EVALUATION, {**about, **asdict(result)})

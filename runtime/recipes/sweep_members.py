@@ -46,16 +46,20 @@ class Members:
 
     def begin(self, members: Sequence[Member]) -> Cohort:
         """Return the members before their first step."""
-        state = self.many.init(torch.stack([keys.key(seed) for _, seed in members]))
+        device = self.arguments.process.device
+        state = self.many.init(torch.stack([keys.key(seed, device=device) for _, seed in members]))
         names = members[0][0].keys()
         changes = {
             SWEPT[name]: torch.tensor([point[name] for point, _ in members], dtype=torch.float64) for name in names
         }
-        return Cohort(state=with_hyperparameters(state, changes), history=torch.zeros(len(members), 0, 3))
+        return Cohort(
+            state=with_hyperparameters(state, changes), history=torch.zeros(len(members), 0, 3, device=device)
+        )
 
     def like(self, members: Sequence[Member], chunks: int) -> Cohort:
         """Return a cohort with the shapes of one that has done `chunks` chunks."""
-        return Cohort(state=self.begin(members).state, history=torch.zeros(len(members), chunks, 3))
+        begun = self.begin(members)
+        return Cohort(state=begun.state, history=begun.history.new_zeros(len(members), chunks, 3))
 
     def train(self, cohort: Cohort, chunks: int) -> Cohort:
         """Return the cohort after `chunks` chunks of the run, counted from its beginning."""
@@ -95,7 +99,7 @@ class Members:
 
 def greedy_scores(pipeline: Pipeline, state: RunState, episodes: int) -> list[float]:
     """Return the mean return of each member's greedy episodes."""
-    key = keys.fold_in(keys.key(0), APART)
+    key = keys.fold_in(keys.key(0, device=state.key.device), APART)
     many: dict[str, Any] = {"episodes": episodes, "normalizer": pipeline.normalizer}
     for steps in (SHORT, LONGEST):  # again for longer if an episode is not over
         play = each(evaluate(pipeline.env, pipeline.model, steps=steps, **many))

@@ -1,6 +1,7 @@
 """Arguments of a run: names and numbers in groups, flat in a record, checked by the name of their flag."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar, get_type_hints
@@ -75,6 +76,18 @@ def check_threads(threads: int) -> None:
     """
     check_whole("--threads", threads, 1)
     check_whole("--threads", threads, 1, most_threads())
+
+
+def check_device(name: str) -> None:
+    """Raise ChoiceError unless this is the name of a processor or of a graphics card.
+
+    >>> check_device("gpu")
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --device is 'gpu', wanted cpu, cuda or cuda:N; name one of them
+    """
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
+        wanted, remedy = "cpu, cuda or cuda:N", "name one of them"
+        raise ChoiceError(message("--device", got=repr(name), wanted=wanted, remedy=remedy))
 
 
 def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:

@@ -7,6 +7,7 @@ import torch
 from attrs import define, field
 
 from ...algorithms.algorithm import Metrics
+from ...core.tree import to_device
 from ..compile import Program
 from ..effects.clock import seconds
 from ..train import RunState
@@ -60,9 +61,10 @@ class LoopState:
 
     def _timed(self) -> tuple[RunState, Metrics]:
         begin = seconds()
-        result = self.run(self.state)
+        state, metrics = self.run(self.state)
+        metrics = to_device(metrics, "cpu")  # waits for a GPU
         self.seconds += seconds() - begin
-        return result
+        return state, metrics
 
 
 def rows_of(metrics: Metrics, done: int, steps: int) -> Iterator[dict[str, float]]:

@@ -91,9 +91,13 @@ def start(
     errors of building the recipe.
     """
     recipe.check(arguments)
-    recipe.ready(arguments, options)
+    _ready(recipe, arguments, options)
     with folder.starting(run, recipe.name, overwrite=overwrite):
         return _begin(recipe, arguments, Context(run, False, store, notice, Trust(every=True)))
+
+
+def _ready(recipe: Recipe, arguments: Any, options: Any) -> None:
+    recipe.ready(arguments, recipe.closing() if options == () else options)
 
 
 def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> SessionResult:
@@ -136,13 +140,13 @@ def resume(
             recipe, arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
             arguments = changed(arguments, changes)
             recipe.check(arguments)
-            recipe.ready(arguments, options)
+            _ready(recipe, arguments, options)
             if folder.in_phases(run):
                 return _go_on(recipe, arguments, context)
             notice(f"no checkpoint yet: {run} begins again, with its own arguments")
             return _begin(recipe, arguments, evolve(context, kept=False), keep)
         found = restored(run, store=store, notice=notice, changes=changes, trust=trust)
-        found.recipe.ready(found.arguments, options)
+        _ready(found.recipe, found.arguments, options)
         now = {**single.environment(), **found.components.facts, "ranks": store.size}
         for difference in single.differences({"ranks": 1, **found.manifest.environment}, now):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")

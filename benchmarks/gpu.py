@@ -1,0 +1,137 @@
+"""PPO on CartPole on a GPU: steps a second of whole iterations, beside rejax on the same card, and a run by the command line.
+
+Each program is compiled, run once, and timed over the next chunks of ten iterations. rejax is measured where this python has
+it. `--device cpu` tries the benchmark without a GPU. In a copy without its history, PURESTEP_COMMIT names its commit.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from purestep.core import keys
+from purestep.core.tree import leaves
+from purestep.runtime.compile import program
+from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
+from purestep.runtime.recipes.arguments import ExperienceOptions, Process
+from purestep.runtime.recipes.classic import PPO
+from purestep.runtime.train import folded
+
+from . import evidence
+
+SHAPES = ("64x128", "1024x128", "4096x128", "16384x128")
+CHUNK, CHUNKS = 10, 10
+EPISODES = 100
+
+
+def wait(device: str) -> None:
+    """Waits for the work that was given to the device."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def measured(shape: str, device: str, backend: str) -> dict[str, float]:
+    """Seconds until the first chunk is done, and steps a second of the next ones."""
+    envs, horizon = map(int, shape.split("x"))
+    experience = ExperienceOptions(
+        env="cartpole", envs=envs, horizon=horizon, steps=CHUNK * (CHUNKS + 1) * envs * horizon
+    )
+    made = actor_critic_pipeline(PPO(experience, process=Process(device=device, backend=backend)))
+    state = made.trainer.init(keys.key(0, device=device))
+    chunk: Any = folded(made.trainer, CHUNK)
+    chunks = CHUNKS if backend == "inductor" else 1
+    run = chunk if backend == "none" else program(chunk, name=shape)
+    begin = time.perf_counter()
+    state, metrics = run(state)
+    wait(device)
+    first = time.perf_counter() - begin
+    begin = time.perf_counter()
+    for _ in range(chunks):
+        state, metrics = run(state)
+    wait(device)
+    spent = time.perf_counter() - begin
+    assert all(bool(leaf.isfinite().all()) for leaf in leaves(state.learner.params))
+    return {
+        "first chunk, seconds": round(first, 1),
+        "milliseconds an iteration": round(spent / chunks / CHUNK * 1e3, 3),
+        "steps a second": round(chunks * CHUNK * envs * horizon / spent),
+        "return": round(float(metrics["return_sum"].sum() / metrics["episodes"].sum()), 1),
+    }
+
+
+def rejax(shape: str) -> dict[str, float]:
+    """The same of rejax, by its script: one program of all iterations, compiled apart."""
+    envs, horizon = map(int, shape.split("x"))
+    steps = CHUNK * CHUNKS * envs * horizon
+    command = [sys.executable, str(evidence.ROOT / "benchmarks" / "peers" / "rejax_ppo.py")]
+    words = {"--envs": envs, "--horizon": horizon, "--steps": steps, "--threads": os.cpu_count()}
+    words_flat = [str(word) for pair in words.items() for word in pair]
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    done = subprocess.run([*command, *words_flat], capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        return {}
+    told = json.loads(done.stdout.splitlines()[-1])
+    return {
+        "compile seconds": round(told["compile_seconds"], 1),
+        "milliseconds an iteration": round(told["run_seconds"] / CHUNK / CHUNKS * 1e3, 3),
+        "steps a second": round(told["steps_per_second"]),
+    }
+
+
+def command_line(device: str) -> dict[str, float]:
+    """`purestep train` on the device, stopped run resumed, and its greedy return, evaluated on the CPU."""
+    flags = ["--env", "cartpole", "--envs", "1024", "--horizon", "32", "--steps", "3000000", "--minibatches", "8"]
+    with TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        run = [sys.executable, "-m", "purestep"]
+        words = [
+            *run,
+            "train",
+            "ppo",
+            *flags,
+            "--device",
+            device,
+            "--episodes",
+            str(EPISODES),
+            "--run",
+            f"{folder}/run",
+        ]
+        subprocess.run(words, check=True)
+        spent = time.perf_counter() - begin
+        (Path(folder) / "run" / "evaluation.json").unlink()
+        subprocess.run([*run, "evaluate", f"{folder}/run", "--episodes", str(EPISODES)], check=True)
+        found = json.loads((Path(folder) / "run" / "evaluation.json").read_text())
+    return {"seconds": round(spent, 1), "greedy return": found["mean_return"], "episodes": EPISODES}
+
+
+def main() -> None:
+    """Measures, prints and writes benchmarks/results/gpu.json."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("--device", default="cuda", help="default: cuda")
+    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), metavar="ENVSxHORIZON")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    start, device = time.perf_counter(), arguments.device
+    card = torch.cuda.get_device_name() if device != "cpu" else "cpu"
+    figures: dict[str, Any] = {"card": card, "torch": torch.__version__}
+    word = torch.equal(keys.bits(keys.key(1), (1000,)), keys.bits(keys.key(1, device=device), (1000,)).cpu())
+    figures["random bits as on the CPU"] = bool(word)
+    figures["uncompiled 64x128"] = measured("64x128", device, "none")
+    print(json.dumps(figures), flush=True)
+    for shape in arguments.shapes:
+        figures[shape] = {"purestep": measured(shape, device, "inductor"), "rejax": rejax(shape)}
+        print(shape, json.dumps(figures[shape]), flush=True)
+    figures["train ppo"] = command_line(device)
+    print(json.dumps(figures["train ppo"]), flush=True)
+    evidence.write("gpu", seconds=time.perf_counter() - start, figures=figures)
+
+
+if __name__ == "__main__":
+    main()

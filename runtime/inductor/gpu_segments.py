@@ -1,0 +1,204 @@
+"""Programs for a GPU: the operations between scans are compiled as kernels, and each scan is a loop over its compiled body.
+
+The compiler's own loop asks the GPU in every iteration for its condition, and launches every kernel by itself. Here the body of
+an outermost scan, with all loops inside it, is captured once as a CUDA graph, and an iteration is one replay of it.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch.fx import GraphModule, Node
+from torch.fx.passes.split_module import split_module
+
+SCAN = torch.ops.higher_order.scan
+IOTA = torch.ops.prims.iota.default
+Body = Callable[[list[Any]], Sequence[Any]]  # (carry, a row of each x, the rest) -> (carry, a row of each output)
+Loop = Callable[[Body], Callable[[list[Tensor], list[Tensor], list[Any]], list[Tensor]]]  # (carry, xs, the rest)
+
+
+def segmented(graph: GraphModule, inputs: list[Any]) -> Any:
+    """Compile a traced graph: a backend of `torch.compile`, for functions without gradients outside them."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    def lower(traced: GraphModule, examples: Sequence[Any]) -> Any:
+        run = _lowered(traced, examples, replayed)
+        return make_boxed_func(lambda *values: run(list(values)))
+
+    return aot_autograd(fw_compiler=lower, decompositions=select_decomp_table())(graph, inputs)
+
+
+class _Piece(torch.nn.Module):
+    """A compiled part of a graph, as the graph calls it."""
+
+    def __init__(self, run: Callable[..., Any]) -> None:
+        super().__init__()
+        self.run = run
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.run(*inputs)
+
+
+def _lowered(graph: GraphModule, examples: Sequence[Any], loop: Loop) -> Body:
+    """Return the graph's function of a list of inputs; `loop` makes the function of each scan that stands in it."""
+    parts = _parts(graph)
+    if len(set(parts.values())) == 1 and not any(node.target is SCAN or node.target is IOTA for node in parts):
+        return _kernels(graph, examples)
+    whole = split_module(graph, torch.nn.Module(), lambda node: parts[node], keep_original_order=True)
+    for node in whole.graph.nodes:
+        if node.op == "call_module":
+            piece = getattr(whole, node.target)
+            scans = [inner for inner in piece.graph.nodes if inner.target is SCAN]
+            if any(inner.target is IOTA for inner in piece.graph.nodes):
+                run = _once(piece)
+            else:
+                run = _scan(piece, scans[0], loop) if scans else _segment(piece)
+            setattr(whole, node.target, _Piece(run))
+    return lambda inputs: whole(*inputs)
+
+
+def _once(piece: GraphModule) -> Callable[..., Any]:
+    """Return the function of a part without inputs, which is called once."""
+    return functools.cache(lambda: piece())
+
+
+def _parts(graph: GraphModule) -> dict[Node, int]:
+    """Return the number of each operation's part: one for each scan with the reading of its outputs, one for all between two.
+
+    Ranges of numbers are the first part: compiled together with products of them, these are taken for places in memory, and
+    computed in 32 bits (torch 2.11 refuses Philox's multipliers therefore).
+    """
+    operations = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
+    for node in operations:
+        if node.target is IOTA:
+            operations[0].prepend(node)
+    parts, number = dict[Node, int](), 1
+    for node in graph.graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        if node.target is IOTA:
+            parts[node] = 0
+        elif node.target is SCAN:
+            parts[node], number = number + 1, number + 2
+        elif node.target is operator.getitem and node.args[0].target is SCAN:
+            parts[node] = parts[node.args[0]]
+        else:
+            parts[node] = number
+    return parts
+
+
+def _placeholders(graph: GraphModule) -> list[Node]:
+    return [node for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def _output(graph: GraphModule) -> Node:
+    output: Node = graph.graph.output_node()
+    return output
+
+
+def _segment(piece: GraphModule) -> Callable[..., Any]:
+    output, examples = _output(piece), [node.meta["val"] for node in _placeholders(piece)]
+    single = not isinstance(output.args[0], tuple | list)
+    if single:
+        output.args = ((output.args[0],),)
+        piece.recompile()
+    run = _kernels(piece, examples)
+    return (lambda *inputs: run(list(inputs))[0]) if single else (lambda *inputs: run(list(inputs)))
+
+
+def _kernels(graph: GraphModule, examples: Sequence[Any]) -> Body:
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    with tracing(TracingContext(detect_fake_mode(examples))):
+        compiled: Body = compile_fx_inner(graph, examples)
+    return compiled
+
+
+def _scan(piece: GraphModule, node: Node, loop: Loop) -> Callable[..., Any]:
+    """Return the function of a part that holds a scan and nothing else: its inputs -> those outputs of it that are read."""
+    holder, *groups = cast("tuple[Any, ...]", node.args)
+    body: GraphModule = getattr(piece, holder.target)
+    run = loop(_lowered(body, [inner.meta["val"] for inner in _placeholders(body)], unrolled))
+    places = {inner: place for place, inner in enumerate(_placeholders(piece))}
+    carry, xs, rest = ([places[inner] for inner in group] for group in groups)
+    read: Any = _output(piece).args[0]
+    several = isinstance(read, tuple | list)
+    numbers: list[int] = [one.args[1] for one in (read if several else (read,))]
+
+    def scan(*inputs: Any) -> Any:
+        found = run(*([inputs[place] for place in group] for group in (carry, xs, rest)))
+        chosen = [found[number] for number in numbers]
+        return chosen if several else chosen[0]
+
+    return scan
+
+
+def unrolled(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], list[Tensor]]:
+    """Return the loop that calls the body once for each row of the xs."""
+
+    def run(carry: list[Tensor], xs: list[Tensor], rest: list[Any]) -> list[Tensor]:
+        size, rows = len(carry), []
+        for place in range(xs[0].shape[0]):
+            result = body([*carry, *(x[place] for x in xs), *rest])
+            carry = list(result[:size])
+            rows.append(result[size:])
+        return [*carry, *(torch.stack(column) for column in zip(*rows, strict=True))]
+
+    return run
+
+
+def replayed(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], list[Tensor]]:
+    """Return the loop that captures the body on its first call, and replays it for each row of the xs.
+
+    The captured body reads its inputs from memory of its own, into which it writes the carry at its end.
+    """
+    captured = list[_Captured]()
+
+    def run(carry: list[Tensor], xs: list[Tensor], rest: list[Any]) -> list[Tensor]:
+        if not carry[0].is_cuda:
+            return unrolled(body)(carry, xs, rest)
+        if not captured:
+            captured.append(_Captured(body, carry, [x[0] for x in xs], rest))
+        return captured[0](carry, xs, rest)
+
+    return run
+
+
+class _Captured:
+    """A body as a CUDA graph, with the memory that it reads and writes."""
+
+    def __init__(self, body: Body, carry: list[Tensor], x: list[Tensor], rest: list[Any]) -> None:
+        self.carry, self.x = [leaf.clone() for leaf in carry], [leaf.clone() for leaf in x]
+        self.rest = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in rest]
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(carry[0].device):
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # the first call loads the kernels, which cannot be captured
+                body([*self.carry, *self.x, *self.rest])
+            torch.cuda.current_stream().wait_stream(stream)
+            with torch.cuda.graph(self.graph):
+                result = body([*self.carry, *self.x, *self.rest])
+                self.rows = [row.clone() for row in result[len(carry) :]]
+                for leaf, new in zip(self.carry, [leaf.clone() for leaf in result[: len(carry)]], strict=True):
+                    leaf.copy_(new)
+
+    def __call__(self, carry: list[Tensor], xs: list[Tensor], rest: list[Any]) -> list[Tensor]:
+        for own, leaf in zip([*self.carry, *self.rest], [*carry, *rest], strict=True):
+            if isinstance(leaf, Tensor):
+                own.copy_(leaf)
+        count = xs[0].shape[0]
+        columns = [row.new_empty((count, *row.shape)) for row in self.rows]
+        for place in range(count):
+            for own, x in zip(self.x, xs, strict=True):
+                own.copy_(x[place])
+            self.graph.replay()
+            for column, row in zip(columns, self.rows, strict=True):
+                column[place].copy_(row)
+        return [*(leaf.clone() for leaf in self.carry), *columns]
