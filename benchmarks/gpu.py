@@ -1,6 +1,6 @@
 """PPO on CartPole on a GPU: steps a second of whole iterations, beside rejax on the same card, and a run by the command line.
 
-Each program is compiled, run once, and timed over the next chunks of ten iterations. rejax is measured where this python has
+Each program is compiled, run once, and timed over the next chunks of five iterations. rejax is measured where this python has
 it. `--device cpu` tries the benchmark without a GPU. In a copy without its history, PURESTEP_COMMIT names its commit.
 """
 
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,13 +21,13 @@ from purestep.core.tree import leaves
 from purestep.runtime.compile import program
 from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import ExperienceOptions, Process
-from purestep.runtime.recipes.classic import PPO
+from purestep.runtime.recipes.settings import PPO
 from purestep.runtime.train import folded
 
 from . import evidence
 
-SHAPES = ("64x128", "1024x128", "4096x128", "16384x128")
-CHUNK, CHUNKS = 10, 10
+SHAPES = ("4096x128", "64x128")
+CHUNK, CHUNKS = 5, 20
 EPISODES = 100
 
 
@@ -37,7 +37,7 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def measured(shape: str, device: str, backend: str) -> dict[str, float]:
+def measured(shape: str, device: str, backend: Literal["inductor", "none"]) -> dict[str, float]:
     """Seconds until the first chunk is done, and steps a second of the next ones."""
     envs, horizon = map(int, shape.split("x"))
     experience = ExperienceOptions(
@@ -46,7 +46,7 @@ def measured(shape: str, device: str, backend: str) -> dict[str, float]:
     made = actor_critic_pipeline(PPO(experience, process=Process(device=device, backend=backend)))
     state = made.trainer.init(keys.key(0, device=device))
     chunk: Any = folded(made.trainer, CHUNK)
-    chunks = CHUNKS if backend == "inductor" else 1
+    chunks = CHUNKS if backend == "inductor" else 1  # uncompiled, a chunk takes seconds
     run = chunk if backend == "none" else program(chunk, name=shape)
     begin = time.perf_counter()
     state, metrics = run(state)
@@ -62,7 +62,7 @@ def measured(shape: str, device: str, backend: str) -> dict[str, float]:
         "first chunk, seconds": round(first, 1),
         "milliseconds an iteration": round(spent / chunks / CHUNK * 1e3, 3),
         "steps a second": round(chunks * CHUNK * envs * horizon / spent),
-        "return": round(float(metrics["return_sum"].sum() / metrics["episodes"].sum()), 1),
+        "training return": round(float(metrics["return_sum"].sum() / metrics["episodes"].sum()), 1),
     }
 
 
@@ -70,11 +70,11 @@ def rejax(shape: str) -> dict[str, float]:
     """The same of rejax, by its script: one program of all iterations, compiled apart."""
     envs, horizon = map(int, shape.split("x"))
     steps = CHUNK * CHUNKS * envs * horizon
-    command = [sys.executable, str(evidence.ROOT / "benchmarks" / "peers" / "rejax_ppo.py")]
     words = {"--envs": envs, "--horizon": horizon, "--steps": steps, "--threads": os.cpu_count()}
-    words_flat = [str(word) for pair in words.items() for word in pair]
+    command = [sys.executable, str(evidence.ROOT / "benchmarks" / "peers" / "rejax_ppo.py")]
+    command += [str(word) for pair in words.items() for word in pair]
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    done = subprocess.run([*command, *words_flat], capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         return {}
     told = json.loads(done.stdout.splitlines()[-1])
@@ -86,27 +86,12 @@ def rejax(shape: str) -> dict[str, float]:
 
 
 def command_line(device: str) -> dict[str, float]:
-    """`purestep train` on the device, stopped run resumed, and its greedy return, evaluated on the CPU."""
+    """`purestep train` on the device: seconds with compilation, and the greedy return, which is evaluated on the CPU."""
     flags = ["--env", "cartpole", "--envs", "1024", "--horizon", "32", "--steps", "3000000", "--minibatches", "8"]
     with TemporaryDirectory() as folder:
-        begin = time.perf_counter()
-        run = [sys.executable, "-m", "purestep"]
-        words = [
-            *run,
-            "train",
-            "ppo",
-            *flags,
-            "--device",
-            device,
-            "--episodes",
-            str(EPISODES),
-            "--run",
-            f"{folder}/run",
-        ]
-        subprocess.run(words, check=True)
+        begin, run = time.perf_counter(), ["--run", f"{folder}/run", "--device", device, "--episodes", str(EPISODES)]
+        subprocess.run([sys.executable, "-m", "purestep", "train", "ppo", *flags, *run], check=True)
         spent = time.perf_counter() - begin
-        (Path(folder) / "run" / "evaluation.json").unlink()
-        subprocess.run([*run, "evaluate", f"{folder}/run", "--episodes", str(EPISODES)], check=True)
         found = json.loads((Path(folder) / "run" / "evaluation.json").read_text())
     return {"seconds": round(spent, 1), "greedy return": found["mean_return"], "episodes": EPISODES}
 
@@ -123,14 +108,17 @@ def main() -> None:
     figures: dict[str, Any] = {"card": card, "torch": torch.__version__}
     word = torch.equal(keys.bits(keys.key(1), (1000,)), keys.bits(keys.key(1, device=device), (1000,)).cpu())
     figures["random bits as on the CPU"] = bool(word)
-    figures["uncompiled 64x128"] = measured("64x128", device, "none")
     print(json.dumps(figures), flush=True)
+
+    def write(name: str, found: dict[str, Any]) -> None:
+        figures[name] = found
+        print(name, json.dumps(found), flush=True)
+        evidence.write("gpu", seconds=time.perf_counter() - start, figures=figures)
+
     for shape in arguments.shapes:
-        figures[shape] = {"purestep": measured(shape, device, "inductor"), "rejax": rejax(shape)}
-        print(shape, json.dumps(figures[shape]), flush=True)
-    figures["train ppo"] = command_line(device)
-    print(json.dumps(figures["train ppo"]), flush=True)
-    evidence.write("gpu", seconds=time.perf_counter() - start, figures=figures)
+        write(shape, {"purestep": measured(shape, device, "inductor"), "rejax": rejax(shape)})
+    write("64x128, uncompiled", measured("64x128", device, "none"))
+    write("train ppo", command_line(device))
 
 
 if __name__ == "__main__":

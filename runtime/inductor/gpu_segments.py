@@ -34,17 +34,6 @@ def segmented(graph: GraphModule, inputs: list[Any]) -> Any:
     return aot_autograd(fw_compiler=lower, decompositions=select_decomp_table())(graph, inputs)
 
 
-class _Piece(torch.nn.Module):
-    """A compiled part of a graph, as the graph calls it."""
-
-    def __init__(self, run: Callable[..., Any]) -> None:
-        super().__init__()
-        self.run = run
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.run(*inputs)
-
-
 def _lowered(graph: GraphModule, examples: Sequence[Any], loop: Loop) -> Body:
     """Return the graph's function of a list of inputs; `loop` makes the function of each scan that stands in it."""
     parts = _parts(graph)
@@ -59,7 +48,8 @@ def _lowered(graph: GraphModule, examples: Sequence[Any], loop: Loop) -> Body:
                 run = _once(piece)
             else:
                 run = _scan(piece, scans[0], loop) if scans else _segment(piece)
-            setattr(whole, node.target, _Piece(run))
+            node.op, node.target = "call_function", run
+    whole.recompile()
     return lambda inputs: whole(*inputs)
 
 
