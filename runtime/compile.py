@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import io
 import os
+import sys
 import time
 import types
 import warnings
@@ -135,6 +136,29 @@ def program(
     return Program(
         name=name or getattr(function, "__name__", "program"), function=function, artefact=artefact, backend=backend
     )
+
+
+PHASES = (  # a part of a file's path, and the work that its functions do
+    ("/inductor/compile_speed.py", "building C++"),
+    ("/torch/_inductor/", "generating code"),
+    ("/torch/_functorch/", "lowering"),
+    ("/torch/_dynamo/", "tracing"),
+)
+
+
+def phase(thread: int) -> str:
+    """Return the work of the compiler in the thread of this identifier, "" where it does not compile.
+
+    >>> phase(0)
+    ''
+    """
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        for part, work in PHASES:
+            if part in frame.f_code.co_filename:
+                return work
+        frame = frame.f_back
+    return ""
 
 
 def artefact_name(function: Callable[..., Any], backend: str, *arguments: Any) -> str:

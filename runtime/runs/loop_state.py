@@ -1,6 +1,7 @@
 """A running compiled training loop: its state, and the program of its iterations."""
 
 import math
+import threading
 from collections.abc import Callable, Iterator
 
 import torch
@@ -8,8 +9,10 @@ from attrs import define, field
 
 from ...algorithms.algorithm import Metrics
 from ...core.tree import to_device
-from ..compile import Program
+from ..compile import Program, phase
 from ..effects.clock import seconds
+from ..effects.reporting.progress import waiting
+from ..files.cache import remember_seconds, usual_seconds
 from ..train import RunState
 from .logging import RETURN
 from .recipe import Notice
@@ -35,12 +38,17 @@ class LoopState:
 
     def warm(self, notice: Notice) -> None:
         """Run the first chunk, and with it the compilation."""
-        if isinstance(self.run, Program):
-            known = self.run.artefact is not None and self.run.artefact.exists()
-            notice("loading the compiled program" if known else "compiling the program, once for these arguments ...")
-        self.ready.append(self._timed())
-        if isinstance(self.run, Program):
-            self.run.settle()
+        if not isinstance(self.run, Program):
+            self.ready.append(self._timed())
+            return
+        known = self.run.artefact is not None and self.run.artefact.exists()
+        notice("loading the compiled program" if known else "compiling the program, once for these arguments ...")
+        thread, usual = threading.get_ident(), usual_seconds(self.run.name)
+        with waiting("compiling", 0.0 if known else usual, phase=lambda: phase(thread)):
+            self.ready.append(self._timed())
+        if not self.run.loaded:
+            remember_seconds(self.run.name, self.compile_seconds())
+        self.run.settle()
 
     def train(self, command: Train) -> Trained:
         """Run a chunk: the handler of `Train`."""

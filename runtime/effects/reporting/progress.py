@@ -1,6 +1,7 @@
-"""Progress of a run: steps done, rate and time left; as a bar in a terminal, elsewhere as a line now and then."""
+"""Progress of a run: steps done, rate, time left; a bar in a terminal, elsewhere a line now and then. Also that of a wait."""
 
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +111,44 @@ def progress(
 
     with _bar(console, words) if console.is_terminal else _lines(console, words, seconds, clock) as sink:
         yield sink
+
+
+@contextmanager
+def waiting(
+    doing: str,
+    usual: float,
+    *,
+    phase: Callable[[], str] = lambda: "",
+    seconds: float = 10.0,
+    console: Console | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[None]:
+    """Display the seconds of the block on stderr, what it does at the moment, and the seconds that it took the last time.
+
+    In a terminal the line is renewed four times a second and disappears at the end; elsewhere one is printed every `seconds`.
+    `usual` is 0 where nothing is known.
+    """
+    console, begin, over = console or Console(stderr=True), clock(), threading.Event()
+
+    def words() -> str:
+        parts = f"{doing} {clock() - begin:.0f} s", phase(), f"the last time took {usual:.0f} s" if usual else ""
+        return ", ".join(part for part in parts if part)
+
+    def print_lines() -> None:
+        while not over.wait(seconds):
+            console.print(words(), highlight=False, soft_wrap=True, markup=False)
+
+    if console.is_terminal:
+        with Live(get_renderable=lambda: Text(words(), style="dim"), console=console, transient=True):
+            yield
+        return
+    ticker = threading.Thread(target=print_lines, daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ticker.join()
 
 
 @contextmanager
