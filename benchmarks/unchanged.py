@@ -66,6 +66,7 @@ SPEECH = (
 TURNS = (
     *(*SPEECH, "--kind", "simple", "--words", "letters", "--groups", "4", "--samples", "4"),
     *("--max-turns", "3", "--capacity", "64", "--skill", "0.35", "--format", "0.1", "--tool-spam", "0.1"),
+    *("--minibatches", "2", "--kl", "0"),
 )
 
 

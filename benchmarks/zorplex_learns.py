@@ -4,7 +4,7 @@ Trains as a user would, in a folder of its own, one seed after the other; then o
 process of its own, and compares its logits with those of the run's checkpoint. Writes results/zorplex_learns.json, the last
 seed's table and its curves. Ends with 1 where a seed took too long, began too well, or stayed below the target: by its greedy
 accuracy, since sampled accuracy also rises where reinforcement only sharpens what the warm start taught. Other words are passed
-on: `--skill 0.13 --format 0 --tool-spam 0` tries a weaker warm start.
+on: `--kl 0` shows the same without the divergence from the warm start.
 """
 
 import argparse

@@ -48,7 +48,8 @@ BUDGET, ALL = (
     512,
     1 << 20,
 )  # tokens at once: of a rank, so that a batch is several parts, and of the trainer, which cuts none
-SIZES = {"groups": 4, "samples": 8, "steps": BATCHES, "width": 64, "layers": 2}  # all else as the recipe comes
+SIZES = {"groups": 4, "samples": 8, "steps": BATCHES, "width": 64, "layers": 2}
+FORMER = {"skill": 0.35, "format": 0.1, "tool_spam": 0.1, "minibatches": 2, "kl": 0.0}  # defaults of the recording
 SHAPE = ("vocabulary", "width", "layers", "heads", "kv_heads", "inner", "window")
 READ = (
     *("token", "is_action", "behaviour_log_prob", "call", "length", "calls", "reward", "temperature"),
@@ -58,8 +59,8 @@ WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def arguments() -> Zorplex:
-    """The recipe's own, smaller."""
-    return changed(zorplex_defaults("grpo"), SIZES)
+    """The recipe's own of the recording, smaller."""
+    return changed(zorplex_defaults("grpo"), {**SIZES, **FORMER})
 
 
 def compact(said: Transcript, read: Sequence[str] = READ) -> dict[str, Tensor]:

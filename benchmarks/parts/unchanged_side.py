@@ -62,6 +62,7 @@ RUN_WORDS = (  # of the recorded run
     *("--warm-steps", "300", "--demonstrations", "400", "--groups", "4", "--samples", "4", "--steps", "6"),
     *("--max-turns", "3", "--max-new-tokens", "12", "--capacity", "64", "--held-out", "32", "--save-every", "6"),
     *("--skill", "0.35", "--format", "0.1", "--tool-spam", "0.1", "--muon-precision", "bfloat16"),
+    *("--minibatches", "2", "--kl", "0"),
 )
 KEPT = (".purestep.json", "arguments.json", "before.json", "tokenizer", "async")  # of the run's folder
 LEFT = ("tensorboard", "step_000000")  # of what is in them

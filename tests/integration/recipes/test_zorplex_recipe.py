@@ -68,6 +68,8 @@ TINY: dict[str, Any] = {
     "layers": 1,
     "heads": 2,
     "warm_steps": 30,
+    "skill": 0.35,
+    "format": 0.1,
     "demonstrations": 12,
     "warm_batch": 4,
     "steps": 3,
