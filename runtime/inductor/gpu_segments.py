@@ -37,7 +37,7 @@ def segmented(graph: GraphModule, inputs: list[Any]) -> Any:
 def _lowered(graph: GraphModule, examples: Sequence[Any], loop: Loop) -> Body:
     """Return the graph's function of a list of inputs; `loop` makes the function of each scan that stands in it."""
     parts = _parts(graph)
-    if len(set(parts.values())) == 1 and not any(node.target is SCAN or node.target is IOTA for node in parts):
+    if not any(node.target in (SCAN, IOTA) for node in parts):
         return _kernels(graph, examples)
     whole = split_module(graph, torch.nn.Module(), lambda node: parts[node], keep_original_order=True)
     for node in whole.graph.nodes:
@@ -61,8 +61,8 @@ def _once(piece: GraphModule) -> Callable[..., Any]:
 def _parts(graph: GraphModule) -> dict[Node, int]:
     """Return the number of each operation's part: one for each scan with the reading of its outputs, one for all between two.
 
-    Ranges of numbers are the first part: compiled together with products of them, these are taken for places in memory, and
-    computed in 32 bits (torch 2.11 refuses Philox's multipliers therefore).
+    Ranges of numbers become the first part. The compiler takes a range times a constant for a place in memory and computes it in
+    32 bits, too few for the multipliers of Philox (torch 2.11: "Scalar 3528531795 is out of range for type int32").
     """
     operations = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
     for node in operations:

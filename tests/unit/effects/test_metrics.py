@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from purestep.runtime.effects.reporting.metrics import (
     tensorboard,
     thin,
 )
-from purestep.runtime.effects.reporting.progress import Pace, metrics_of, progress
+from purestep.runtime.effects.reporting.progress import Pace, metrics_of, progress, waiting
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -243,3 +244,40 @@ def test_the_pace_is_that_of_the_last_half_minute() -> None:
         rates.append(pace.add(1100 + 5.0 * second))
     assert rates[-1] == 5
     assert len(pace.seen) <= 32
+
+
+# --- a wait ---
+
+
+@pytest.mark.parametrize("usual", [0.0, 41.0])
+def test_a_wait_shows_its_seconds_phase_and_usual_length(usual: float) -> None:
+    console, clock, shown = Console(file=io.StringIO(), width=20), Clock(), threading.Event()
+
+    def phase() -> str:
+        shown.set()
+        return "tracing"
+
+    with waiting("compiling", usual, phase=phase, seconds=0.01, console=console, clock=clock):
+        clock.now = 12.0
+        assert shown.wait(60.0)
+    assert isinstance(console.file, io.StringIO)
+    first = console.file.getvalue().splitlines()[0]
+    assert first in [
+        f"compiling {passed} s, tracing{', the last time took 41 s' * bool(usual)}" for passed in ("0", "12")
+    ]
+
+
+def test_a_short_wait_prints_nothing() -> None:
+    console = Console(file=io.StringIO())
+    with pytest.raises(KeyError), waiting("compiling", 0.0, console=console):
+        raise KeyError
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == ""
+
+
+def test_a_wait_in_a_terminal_leaves_nothing_behind() -> None:
+    console = Console(file=io.StringIO(), width=60, force_terminal=True)
+    with waiting("compiling", 41.0, phase=lambda: "tracing", console=console):
+        pass
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().endswith("\x1b[2K")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from purestep.core.record import record, replace, tensor
 from purestep.core.scan import scan
 from purestep.core.tree import clone
 from purestep.runtime import compile
-from purestep.runtime.compile import fingerprint, program
+from purestep.runtime.compile import fingerprint, phase, program
+from purestep.runtime.files.cache import SECONDS, remember_seconds, usual_seconds
 
 
 @record
@@ -320,3 +322,36 @@ def test_the_code_generator_is_the_default() -> None:
     assert balances.tolist() == [1.5, 2.0, 4.0]
     assert after.balance.item() == 3.0
     assert after.history.tolist() == [2.0, 4.0, 3.0]
+
+
+# --- the seconds of a compilation ---
+
+
+def test_seconds_of_a_compilation_are_kept_for_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert usual_seconds("train ppo") == 0.0
+    remember_seconds("train ppo", 41.26)
+    remember_seconds("train a2c", 30.0)
+    assert (usual_seconds("train ppo"), usual_seconds("train a2c"), usual_seconds("sweep")) == (41.3, 30.0, 0.0)
+    assert [file.name for file in (tmp_path / "purestep").iterdir()] == [SECONDS]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"train ppo": "long"}', "\0"])
+def test_damaged_seconds_are_unknown_and_replaced(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "purestep").mkdir()
+    (tmp_path / "purestep" / SECONDS).write_text(text)
+    assert usual_seconds("train ppo") == 0.0
+    remember_seconds("train ppo", 2.0)
+    assert usual_seconds("train ppo") == 2.0
+
+
+def test_the_phase_is_that_of_the_thread_that_compiles() -> None:
+    seen, thread = set[str](), threading.get_ident()
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        seen.add(phase(thread))
+        return graph
+
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+    assert (seen, phase(thread)) == ({"tracing"}, "")
