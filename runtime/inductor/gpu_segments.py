@@ -61,8 +61,8 @@ def _once(piece: GraphModule) -> Callable[..., Any]:
 def _parts(graph: GraphModule) -> dict[Node, int]:
     """Return the number of each operation's part: one for each scan with the reading of its outputs, one for all between two.
 
-    Ranges of numbers become the first part. The compiler takes a range times a constant for a place in memory and computes it in
-    32 bits, too few for the multipliers of Philox (torch 2.11: "Scalar 3528531795 is out of range for type int32").
+    Ranges of numbers become the first part: the compiler takes a range times a constant for a place in memory, and computes it
+    in 32 bits, too few for the multipliers of Philox (torch 2.11: "Scalar 3528531795 is out of range for type int32").
     """
     operations = [node for node in graph.graph.nodes if node.op not in ("placeholder", "output")]
     for node in operations:
