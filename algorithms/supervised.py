@@ -8,7 +8,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ..core.causal import CausalModel
-from ..core.optim.optimizers import Optimizer, apply_updates, global_norm
+from ..core.optim.optimizers import Optimizer, apply_updates, device_of, global_norm
 from ..core.transcript.log_probs import loss_mask, token_log_probs
 from ..core.transcript.record import Transcript
 from ..core.tree import all_finite
@@ -56,7 +56,7 @@ def supervised(model: CausalModel, optimizer: Optimizer) -> Supervised:
     """
 
     def init(params: Any) -> TrainState:
-        step = torch.zeros((), dtype=torch.int64)
+        step = torch.zeros((), dtype=torch.int64, device=device_of(params))
         return TrainState(params=params, optimizer=optimizer.init(params), step=step)
 
     def update(state: TrainState, batch: Transcript) -> tuple[TrainState, Metrics]:

@@ -28,10 +28,10 @@ def write(name: str, *, seconds: float, figures: Mapping[str, object]) -> Path:
 def origin(name: str, seconds: float) -> dict[str, object]:
     """Where figures come from: commit, command and seconds. Part of a file that is written in parts has them of its own."""
     copied = os.environ.get("PURESTEP_COMMIT", "")  # of a copy without its history, as on another machine
-    changes = not copied and git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    changes = copied or git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
     return {
         "commit": copied or git("rev-parse", "HEAD"),
-        "modified": bool(changes),
+        "modified": "unknown" if copied else bool(changes),
         "command": command(name, sys.argv[1:]),
         "seconds": round(seconds, 1),
     }

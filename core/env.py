@@ -140,7 +140,9 @@ def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
 
     def batch(inner: Hoisted[P, S]) -> Hoisted[P, S]:
         return Hoisted(
-            draw=lambda params, key: torch.vmap(inner.draw, in_dims=(axis, 0))(params, split(key, n)),
+            draw=lambda params, key: torch.vmap(inner.draw, in_dims=(axis, 0))(
+                to_device(params, key.device), split(key, n)
+            ),
             step=torch.vmap(inner.step, in_dims=(axis, 0, 0, 0)),
         )
 

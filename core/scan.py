@@ -52,10 +52,11 @@ def scan(
     inputs, structure = pytree.tree_flatten(xs)
     count = _length(inputs, length)
     if not inputs:
+        first = next(iter(pytree.tree_leaves(init)), None)
         return scan(
             lambda carry, _: step(carry, xs),
             init,
-            torch.zeros(count),
+            torch.zeros(count, device=first.device if isinstance(first, Tensor) else None),
             reverse=reverse,
             lowering=lowering,
             unroll=unroll,

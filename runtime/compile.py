@@ -2,6 +2,7 @@
 
 A `Program` compiles ahead of time, so nothing is guarded at a call: it compares structure, shapes and dtypes itself. Values
 that the function closes over are constants of the composition, which is why every composition is a program of its own.
+On a GPU it compiles in its first call, keeps nothing on disk, and guards nothing either.
 """
 
 import contextlib

@@ -34,7 +34,7 @@ def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
 
     Raises: StructureError, ShapeError for a memory that is no tree of tensors with a row for each environment.
     """
-    state, timestep = env.reset(to_device(env.params, key.device), key)
+    state, timestep = env.reset(env.params, key)
     for path, leaf in zip(leaf_paths(memory), leaves(memory), strict=True):
         check_tensor(".".join(("begin: memory", *path)), leaf, tuple(timestep.reward.shape))
     return Worlds(state=state, observation=timestep.observation, memory=memory, fresh=clone(memory))

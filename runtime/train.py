@@ -75,7 +75,8 @@ def trainer(
 
     `params` are the environment's, in place of `env.params`, and part of the state (`env_params`): between two calls another
     program is not needed to change them (a curriculum, domain randomisation). With `own_params` each has a leading axis
-    [envs], one entry for each environment. A run is on the device of the key that `init` is given.
+    [envs], one entry for each environment. A run is on the device of the key that `init` is given; params of an env on another
+    device are moved there and become part of the state.
     Raises: errors of `validate` for the env and of `validate_learner` for model and algorithm; ChoiceError.
     """
     for name, number in (("envs", envs), ("horizon", horizon), ("unroll", unroll)):

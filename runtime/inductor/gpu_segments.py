@@ -1,7 +1,8 @@
 """Programs for a GPU: the operations between scans are compiled as kernels, and each scan is a loop over its compiled body.
 
 The compiler's own loop asks the GPU in every iteration for its condition, and launches every kernel by itself. Here the body of
-an outermost scan, with all loops inside it, is captured once as a CUDA graph, and an iteration is one replay of it.
+an outermost scan, with all loops inside it, is captured once as a CUDA graph, and an iteration is one replay of it. The
+graph's memory is the program's: one thread at a time may call a program on a GPU.
 """
 
 import functools
@@ -24,7 +25,7 @@ Loop = Callable[[Body], Callable[[list[Tensor], list[Tensor], list[Any]], list[T
 
 
 def segmented(graph: GraphModule, inputs: list[Any]) -> Any:
-    """Compile a traced graph: a backend of `torch.compile`, for functions without gradients outside them."""
+    """Compile a traced graph: a backend of `torch.compile`, for functions whose inputs require no gradient."""
     from torch._inductor.decomposition import select_decomp_table
 
     def lower(traced: GraphModule, examples: Sequence[Any]) -> Any:
@@ -45,7 +46,7 @@ def _lowered(graph: GraphModule, examples: Sequence[Any], loop: Loop) -> Body:
             piece = getattr(whole, node.target)
             scans = [inner for inner in piece.graph.nodes if inner.target is SCAN]
             if any(inner.target is IOTA for inner in piece.graph.nodes):
-                run = _once(piece)
+                run = _ranges(piece, once=loop is unrolled)
             else:
                 run = _scan(piece, scans[0], loop) if scans else _segment(piece)
             node.op, node.target = "call_function", run
@@ -53,9 +54,16 @@ def _lowered(graph: GraphModule, examples: Sequence[Any], loop: Loop) -> Body:
     return lambda inputs: whole(*inputs)
 
 
-def _once(piece: GraphModule) -> Callable[..., Any]:
-    """Return the function of a part without inputs, which is called once."""
-    return functools.cache(lambda: piece())
+def _ranges(piece: GraphModule, *, once: bool) -> Callable[..., Any]:
+    """Return the function of a part that makes ranges of numbers.
+
+    In a body, whose outputs are copied, they are made `once`; at the top they may be outputs, and then the caller's own.
+    """
+
+    def ranges() -> Any:
+        return piece()
+
+    return functools.cache(ranges) if once else ranges
 
 
 def _parts(graph: GraphModule) -> dict[Node, int]:
@@ -103,8 +111,12 @@ def _segment(piece: GraphModule) -> Callable[..., Any]:
 
 
 def _kernels(graph: GraphModule, examples: Sequence[Any]) -> Body:
-    from torch._inductor.compile_fx import compile_fx_inner
+    """Compile operations without scans; outputs have the strides of the traced ones, as the parts that read them expect."""
+    from torch._inductor.compile_fx import compile_fx_inner, record_original_output_strides
 
+    outputs: Any = _output(graph).args[0]
+    _output(graph).meta["user_visible_output_idxs"] = range(len(outputs))
+    record_original_output_strides(graph)
     with tracing(TracingContext(detect_fake_mode(examples))):
         compiled: Body = compile_fx_inner(graph, examples)
     return compiled
@@ -146,13 +158,15 @@ def unrolled(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], li
 def replayed(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], list[Tensor]]:
     """Return the loop that captures the body on its first call, and replays it for each row of the xs.
 
-    The captured body reads its inputs from memory of its own, into which it writes the carry at its end.
+    The captured body reads its inputs from memory of its own, into which it writes the carry at its end. With a tensor of the
+    CPU among the inputs nothing is captured: a graph would keep the number that it had.
     """
     captured = list[_Captured]()
 
     def run(carry: list[Tensor], xs: list[Tensor], rest: list[Any]) -> list[Tensor]:
-        if not carry[0].is_cuda:
-            return unrolled(body)(carry, xs, rest)
+        if not all(leaf.is_cuda for leaf in (*carry, *xs, *rest) if isinstance(leaf, Tensor)):
+            result = unrolled(body)(carry, xs, rest)
+            return [leaf.clone() for leaf in result]
         if not captured:
             captured.append(_Captured(body, carry, [x[0] for x in xs], rest))
         return captured[0](carry, xs, rest)

@@ -42,7 +42,7 @@ class Process:
     threads: int = 1  # of PyTorch; more help large batches only
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
     backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
-    device: str = "cpu"  # of the learner and its worlds: cpu, cuda or cuda:N; a trained policy is evaluated on the CPU
+    device: str = "cpu"  # of the learner and its worlds: cpu, cuda or cuda:N; `evaluate` runs on the CPU
 
 
 class Sized(Protocol):

@@ -56,9 +56,11 @@ def placed(name: str) -> Iterator[torch.device]:
     """
     device = torch.device(name)
     found = torch.cuda.device_count()
-    if device.type == "cuda" and not 0 <= (device.index or 0) < found:
+    if device.type == "cuda" and (device.index or 0) >= found:
         wanted = f"one of the {found} GPUs that torch {torch.__version__} finds" if found else "cpu: torch finds no GPU"
-        raise ChoiceError(message("--device", got=repr(name), wanted=wanted, remedy="pass another one"))
+        raise ChoiceError(
+            message("--device", got=repr(name), wanted=wanted, remedy="train or resume where there is one")
+        )
     with nullcontext() if device.type == "cpu" else device:
         yield device
 
@@ -123,7 +125,9 @@ def facts_of(recipe: str, arguments: Any, content: str) -> dict[str, str]:
     chunk = loop_of(arguments.experience, arguments.process).chunk
     known = (content,) if content else ()
     facts = {"lowering": arguments.process.backend, "program": fingerprint(recipe, decisive, chunk, *known)}
-    return facts | ({DATA: content} if content else {})
+    device = torch.device(arguments.process.device)
+    card = {"card": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
+    return facts | card | ({DATA: content} if content else {})
 
 
 def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop, state: RunState) -> Run:
@@ -135,6 +139,6 @@ def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop, state: 
     chunk, backend = folded(pipeline.trainer, loop.chunk), arguments.process.backend
     if backend == "none":
         return chunk
-    cache = cache_directory() if backend == "inductor" else None
+    cache = cache_directory() if backend == "inductor" and arguments.process.device == "cpu" else None
     artefact = cache / artefact_name(chunk, backend, state) if cache else None
     return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend)

@@ -92,7 +92,7 @@ class Members:
         run, backend = folded(self.many, self.loop.chunk), self.arguments.process.backend
         if backend == "none":
             return run
-        cache = cache_directory() if backend == "inductor" else None
+        cache = cache_directory() if backend == "inductor" and self.arguments.process.device == "cpu" else None
         artefact = cache / artefact_name(run, backend, state) if cache else None
         return program(run, name="sweep", artefact=artefact, backend=backend)
 

@@ -85,7 +85,7 @@ def check_device(name: str) -> None:
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --device is 'gpu', wanted cpu, cuda or cuda:N; name one of them
     """
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
+    if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]?))?", name):
         wanted, remedy = "cpu, cuda or cuda:N", "name one of them"
         raise ChoiceError(message("--device", got=repr(name), wanted=wanted, remedy=remedy))
 

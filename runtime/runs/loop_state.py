@@ -42,12 +42,14 @@ class LoopState:
             self.ready.append(self._timed())
             return
         known = self.run.artefact is not None and self.run.artefact.exists()
-        notice("loading the compiled program" if known else "compiling the program, once for these arguments ...")
-        thread, usual = threading.get_ident(), usual_seconds(self.run.name)
-        with waiting("compiling", 0.0 if known else usual, phase=lambda: phase(thread)):
+        once = "these arguments" if self.run.artefact else "this process"
+        notice("loading the compiled program" if known else f"compiling the program, once for {once} ...")
+        thread, name = threading.get_ident(), f"{self.run.name} on {self.state.key.device}"
+        doing, usual = ("loading", 0.0) if known else ("compiling", usual_seconds(name))
+        with waiting(doing, usual, phase=lambda: phase(thread) or "first iterations"):
             self.ready.append(self._timed())
         if not self.run.loaded:
-            remember_seconds(self.run.name, self.compile_seconds())
+            remember_seconds(name, self.seconds)
         self.run.settle()
 
     def train(self, command: Train) -> Trained:

@@ -69,11 +69,12 @@ def test_the_walk_sees_a_mix() -> None:
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_built(tmp_path: Any) -> None:
-    with pytest.raises(ChoiceError, match=r"^--device is 'gpu', wanted cpu, cuda or cuda:N; name one of them$"):
-        train_run("ppo", tmp_path / "run", device="gpu", notice=lambda text: None)
+    for name in ("gpu", "cuda:07", "cuda:256", "cuda:\u0661", "cuda:", "meta"):
+        with pytest.raises(ChoiceError, match=f"^--device is '{name}', wanted cpu, cuda or cuda:N; name one of them$"):
+            train_run("ppo", tmp_path / "run", device=name, notice=lambda text: None)
     far = f"cuda:{torch.cuda.device_count()}"
     for recipe in ("ppo", "prove"):
-        with pytest.raises(ChoiceError, match=f"^--device is '{far}', wanted .*; pass another one$"):
+        with pytest.raises(ChoiceError, match=f"^--device is '{far}', wanted .*; train or resume where there is one$"):
             train_run(recipe, tmp_path / "run", device=far, notice=lambda text: None)
     assert not (tmp_path / "run").exists()
 

@@ -42,7 +42,21 @@ def random(x: Tensor) -> Any:
     return rows
 
 
-@pytest.mark.parametrize("function", [nested, random, torch.sin])
+def transposed(x: Tensor) -> Any:
+    """Rows of a transposed tensor, outside a scan and in the body of another; a range that is an output."""
+
+    def add(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        return total + row, total * row
+
+    def outer(total: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        table = (total[:, None] * row).sin().transpose(0, 1)
+        return scan(add, total, table)[0], table
+
+    last, rows = scan(add, x[:, 0], x.sin().transpose(0, 1))
+    return last, rows, *scan(outer, last, x), torch.arange(3)
+
+
+@pytest.mark.parametrize("function", [nested, random, transposed, torch.sin])
 def test_segments_give_the_values_of_the_function(function: Function) -> None:
     x = keys.normal(keys.key(0), (4, 3))
     torch.compiler.reset()
@@ -52,7 +66,7 @@ def test_segments_give_the_values_of_the_function(function: Function) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("function", [nested, random])
+@pytest.mark.parametrize("function", [nested, random, transposed])
 def test_a_program_on_a_gpu_gives_the_values_again_and_again(function: Function) -> None:
     with torch.device("cuda"):
         run = program(function)
@@ -61,6 +75,15 @@ def test_a_program_on_a_gpu_gives_the_values_again_and_again(function: Function)
             for wanted, got in zip(_flat(function(x)), _flat(run(x)), strict=True):
                 torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
     assert len(run.seconds) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_number_of_the_cpu_is_no_constant_of_a_program_on_a_gpu() -> None:
+    def scaled(x: Tensor, rate: Tensor) -> Tensor:
+        return scan(lambda total, row: (total + rate * row, ()), x[0], x)[0]
+
+    run, x = program(scaled), torch.ones(4, 3, device="cuda")
+    assert [float(run(x, torch.tensor(rate))[0]) for rate in (1.0, 2.0)] == [5.0, 9.0]
 
 
 def _flat(result: Any) -> list[Tensor]:
