@@ -10,6 +10,7 @@ accuracy on held-out questions rises by at least .3.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from examples.tools.shop import calculate, price
 from tests.support.tool_templates import MISTRAL
 
 from . import evidence
@@ -25,6 +27,9 @@ from .environments import environment
 
 EXAMPLE = evidence.ROOT / "examples" / "tools"
 RISE = 0.3
+TOOLS = {"price": ("item", price), "calculate": ("sum", calculate)}
+CALLS = {name: re.compile(rf'"{argument}": "([^"]*)"') for name, (argument, _) in TOOLS.items()}
+QUESTION, ANSWER = re.compile(r"\d+ \w+\?"), re.compile(r"-?\d+")
 SPECIAL = {
     "qwen": ("<|im_end|>", "<|im_start|>"),
     "llama": ("<|eot_id|>", "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>"),
@@ -98,19 +103,19 @@ def looked_at(run: Path) -> dict[str, Any]:
 
 
 def rendered(tokenizer: Any, schemas: list[Any], row: dict[str, Any]) -> tuple[str, str]:
-    """A conversation as its tokens are, and as the template writes it at once, both up to the model's last word."""
+    """A conversation as its tokens are, and as the template writes the same calls and results at once, up to its last word."""
     ids = [token for message in row["messages"] for token in message["ids"]]
-    item, number, chat, calls = "", "", list[dict[str, Any]](), 0
-    question = next(message["text"] for message in row["messages"] if message["role"] == "user")
-    number, _, item = question.rstrip("?").partition(" ")
-    results = [message["text"] for message in row["messages"] if message["role"] == "tool"]
-    wanted = [("price", {"item": item}), ("calculate", {"sum": f"{number}*{results[0]}"})]
-    chat.append({"role": "user", "content": question})
-    for calls, ((name, arguments), result) in enumerate(zip(wanted, results, strict=True)):
-        call = {"id": f"{calls:09d}", "type": "function", "function": {"name": name, "arguments": arguments}}
+    prompt = next(message["text"] for message in row["messages"] if message["role"] == "user")
+    own = [message["text"] for message in row["messages"] if message["role"] == "assistant"]
+    chat: list[dict[str, Any]] = [{"role": "user", "content": QUESTION.findall(prompt)[-1]}]
+    for number, text in enumerate(own[:-1]):
+        (name, word), *_ = ((name, found[1]) for name, form in CALLS.items() if (found := form.search(text)))
+        argument, function = TOOLS[name]
+        asked = {"name": name, "arguments": {argument: word}}
+        call = {"id": f"{number:09d}", "type": "function", "function": asked}
         chat.append({"role": "assistant", "content": "", "tool_calls": [call]})
-        chat.append({"role": "tool", "content": result, "name": name, "tool_call_id": call["id"]})
-    chat.append({"role": "assistant", "content": results[-1]})
+        chat.append({"role": "tool", "content": str(function(word)), "name": name, "tool_call_id": call["id"]})
+    chat.append({"role": "assistant", "content": ANSWER.findall(own[-1])[-1]})
     text = tokenizer.apply_chat_template(chat, tools=schemas, tokenize=False)
     return tokenizer.decode(ids).removesuffix(tokenizer.eos_token), text.rstrip().removesuffix(tokenizer.eos_token)
 
