@@ -15,6 +15,7 @@ from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes import explain, prove, ranking
 from purestep.runtime.recipes.prove_settings import Search, prove_defaults
 from purestep.runtime.runs import loop_state
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.run import arguments_in
 
@@ -450,6 +451,14 @@ def test_arguments_come_back_from_a_checkpoint(trained: Path) -> None:
     more = {"envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1, "backend": "none"}
     assert explain.prover_of(trained).arguments == changed(given, more)
     assert arguments_in(trained)[0].name == "prove"
+
+
+def test_a_run_is_started_and_resumed_from_python(tmp_path: Path) -> None:
+    small: dict[str, Any] = {"data": "family:30", "size": 8, "width": 8, "blocks": 1, "warm_up": 3, "backend": "none"}
+    shape: dict[str, Any] = {"steps": 96, "envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1}
+    done = runs.train("prove", tmp_path / "run", **small, **shape, notice=runs.silent).loop
+    assert done.iteration == 3
+    assert runs.resume(tmp_path / "run", notice=runs.silent).loop == done
 
 
 # --- compiled ---
