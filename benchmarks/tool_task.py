@@ -3,8 +3,8 @@
 examples/tools/problems.py makes the questions and, for each template, a small model that skips the calculator; `purestep train
 text --tools` trains it. The templates of Qwen 2.5 and Llama 3.1 are those that TRL ships; Mistral's is written in its format in
 tests/support/tool_templates.py. Prints, writes results/tool_task.json; 1 unless for each template the calls are parsed,
-results of tools are context that is not trained on, a whole conversation is what the template itself writes, and greedy
-accuracy on held-out questions rises by at least .3.
+results of tools are context that is not trained on, prompts and results are what the template itself writes for the whole
+conversation, and greedy accuracy on held-out questions rises by at least .3.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -92,19 +93,26 @@ def looked_at(run: Path) -> dict[str, Any]:
     ]
     whole = [row for row in rows if row["reward"] >= 1 and sum(one["role"] == "tool" for one in row["messages"]) == 2]
     written = [rendered(tokenizer, schemas, row) for row in whole]
+    context, own = ([differ(one) for one in written] for differ in (context_differs, own_differs))
     return {
         "conversations": len(rows),
         "messages besides the model's with log-probs": masked.count(False),
         "results of tools": sum(one["role"] == "tool" for row in rows for one in row["messages"]),
         "right ones with two calls": len(whole),
-        "of these not as the template writes them": sum(got != wanted for got, wanted in written),
+        "of these with prompts or results that the template writes otherwise": sum(context),
+        "of these with calls that the template writes otherwise": sum(own),
         "a conversation": [[one["role"], one["text"]] for one in whole[-1]["messages"]] if whole else [],
     }
 
 
-def rendered(tokenizer: Any, schemas: list[Any], row: dict[str, Any]) -> tuple[str, str]:
-    """A conversation as its tokens are, and as the template writes the same calls and results at once, up to its last word."""
-    ids = [token for message in row["messages"] for token in message["ids"]]
+Written = tuple[
+    list[tuple[str, str]], str
+]  # roles and texts as tokens were trained on, and the template's text of the whole
+
+
+def rendered(tokenizer: Any, schemas: list[Any], row: dict[str, Any]) -> Written:
+    """A conversation as its tokens are, and as the template writes the same calls and results at once."""
+    parts = [(message["role"], tokenizer.decode(message["ids"])) for message in row["messages"]]
     prompt = next(message["text"] for message in row["messages"] if message["role"] == "user")
     own = [message["text"] for message in row["messages"] if message["role"] == "assistant"]
     chat: list[dict[str, Any]] = [{"role": "user", "content": QUESTION.findall(prompt)[-1]}]
@@ -116,8 +124,26 @@ def rendered(tokenizer: Any, schemas: list[Any], row: dict[str, Any]) -> tuple[s
         chat.append({"role": "assistant", "content": "", "tool_calls": [call]})
         chat.append({"role": "tool", "content": str(function(word)), "name": name, "tool_call_id": call["id"]})
     chat.append({"role": "assistant", "content": ANSWER.findall(own[-1])[-1]})
-    text = tokenizer.apply_chat_template(chat, tools=schemas, tokenize=False)
-    return tokenizer.decode(ids).removesuffix(tokenizer.eos_token), text.rstrip().removesuffix(tokenizer.eos_token)
+    return parts, tokenizer.apply_chat_template(chat, tools=schemas, tokenize=False)
+
+
+def context_differs(written: Written) -> bool:
+    """Whether a prompt or a result is written otherwise; between two of them stand the words of the model, as they are."""
+    parts, text = written
+    place = 0
+    for number, (role, part) in enumerate(parts):
+        if role != "assistant":
+            place = text.find(part, place)
+            if place < 0 or (number == 0 and place):
+                return True
+            place += len(part)
+    return False
+
+
+def own_differs(written: Written) -> bool:
+    """Whether the whole is written otherwise, as where the model goes on after a call: its words are trained on as they are."""
+    parts, text = written
+    return not text.startswith("".join(part for _, part in parts))
 
 
 def right(row: dict[str, Any]) -> bool:
@@ -125,7 +151,26 @@ def right(row: dict[str, Any]) -> bool:
     accuracy, seen = row["accuracy"], row["conversations"]
     rise = accuracy["greedy after"]["accuracy"] - accuracy["greedy before"]["accuracy"]
     sound = not seen["messages besides the model's with log-probs"] and seen["right ones with two calls"] > 0
-    return rise >= RISE and sound and not seen["of these not as the template writes them"]
+    return rise >= RISE and sound and not seen["of these with prompts or results that the template writes otherwise"]
+
+
+def trained(name: str, file: Path, home: Path, steps: int, warm_steps: int) -> dict[str, Any]:
+    """A model made and trained with a template: seconds, accuracies, conversations."""
+    words = [str(EXAMPLE / "problems.py"), name, "--template", str(file), "--steps", str(warm_steps)]
+    made, printed = called([*words, "--special", *SPECIAL[name]], home)
+    words = ["-m", "purestep.runtime.cli.main", "train", "text", "--model", f"{name}/model", "--run", f"run-{name}"]
+    words += ["--prompts", f"{name}/problems.jsonl", "--reward", "exact", "--tools", str(EXAMPLE / "shop.py")]
+    words += ["--steps", str(steps), "--max-turns", "3", "--max-new-tokens", "48"]
+    spent, _ = called(words, home)
+    run = home / f"run-{name}"
+    row = {
+        "made": printed.strip().splitlines()[-1],
+        "seconds": {"making": made, "training": spent},
+        "accuracy": accuracies(run),
+        "conversations": looked_at(run),
+    }
+    print(name, json.dumps(row), "as asked" if right(row) else "NOT as asked", flush=True)
+    return row
 
 
 def main() -> int:
@@ -134,36 +179,14 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=[*SPECIAL], default=[*SPECIAL], help="some of them")
     parser.add_argument("--steps", type=int, default=40, help="of reinforcement (default: 40)")
     parser.add_argument("--warm-steps", type=int, default=300, help="of the model that begins (default: 300)")
+    parser.add_argument("--jobs", type=int, default=2, help="templates at a time (default: 2)")
     asked = parser.parse_args()
-    start, load, rows = time.perf_counter(), [round(each, 2) for each in os.getloadavg()], dict[str, Any]()
-    with tempfile.TemporaryDirectory() as folder:
+    start, load = time.perf_counter(), [round(each, 2) for each in os.getloadavg()]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.jobs) as pool:
         home = Path(folder)
-        for name, file in templates(home).items():
-            if name not in asked.only:
-                continue
-            words = [str(EXAMPLE / "problems.py"), name, "--template", str(file), "--steps", str(asked.warm_steps)]
-            made, printed = called([*words, "--special", *SPECIAL[name]], home)
-            words = [
-                "-m",
-                "purestep.runtime.cli.main",
-                "train",
-                "text",
-                "--model",
-                f"{name}/model",
-                "--run",
-                f"run-{name}",
-            ]
-            words += ["--prompts", f"{name}/problems.jsonl", "--reward", "exact", "--tools", str(EXAMPLE / "shop.py")]
-            words += ["--steps", str(asked.steps), "--max-turns", "3", "--max-new-tokens", "48"]
-            spent, _ = called(words, home)
-            run = home / f"run-{name}"
-            rows[name] = {
-                "made": printed.strip().splitlines()[-1],
-                "seconds": {"making": made, "training": spent},
-                "accuracy": accuracies(run),
-                "conversations": looked_at(run),
-            }
-            print(name, json.dumps(rows[name]), "as asked" if right(rows[name]) else "NOT as asked", flush=True)
+        files = {name: file for name, file in templates(home).items() if name in asked.only}
+        found = pool.map(lambda name: trained(name, files[name], home, asked.steps, asked.warm_steps), files)
+        rows = dict(zip(files, found, strict=True))
         figures = {"load before": load, "templates": rows}
         evidence.write("tool_task", seconds=time.perf_counter() - start, figures=figures)
     return int(not all(map(right, rows.values())))
