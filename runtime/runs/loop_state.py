@@ -1,7 +1,6 @@
 """A running compiled training loop: its state, and the program of its iterations."""
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 
 import torch
@@ -44,9 +43,9 @@ class LoopState:
         known = self.run.artefact is not None and self.run.artefact.exists()
         once = "these arguments" if self.run.artefact else "this process"
         notice("loading the compiled program" if known else f"compiling the program, once for {once} ...")
-        thread, name = threading.get_ident(), f"{self.run.name} on {self.state.key.device}"
+        name = f"{self.run.name} on {self.state.key.device}"
         doing, usual = ("loading", 0.0) if known else ("compiling", usual_seconds(name))
-        with waiting(doing, usual, phase=lambda: phase(thread) or "first iterations"):
+        with waiting(doing, usual, phase=lambda thread: phase(thread) or "first iterations"):
             self.ready.append(self._timed())
         if not self.run.loaded:
             remember_seconds(name, self.seconds)

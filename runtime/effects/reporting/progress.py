@@ -118,7 +118,7 @@ def waiting(
     doing: str,
     usual: float,
     *,
-    phase: Callable[[], str] = lambda: "",
+    phase: Callable[[int], str] = lambda thread: "",
     seconds: float = 10.0,
     console: Console | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -126,12 +126,13 @@ def waiting(
     """Display the seconds of the block on stderr, what it does at the moment, and the seconds that it took the last time.
 
     In a terminal the line is renewed four times a second and disappears at the end; elsewhere one is printed every `seconds`.
-    `usual` is 0 where nothing is known.
+    `usual` is 0 where nothing is known. `phase` is called with the identifier of the thread that runs the block.
     """
     console, begin, over = console or Console(stderr=True), clock(), threading.Event()
+    thread = threading.get_ident()
 
     def words() -> str:
-        parts = f"{doing} {clock() - begin:.0f} s", phase(), f"the last time took {usual:.0f} s" if usual else ""
+        parts = f"{doing} {clock() - begin:.0f} s", phase(thread), f"the last time took {usual:.0f} s" if usual else ""
         return ", ".join(part for part in parts if part)
 
     def print_lines() -> None:

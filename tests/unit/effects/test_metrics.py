@@ -252,8 +252,10 @@ def test_the_pace_is_that_of_the_last_half_minute() -> None:
 @pytest.mark.parametrize("usual", [0.0, 41.0])
 def test_a_wait_shows_its_seconds_phase_and_usual_length(usual: float) -> None:
     console, clock, shown = Console(file=io.StringIO(), width=20), Clock(), threading.Event()
+    own = threading.get_ident()
 
-    def phase() -> str:
+    def phase(thread: int) -> str:
+        assert thread == own
         shown.set()
         return "tracing"
 
@@ -277,7 +279,7 @@ def test_a_short_wait_prints_nothing() -> None:
 
 def test_a_wait_in_a_terminal_leaves_nothing_behind() -> None:
     console = Console(file=io.StringIO(), width=60, force_terminal=True)
-    with waiting("compiling", 41.0, phase=lambda: "tracing", console=console):
+    with waiting("compiling", 41.0, phase=lambda thread: "tracing", console=console):
         pass
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().endswith("\x1b[2K")

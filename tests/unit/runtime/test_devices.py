@@ -36,7 +36,7 @@ WALKS = [*((name, a2c) for name in ENV_NAMES), *(("gridworld", one) for one in (
 OPTIMIZER = chain(clip_by_global_norm(0.5), adam(1e-3), linear_decay(100))
 
 
-class Apart(TorchDispatchMode):
+class Apart(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses operations on tensors of two devices, other than copies; one number of the CPU may stand beside them."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -54,7 +54,7 @@ def test_a_run_is_on_the_device_of_its_key(name: str, algorithm: Callable[..., A
     scales = running() if isinstance(env.observation_space, Box) else identity()
     one = trainer(env, model, algorithm(model, OPTIMIZER), envs=2, horizon=2, normalizer=scales)
     play = evaluate(env, model, episodes=2, steps=2, action="sample", normalizer=scales)
-    with Apart():
+    with Apart():  # type: ignore[no-untyped-call]
         key = keys.key(0, device=device)
         state, metrics = one.iterate(one.init(key))
         played = play(state.learner.params, state.normalizer, key)
@@ -64,7 +64,7 @@ def test_a_run_is_on_the_device_of_its_key(name: str, algorithm: Callable[..., A
 
 def test_the_walk_sees_a_mix() -> None:
     env = make("gridworld")
-    with Apart(), pytest.raises(AssertionError, match=r"aten.* on \['cpu', 'meta'\]"):
+    with Apart(), pytest.raises(AssertionError, match=r"aten.* on \['cpu', 'meta'\]"):  # type: ignore[no-untyped-call]
         env.reset(env.params, keys.key(0, device="meta"))
 
 
