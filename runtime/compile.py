@@ -36,7 +36,9 @@ from .files.reading import reason as why
 from .files.secret import NAME as SECRET
 from .files.secret import private_folder, secret_in
 from .identity import UnknownError, identity
-from .inductor.compile_speed import hurried
+from .inductor import direct_library
+from .inductor.compile_speed import VERSIONS, hurried
+from .inductor.direct_trace import traced
 from .inductor.loop_codegen import borrowing_loops
 from .inductor.untraceable import quiet, untraceable
 
@@ -75,6 +77,7 @@ class Program(Generic[P, R]):
     backend: str
     seconds: list[float] = field(factory=list)
     loaded: bool = False  # whether the artefact was found
+    reason: str = ""  # for the compiler's usual, longer way, where the direct one could not be taken
     settled: bool = False
     _compiled: dict[Any, Any] = field(factory=dict)
 
@@ -111,7 +114,7 @@ class Program(Generic[P, R]):
         self.loaded = self.loaded or made is not None
         if made is None:
             try:
-                made = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
+                made, self.reason = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
             except TorchDynamoException as fault:
                 raise untraceable(self.name, fault) from fault
             if seal and self.artefact:
@@ -205,7 +208,9 @@ def fingerprint(*parts: object, sources: Sequence[str] = ("core", "algorithms", 
 
 def _ahead_of_time(
     function: Callable[..., Any], structure: Any, leaves: list[Any], inputs: list[Any], backend: str
-) -> Any:
+) -> tuple[Any, str]:
+    """Return the compiled form, and a reason where it had to be made the compiler's usual, longer way."""
+    reason = ""
     flat: Any = _plain(function, structure, leaves)
     own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
@@ -216,9 +221,14 @@ def _ahead_of_time(
         if backend == "inductor" and _on_gpu(leaves):
             from .inductor.gpu_segments import segmented  # here: its imports take a second
 
-            return _on_first_call(torch.compile(own, backend=segmented, **whole), inputs)
+            return _on_first_call(torch.compile(own, backend=segmented, **whole), inputs), reason
+        if backend == "inductor" and torch.__version__.startswith(VERSIONS):
+            try:
+                return direct_library.compiled(traced(flat, inputs)), ""
+            except Exception as error:  # the usual way raises the error of a function that neither can compile
+                reason = f"{type(error).__name__}: {error}"
         compiled = torch.compile(own, backend=backend, **whole)
-        return compiled.aot_compile(((inputs,), {}))  # type: ignore[attr-defined]
+        return compiled.aot_compile(((inputs,), {})), reason  # type: ignore[attr-defined]
 
 
 def _on_gpu(leaves: list[Any]) -> bool:
@@ -328,8 +338,11 @@ def _save(made: Any, where: Path, seal: Seal) -> None:
     beside = where.with_name(f".{where.name}.{os.getpid()}.{time.time_ns()}")
     try:
         where.parent.mkdir(parents=True, exist_ok=True)
-        made.save_compiled_function(str(beside))
-        payload = beside.read_bytes()
+        if isinstance(made, direct_library.Library):
+            payload = made.dump()
+        else:
+            made.save_compiled_function(str(beside))
+            payload = beside.read_bytes()
         beside.write_bytes(seal.digest(payload) + seal.mark + seal.function + payload)
         beside.replace(where)
     except Exception as error:
@@ -355,6 +368,8 @@ def _load(where: Path, seal: Seal) -> Any:
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                if payload.startswith(direct_library.MAGIC):
+                    return direct_library.loaded(payload)
                 return torch.compiler.load_compiled_function(io.BytesIO(payload))
     except Exception as error:
         reason = why(error) if isinstance(error, OSError) else type(error).__name__

@@ -51,6 +51,8 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
     # and these look into the compiler's own files and threads
     "runtime/inductor/compile_speed.py": {"threading", "concurrent", "pathlib"},
+    "runtime/inductor/direct_library.py": {"os", "pathlib", "pickle", "tempfile"},
+    "runtime/inductor/direct_trace.py": {"random"},  # whose state shows whether a function draws from it
     "runtime/inductor/untraceable.py": {"logging", "pathlib"},
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
     "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
@@ -295,6 +297,7 @@ def test_comments_promise_nothing() -> None:
 
 ASKED_FOR = {
     "runtime/deferred.py": {"ModuleType"},  # Python takes nothing else for the class of a package
+    "runtime/inductor/direct_trace.py": {"TorchFunctionMode"},  # torch hands its calls to nothing else
     "runtime/effects/gymnasium/export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
     "runtime/effects/checkpoint/shards.py": {"FileSystemReader", "Unpickler"},  # both are made to be narrowed
     "runtime/effects/distributed/fsdp_module.py": {"Module"},  # torch shards nothing else

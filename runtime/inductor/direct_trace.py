@@ -1,0 +1,350 @@
+"""Programs traced by running them once on stand-in tensors: no analysis of bytecode, each body of a scan run once.
+
+The compiler's usual way interprets Python's bytecode, then runs the graph that it found again to take derivatives and to remove
+mutation. Our functions are pure and need neither: `traced` runs them under the tracer that the usual way ends in. Where that
+cannot give the same program (`Untraced` says why) the usual way is taken.
+"""
+
+import contextlib
+import importlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from attrs import define, frozen
+from torch import Tensor
+from torch._C._functorch import TransformType, _add_batch_dim, peek_interpreter_stack
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+from torch._functorch.vmap import restore_vmap, unwrap_batched
+from torch._higher_order_ops.scan import scan_op
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import GraphModule, Node
+from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.overrides import TorchFunctionMode
+
+from . import philox
+from .compile_speed import replaced
+
+aten = torch.ops.aten
+SCANS = importlib.import_module("torch._higher_order_ops.scan")  # the name in its package is that of the function
+FRESH = (aten.lift_fresh_copy.default, aten.lift_fresh.default)  # nodes that make a tensor of a Python number or list
+READS = frozenset(
+    getattr(Tensor, name)
+    for name in ("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__")
+)
+Body = Callable[..., tuple[Tensor, ...]]  # of a scan: (carry, x) -> (carry, y), all of them flat
+
+
+class Untraced(Exception):
+    """A reason why a function is left to the compiler's usual way."""
+
+
+@frozen
+class Traced:
+    """A graph of flat tensors, stand-ins for its inputs, and the way back to what the function returns."""
+
+    graph: GraphModule
+    inputs: list[FakeTensor]
+    captured: list[Tensor]  # the last of the inputs: tensors that the function closes over
+    mode: FakeTensorMode
+    outputs: tuple[Any, ...]  # for each leaf of the result: Computed, Passed, or the value itself
+    structure: pytree.TreeSpec
+
+
+@frozen
+class Computed:
+    """A leaf of the result that is an output of the graph."""
+
+    position: int
+
+
+@frozen
+class Passed:
+    """A leaf of the result that is an input, as it came."""
+
+    position: int
+
+
+def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Traced:
+    """Return the graph of `function` for tensors like `inputs`; leaves of it that are no tensors are constants.
+
+    Raises: Untraced (a tensor that the function captured, an operation in place, a derivative through a scan, a value of a
+    tensor that Python needs), and the function's own errors.
+    """
+    if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in inputs):
+        raise Untraced("an argument that requires a gradient")
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+    fakes = [mode.from_tensor(leaf) for leaf in inputs if isinstance(leaf, Tensor)]
+    found: dict[str, Any] = {}
+
+    def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
+        remaining = iter(tensors)
+        whole = [next(remaining) if isinstance(leaf, Tensor) else leaf for leaf in inputs]
+        leaves, structure = pytree.tree_flatten(function(whole))
+        places, computed = _places(leaves, tensors)
+        found.update(structure=structure, places=places)
+        return tuple(computed)
+
+    scans, numbers = _Scans(mode), random.getstate()
+    with scans.caught(), philox.whole(), _NothingRead(), mode, torch.no_grad():
+        make = proxy_tensor.make_fx(flat, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)
+        graph = make(*fakes)
+    graph.graph.eliminate_dead_code()
+    captured = scans._lifted(graph, len(fakes))
+    _require_pure(graph)
+    graph.recompile()
+    if random.getstate() != numbers:
+        raise Untraced("a number drawn from Python's generator")
+    if any(isinstance(tensor, FakeTensor) for tensor in captured):
+        raise Untraced("a tensor of another trace")
+    fakes += [mode.from_tensor(tensor) for tensor in captured]
+    return Traced(graph, fakes, captured, mode, found["places"], found["structure"])
+
+
+def _places(leaves: Sequence[Any], inputs: Sequence[Tensor]) -> tuple[tuple[Any, ...], list[Tensor]]:
+    """Return the source of each leaf, and the tensors among them that are to be computed, each once and none an input."""
+    known: dict[int, Any] = {id(tensor): Passed(k) for k, tensor in enumerate(inputs)}
+    shared = {_storage(tensor) for tensor in inputs}
+    computed: list[Tensor] = []
+    places = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and id(leaf) not in known:
+            known[id(leaf)] = Computed(len(computed))
+            computed.append(leaf.clone() if _storage(leaf) in shared else leaf)
+        places.append(known[id(leaf)] if isinstance(leaf, Tensor) else leaf)
+    return tuple(places), computed
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _decompositions() -> Any:
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()
+
+
+class _NothingRead(TorchFunctionMode):
+    """Refuse to read the numbers in a tensor, which would become constants of the program."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in READS:
+            raise Untraced("a value of a tensor that Python needs")
+        return function(*args, **(kwargs or {}))
+
+
+@define
+class _Scans:
+    """Each scan as one node of the graph, its body traced once; what the body closes over becomes an input of it."""
+
+    mode: FakeTensorMode
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        """Trace calls of `scan` in the block."""
+        with replaced(torch.compiler, {"_is_compiling_flag": True}), replaced(SCANS, {"scan": self.scan}):
+            yield
+
+    def scan(self, step: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
+        """Stand for torch's own function of this name."""
+        if dim:
+            raise Untraced("a scan over an axis other than the first")
+        start, carry_structure = pytree.tree_flatten(init)
+        inputs, x_structure = pytree.tree_flatten(xs)
+        found = []
+
+        def body(*flat: Tensor) -> tuple[Tensor, ...]:
+            carry = pytree.tree_unflatten(flat[: len(start)], carry_structure)
+            carry, y = step(carry, pytree.tree_unflatten(flat[len(start) :], x_structure))
+            leaves, y_structure = pytree.tree_flatten(y)
+            found.append(y_structure)
+            return (*pytree.tree_leaves(carry), *leaves)
+
+        results = self._lowered(body, start, [leaf.flip(0) for leaf in inputs] if reverse else inputs)
+        final, ys = results[: len(start)], results[len(start) :]
+        stacked = [leaf.flip(0) for leaf in ys] if reverse else ys
+        return pytree.tree_unflatten(final, carry_structure), pytree.tree_unflatten(stacked, found[-1])
+
+    def _lowered(self, body: Body, init: Sequence[Tensor], xs: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Take the transformations off, the innermost first."""
+        if peek_interpreter_stack() is None:
+            return self._node(body, init, xs)
+        interpreter = retrieve_current_functorch_interpreter()
+        if interpreter.key() != TransformType.Vmap:
+            raise Untraced("a derivative through a scan")
+        size, level = interpreter.batch_size(), interpreter.level()  # type: ignore[attr-defined]
+        randomness = interpreter.randomness()  # type: ignore[attr-defined]
+        (carry, steps), (of_carry, of_steps) = unwrap_batched((tuple(init), tuple(xs)), level)
+        # The axis of the batch is the first of each x, and so the second of xs; a carry has it in any case.
+        carry = [_batched(leaf, axis, size) for leaf, axis in zip(carry, of_carry, strict=True)]
+        steps = [leaf if axis is None else leaf.movedim(axis, 1) for leaf, axis in zip(steps, of_steps, strict=True)]
+        axes = (*(0 for _ in carry), *(None if axis is None else 0 for axis in of_steps))
+
+        def whole(*flat: Tensor) -> tuple[Tensor, ...]:
+            leaves, of_leaves = restore_vmap(body, axes, size, randomness)(*flat)
+            return tuple(_batched(leaf, axis, size) for leaf, axis in zip(leaves, of_leaves, strict=True))
+
+        with interpreter.lower():
+            results = self._lowered(whole, [_contiguous(leaf) for leaf in carry], [_contiguous(leaf) for leaf in steps])
+        return [_add_batch_dim(leaf, int(k >= len(carry)), level) for k, leaf in enumerate(results)]
+
+    def _node(self, body: Body, init: Sequence[Tensor], xs: Sequence[Tensor]) -> Sequence[Tensor]:
+        mode: Any = proxy_tensor.get_proxy_mode()
+        tracer = proxy_tensor._CURRENT_MAKE_FX_TRACER
+        if mode is None or tracer is None:
+            raise Untraced("a scan outside of the tracer")
+        with proxy_tensor.disable_proxy_modes_tracing():
+            samples = [leaf.clone() for leaf in init] + [leaf[0].clone() for leaf in xs]
+        graph = tracer.trace_subgraph(body, *samples)
+        graph.graph.eliminate_dead_code()
+        captured = self._lifted(graph, len(samples))
+        _unshared(graph)
+        graph.recompile()
+        values = [_value(node) for node in _results(graph)]
+        if [_kind(value) for value in values[: len(init)]] != [_kind(leaf) for leaf in init]:
+            raise Untraced("a carry of a scan that changes its shape or dtype")
+        name = f"scan_body_{len(list(mode.tracer.root.named_children()))}"
+        mode.tracer.root.register_module(name, graph)
+        arguments = (graph, list(init), list(xs), tuple(captured))
+        proxies = pytree.tree_map(mode.tracer.unwrap_proxy, arguments)
+        proxy = mode.tracer.create_proxy("call_function", scan_op, proxies, {}, name="scan")
+        with proxy_tensor.disable_proxy_modes_tracing():
+            count = xs[0].shape[0]
+            outputs = [leaf.clone() for leaf in init] + [
+                value.new_empty((count, *value.shape)) for value in values[len(init) :]
+            ]
+        return list(proxy_tensor.track_tensor_tree(outputs, proxy, constant=None, tracer=mode.tracer))
+
+    def _lifted(self, graph: GraphModule, inputs: int) -> list[Tensor]:
+        """Make inputs of the tensors that a graph closes over, and return them; a number that it makes a tensor of stays."""
+        last = [node for node in graph.graph.nodes if node.op == "placeholder"][inputs - 1]
+        lifted: dict[int, tuple[Tensor, Node]] = {}
+        for node in list(graph.graph.nodes):
+            value = getattr(graph, str(node.target), None) if node.op == "get_attr" else None
+            if not isinstance(value, Tensor):
+                continue
+            if isinstance(value, FakeTensor) or not _in_place_of_numbers(graph, node, value):
+                if id(value) not in lifted:
+                    with graph.graph.inserting_after(last):
+                        last = graph.graph.placeholder(f"captured_{len(lifted)}")
+                    last.meta["val"] = value if isinstance(value, FakeTensor) else self.mode.from_tensor(value)
+                    lifted[id(value)] = (value, last)
+                node.replace_all_uses_with(lifted[id(value)][1])
+            graph.graph.erase_node(node)
+        for name in [
+            name for name, value in (*vars(graph).items(), *graph.named_buffers()) if isinstance(value, Tensor)
+        ]:
+            delattr(graph, name)  # otherwise an outer graph refers to it by this name
+        return [value for value, _ in lifted.values()]
+
+
+def _in_place_of_numbers(graph: GraphModule, node: Node, value: Tensor) -> bool:
+    """Replace a tensor made of one number in Python by the operation that makes it; return False where it is another tensor."""
+    if value.numel() != 1 or not all(user.target in FRESH for user in node.users):
+        return False
+    for user in list(node.users):
+        with graph.graph.inserting_before(user):
+            options: Any = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
+            made = graph.graph.call_function(aten.full.default, (list(value.shape), _number(value)), options)
+        made.meta = dict(user.meta)
+        user.replace_all_uses_with(made)
+        graph.graph.erase_node(user)
+    return True
+
+
+def _number(value: Tensor) -> Any:
+    with torch._C.DisableTorchFunction():
+        return value.item()
+
+
+def _require_pure(graph: GraphModule) -> None:
+    """Raise Untraced for an operation that is in place, draws from torch's generator or has a result of unknown shape.
+
+    Copies into tensors that nothing else reads, as some derivatives make, are replaced by what is copied.
+    """
+    for part in graph.modules():
+        nodes = list(part.graph.nodes) if isinstance(part, GraphModule) else []
+        for place, node in enumerate(nodes):
+            schema, tags = getattr(node.target, "_schema", None), getattr(node.target, "tags", ())
+            if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target is not scan_op:
+                raise Untraced(f"the operator {node.target}")
+            if torch.Tag.nondeterministic_seeded in tags:
+                raise Untraced(f"the operation {node.target}, which draws from torch's generator")
+            if not all(_is_sized(value) for value in pytree.tree_leaves(_value(node))):
+                raise Untraced(f"the operation {node.target}, whose result has a size that is not known")
+            if node.op != "call_function" or schema is None or not schema.is_mutable:
+                continue
+            if node.target is not aten.copy_.default or not _overwrites(nodes, place):
+                raise Untraced(f"the operation {node.target}, which is in place")
+            node.replace_all_uses_with(node.args[1])
+            node.graph.erase_node(node)
+
+
+def _is_sized(value: Any) -> bool:
+    sizes = value.shape if isinstance(value, Tensor) else (value,)
+    return not any(isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes)
+
+
+def _overwrites(nodes: Sequence[Node], place: int) -> bool:
+    """Return whether the copy at this place puts a like tensor in one that is computed before and used by nothing after."""
+    old, new = (_value(node) for node in nodes[place].args[:2])
+    shares = [k for k, node in enumerate(nodes) if k != place and _is_of(node, _storage(old))]
+    after = set(nodes[place + 1 :])
+    return (
+        _kind(old) == _kind(new)
+        and len(shares) == 1
+        and nodes[shares[0]].op == "call_function"
+        and not after.intersection(nodes[shares[0]].users)
+    )
+
+
+def _is_of(node: Node, storage: int) -> bool:
+    value = _value(node)
+    return isinstance(value, Tensor) and _storage(value) == storage
+
+
+def _batched(leaf: Tensor, axis: int | None, size: int) -> Tensor:
+    """Return a leaf whose first axis is the batch, in memory of its own."""
+    return _contiguous(leaf.unsqueeze(0).expand(size, *leaf.shape) if axis is None else leaf.movedim(axis, 0))
+
+
+def _contiguous(leaf: Tensor) -> Tensor:
+    return leaf.clone(memory_format=torch.contiguous_format)
+
+
+def _kind(leaf: Tensor) -> tuple[Any, ...]:
+    return tuple(leaf.shape), leaf.dtype
+
+
+def _value(node: Any) -> Any:
+    return node.meta.get("val")
+
+
+def _output(graph: GraphModule) -> Any:
+    return next(iter(graph.graph.find_nodes(op="output")))
+
+
+def _results(graph: GraphModule) -> list[Any]:
+    results: Any = _output(graph).args[0]
+    return list(results)
+
+
+def _unshared(graph: GraphModule) -> None:
+    """Copy the outputs of a body that are its inputs, views of them, or each other."""
+    output = _output(graph)
+    shared = {_storage(_value(node)) for node in graph.graph.nodes if node.op == "placeholder"}
+    outputs = []
+    for node in _results(graph):
+        result, value = node, _value(node)
+        if _storage(value) in shared:
+            in_one_piece: Any = {"memory_format": torch.contiguous_format}
+            with graph.graph.inserting_before(output):
+                result = graph.graph.call_function(aten.clone.default, (node,), in_one_piece)
+            value = result.meta["val"] = value.clone(**in_one_piece)
+        shared.add(_storage(value))
+        outputs.append(result)
+    output.args = (tuple(outputs),)

@@ -1,0 +1,104 @@
+"""Programs traced directly: the laws, the same bits as the compiler's usual way, and the reason where that is taken."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from purestep.algorithms.ppo import ppo
+from purestep.core import keys
+from purestep.core.envs import make
+from purestep.core.optim import optimizers
+from purestep.core.policy import actor_critic_mlp
+from purestep.core.scan import scan
+from purestep.core.tree import leaves
+from purestep.properties import check
+from purestep.runtime import compile as compiling
+from purestep.runtime.compile import program
+from purestep.runtime.inductor.direct_trace import traced
+from purestep.runtime.population import population
+from purestep.runtime.train import train, trainer
+
+from ...laws.runtime.direct_trace import PROGRAMS, REFUSED, direct_trace_laws, interpreted
+
+test_traced = check(direct_trace_laws(), interpreted)
+ROWS, NUMBER = keys.normal(keys.key(5), (4, 3)), torch.tensor(1.5)
+
+
+def together(rows: Tensor, number: Tensor) -> list[Any]:
+    """All programs of the laws as one, which is compiled once."""
+    return [PROGRAMS[name]([rows, number]) for name in sorted(PROGRAMS)]
+
+
+def test_compiled_directly_it_gives_what_it_gives_uncompiled() -> None:
+    run = program(together)
+    got, wanted = run(ROWS, NUMBER), together(ROWS, NUMBER)
+    assert run.reason == ""
+    torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    whole = [(one, other) for one, other in zip(leaves(got), leaves(wanted), strict=True) if one.dtype == torch.int64]
+    assert whole
+    assert all(torch.equal(one, other) for one, other in whole)
+
+
+def test_what_cannot_be_traced_is_compiled_the_usual_way() -> None:
+    written_to = REFUSED["a part that is written to"]
+    run = program(lambda x: written_to([x]))
+    given = torch.tensor([1.0, -2.0, 3.0])
+    assert torch.equal(run(given), written_to([given]))
+    assert run.reason.startswith("Untraced: ")
+
+
+def test_an_argument_that_is_returned_is_not_copied() -> None:
+    run = program(lambda x, y: (x, x + y, x))
+    x, y = torch.ones(2), torch.ones(2)
+    first, total, again = run(x, y)
+    assert first.data_ptr() == again.data_ptr() == x.data_ptr()
+    assert total.tolist() == [2.0, 2.0]
+
+
+def test_results_that_are_no_tensors_are_kept() -> None:
+    kept = {"n": 3, "name": "a", "nothing": None}
+    run = program(lambda x: {"twice": x * 2, **kept})
+    result = run(torch.ones(1))
+    assert result.pop("twice").tolist() == [2.0]
+    assert (result, run.reason) == (kept, "")
+
+
+def test_numbers_that_python_draws_are_drawn_in_each_call() -> None:
+    import random
+
+    with pytest.raises(Exception, match="a number drawn from Python's generator"):
+        traced(lambda inputs: inputs[0] * random.random(), [torch.ones(1)])
+
+
+def test_captured_tensors_are_kept_with_the_library(tmp_path: Path) -> None:
+    held = torch.tensor([1.0, 2.0, 3.0])
+
+    def function(rows: Tensor) -> Any:
+        return scan(lambda total, x: (total + held * x, total), torch.zeros(3), rows)
+
+    first = program(function, artefact=tmp_path / "kept")
+    wanted = first(ROWS)
+    again = program(function, artefact=tmp_path / "kept")
+    assert all(torch.equal(one, other) for one, other in zip(again(ROWS), wanted, strict=True))
+    assert (first.loaded, again.loaded, first.reason) == (False, True, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("members", [1, 3])
+def test_training_has_the_bits_of_the_usual_way(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A population's members agree within rounding: the batch lies elsewhere in memory."""
+    env = make("cartpole")
+    model = actor_critic_mlp(env.observation_space, env.action_space, (8,))
+    one = trainer(env, model, ppo(model, optimizers.adam(1e-3), epochs=2, minibatches=2), envs=2, horizon=8)
+    whole = population(one) if members > 1 else one
+    state = whole.init(torch.stack([keys.key(seed) for seed in range(members)]) if members > 1 else keys.key(0))
+    direct, usual = (program(train(whole, 3), name=name) for name in ("direct", "usual"))
+    got = direct(state)
+    monkeypatch.setattr(compiling, "VERSIONS", ())
+    wanted = usual(state)
+    assert direct.reason == ""
+    relative, absolute = (0.0, 0.0) if members == 1 else (1e-4, 1e-5)
+    torch.testing.assert_close(leaves(got), leaves(wanted), rtol=relative, atol=absolute, equal_nan=True)
