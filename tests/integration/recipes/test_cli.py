@@ -228,6 +228,8 @@ def test_a_run_goes_on_on_another_device(recipe: str, tmp_path: Path, capsys: Sa
 def test_help_of_resume_names_the_device(trained: Path, capsys: Said) -> None:
     assert main.main(["resume", str(trained), "--help"]) == 0
     assert "--device" in capsys.readouterr().out
+    moving = {name for name in OWN if "device" in flatten(find(name).moving())}
+    assert moving == {name for name in OWN if "device" in flatten(find(name).defaults(()))} >= {"ppo", "prove"}
     assert main.main(["evaluate", str(trained), "--help"]) == 0
     assert "--device" not in capsys.readouterr().out
 

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purestep.core import keys
 from purestep.core.envs import ENVS
 from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError
 from purestep.core.machine import Failed, Interrupted, Started, Stop
@@ -337,6 +338,21 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
     again = from_lines(text, [Trained, Logged, Saved])
     assert list(drive(machine, loop, replayed(again))) == states
     assert states[-1].iteration == 6
+
+
+def test_without_a_cache_folder_the_notice_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, told = tiny(backend="inductor"), list[str]()
+    monkeypatch.setattr(loop_state.LoopState, "_timed", lambda self: (self.state, {}))
+    monkeypatch.setattr(loop_state, "remember_seconds", lambda name, seconds: None)
+    (tmp_path / "file").touch()
+    for place in ("folder", "file"):  # no folder can be made in a file, whoever asks
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / place))
+        with components_of("ppo", plan.arguments, plan.pipeline).session(
+            plan.pipeline.trainer.init(keys.key(0)), plan.beginning(), told.append
+        ):
+            pass
+    why = "this process, since the cache folder cannot be written (XDG_CACHE_HOME names another)"
+    assert told == [f"compiling the program, once for {each} ..." for each in ("these arguments", why)]
 
 
 # --- runs that go wrong ---
