@@ -47,12 +47,22 @@ FEW_OUTPUTS = 4  # likewise, for a product with few columns
 MANY_ROWS = 256  # from here on that product is (W^T x^T)^T: with one row per output, losses are vectorised
 
 
+def as_they_are(params: Params) -> Params:
+    """Return params whose leaves have names already.
+
+    >>> as_they_are({"weight": 1})
+    {'weight': 1}
+    """
+    return params
+
+
 @frozen
 class Network:
     """A pair of pure functions; `apply` takes x with any leading axes [*, ...]."""
 
     init: Callable[[Key], Params]
     apply: Callable[[Params, Any], Any]
+    named: Callable[[Params], Any] = as_they_are  # the params as a tree whose leaves have names, for messages
 
 
 @record

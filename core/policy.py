@@ -13,7 +13,7 @@ from . import keys
 from .distributions import Categorical, Distribution, Normal, TanhNormal, masked
 from .errors import ShapeError, StructureError, choose, message
 from .keys import Key
-from .networks import Activation, Network, layout, mlp
+from .networks import Activation, Network, as_they_are, layout, mlp
 from .numbers import check_number
 from .record import record, tensor
 from .spaces import Box, Discrete, Fields, Space, field
@@ -31,6 +31,7 @@ class ActorCritic:
 
     init: Callable[[Key], Params]
     apply: Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]]
+    named: Callable[[Params], Any] = as_they_are  # the params as a tree whose leaves have names, for messages
 
 
 def check_model(model: ActorCritic) -> None:
@@ -250,7 +251,10 @@ def flat(model: M) -> M:
     def apply(params: Tensor, *inputs: Any) -> Any:
         return model.apply(places.unravel(params), *inputs)
 
-    return attrs.evolve(model, init=lambda key: places.ravel(model.init(key)), apply=apply)
+    def named(params: Tensor) -> Any:
+        return model.named(places.unravel(params))
+
+    return attrs.evolve(model, init=lambda key: places.ravel(model.init(key)), apply=apply, named=named)
 
 
 def actor_critic_mlp(

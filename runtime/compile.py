@@ -40,7 +40,7 @@ from .inductor import direct_library
 from .inductor.compile_speed import VERSIONS, hurried
 from .inductor.direct_trace import traced
 from .inductor.loop_codegen import borrowing_loops
-from .inductor.untraceable import quiet, untraceable
+from .inductor.untraceable import check_cpp_compiler, quiet, untraceable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +90,7 @@ class Program(Generic[P, R]):
         result = cast(R, self._compiled[signature](inputs))
         afterwards = getattr(self.function, AFTERWARDS, None)
         if afterwards is not None:
-            afterwards(result)
+            afterwards(result, *arguments, **named)
         return result
 
     def settle(self) -> None:
@@ -113,6 +113,8 @@ class Program(Generic[P, R]):
         made = _load(self.artefact, seal) if seal and self.artefact and self.artefact.exists() else None
         self.loaded = self.loaded or made is not None
         if made is None:
+            if self.backend == "inductor" and not _on_gpu(leaves):
+                check_cpp_compiler(self.name)
             try:
                 made, self.reason = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
             except TorchDynamoException as fault:

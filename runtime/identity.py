@@ -30,6 +30,7 @@ from attrs import define, field
 from torch import Tensor
 
 from ..core.errors import StructureError, message
+from .diverged import AFTERWARDS
 
 PLAIN = (bool, int, str, bytes, complex, type(None), type(...), type(NotImplemented), range)
 NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, slice)
@@ -149,7 +150,7 @@ class _Walk:
         rows: dict[str, Any] = {
             "defaults": value.__defaults__,
             "named": value.__kwdefaults__,
-            "attributes": {name: one for name, one in vars(value).items() if name != "__wrapped__"},
+            "attributes": {name: one for name, one in vars(value).items() if name not in ("__wrapped__", AFTERWARDS)},
         }
         for name, cell in cells:
             try:

@@ -46,7 +46,7 @@ def population(one: Trainer) -> Trainer:
         state: RunState = members(key)
         return state
 
-    return attrs.evolve(one, init=init, iterate=torch.vmap(one.iterate))
+    return attrs.evolve(one, init=init, iterate=torch.vmap(one.iterate), play=())
 
 
 def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor]) -> RunState:

@@ -14,9 +14,11 @@ from ..core import keys
 from ..core.env import Env, auto_reset, batched
 from ..core.errors import ChoiceError, ShapeError, at_least, choose, message
 from ..core.keys import Key, check_key
+from ..core.networks import as_they_are
 from ..core.policy import ActorCritic
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
+from ..core.steps import Trajectory
 from ..core.tree import all_finite, clone, leaves, to_device, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
@@ -50,6 +52,9 @@ class Trainer:
     iterate: Callable[[RunState], tuple[RunState, Metrics]]
     steps: int  # in the environments, for each iteration
     metrics: tuple[str, ...]  # names of the metrics that `iterate` returns
+    # The trajectory that `iterate` learns from, to find a NaN in; () where a state cannot be iterated twice.
+    play: Callable[[RunState], Trajectory] | tuple[()] = ()
+    named: Callable[[Any], Any] = as_they_are  # the learner's params as a tree whose leaves have names
 
 
 def trainer(
@@ -116,12 +121,15 @@ def trainer(
             env_params=clone(to_device(params if own else env.params if elsewhere else (), key.device)),
         )
 
-    def iterate(state: RunState) -> tuple[RunState, Metrics]:
-        act_key, update_key, key = keys.split(state.key, 3)
+    def play(state: RunState, key: Key) -> tuple[Worlds, Trajectory]:
         # Statistics are constant while the policy acts, so that behaviour log-probs fit the update's observations.
         acting = take(state.past, 0) if staleness else state.learner.params
         observe = partial(scaling.observe, state.normalizer)
-        worlds, raw = act(acting, state.worlds, act_key, observe, state.env_params)
+        return act(acting, state.worlds, key, observe, state.env_params)
+
+    def iterate(state: RunState) -> tuple[RunState, Metrics]:
+        act_key, update_key, key = keys.split(state.key, 3)
+        worlds, raw = play(state, act_key)
         trajectory = scaling.scale(state.normalizer, raw)
         learner, metrics = as_declared(declared, state.learner, update(state.learner, trajectory, update_key))
         episodes, counts = follow(state.episodes, raw)
@@ -138,7 +146,14 @@ def trainer(
         finite = all_finite((learner.params, raw.reward)).to(torch.float32)
         return after, {**metrics, **counts, "finite": finite}
 
-    return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=names)
+    return Trainer(
+        init=init,
+        iterate=iterate,
+        steps=horizon * envs,
+        metrics=names,
+        play=lambda state: play(state, keys.split(state.key, 3)[0])[1],
+        named=model.named,
+    )
 
 
 def _shifted(past: Tensor, newest: Tensor) -> Tensor:
@@ -149,11 +164,12 @@ def train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunSt
     """Return a function that runs `iterations` iterations: state -> (state, metrics, each [iterations]).
 
     One scan, so one loop when compiled; the metrics are returned as one vector, since each loose number costs the loop time.
-    Called from Python, compiled as a `program` or not, it raises NonFiniteError, naming the first iteration after which
-    parameters or rewards were NaN or infinite; of a population, the first after which those of every member were. Inside a
-    function that is compiled or mapped nothing can be raised: there, `finite` among the metrics reports it.
+    Called from Python, compiled as a `program` or not, it raises NonFiniteError at the first iteration after which parameters
+    or rewards were NaN or infinite, and names the first such tensor: it runs the first 100 iterations again, uncompiled. Of a
+    population it is the first iteration after which those of every member were, without the tensor. Inside a function that is
+    compiled or mapped nothing can be raised: there, `finite` among the metrics reports it.
     """
-    return refusing(folded(trainer, iterations))
+    return refusing(folded(trainer, iterations), trainer)
 
 
 def folded(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:

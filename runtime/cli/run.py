@@ -44,6 +44,7 @@ class Asking:
 
     run: tyro.conf.Positional[Path]  # the run's folder
     options: Annotated[Any, tyro.conf.arg(name="")]
+    moving: Annotated[Any, tyro.conf.arg(name="")]
 
 
 @frozen
@@ -147,8 +148,12 @@ def resume_command(words: list[str]) -> int:
     return _of_run(words, "resume", lambda recipe: recipe.resuming(), GO_ON, _resume)
 
 
-def _resume(run: Path, recipe: Recipe, options: Any, store: Callable[[], Any]) -> int:
-    return _through(run, recipe, options, lambda: recipe.resume(run, options=options, notice=say, store=store()))
+def _resume(run: Path, recipe: Recipe, given: Asking, store: Callable[[], Any]) -> int:
+    options = given.options
+    changes = {name: value for name, value in flatten(given.moving).items() if value is not None}
+    moved: dict[str, Any] = {"changes": changes} if changes else {}
+    where = {"options": options, "notice": say, **moved}
+    return _through(run, recipe, options, lambda: recipe.resume(run, **where, store=store()))
 
 
 def evaluate_command(words: list[str]) -> int:
@@ -156,14 +161,19 @@ def evaluate_command(words: list[str]) -> int:
     return _of_run(words, "evaluate", lambda recipe: recipe.evaluating(), "", _evaluate)
 
 
-def _evaluate(run: Path, recipe: Recipe, options: Any, store: Callable[[], Any]) -> int:
-    for line in recipe.evaluate(run, options, say):
+def _evaluate(run: Path, recipe: Recipe, given: Asking, store: Callable[[], Any]) -> int:
+    for line in recipe.evaluate(run, given.options, say):
         print(line)
     return 0
 
 
 GO_ON = "Go on with a run from its newest checkpoint, with the arguments it was begun with."
-Work = Callable[[Path, Recipe, Any, Callable[[], Any]], int]  # (run, recipe, options, store)
+Work = Callable[[Path, Recipe, Asking, Callable[[], Any]], int]  # (run, recipe, given, store)
+
+
+def _moving(command: str, recipe: Recipe) -> Any:
+    """Return the arguments that the command may change, as options."""
+    return recipe.moving() if command == "resume" else Nothing()
 
 
 def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str, work: Work) -> int:
@@ -172,25 +182,30 @@ def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], ab
     if recipe is None:
         on_one_rank(f"purestep {command}: a folder without a run")
         return _without_run(words, command, options, about)
+    moving = _moving(command, recipe)
+    if command == "resume" and "device" not in flatten(moving) and option(words, "--device", "") != "":
+        where, wanted = f"purestep resume: --device of a run of {recipe.name}", "none: it has no such setting"
+        raise ChoiceError(message(where, got=option(words, "--device", ""), wanted=wanted, remedy="leave it out"))
 
     def program(store: Callable[[], Any]) -> int:
-        given = _asked(words, command, options(recipe), about)
+        given = _asked(words, command, options(recipe), about, moving)
         chosen = given.options
         chosen.check()
+        given.moving.check()
         loading(given.run)
         if hasattr(chosen, "words"):
             chosen = evolve(chosen, words=(command, *words))
-        return work(given.run, recipe, chosen, store)
+        return work(given.run, recipe, evolve(given, options=chosen), store)
 
     if command == "evaluate":
         return program(_process)
     return _led(recipe, f"purestep {command}: a run of {recipe.name}", words, program)
 
 
-def _asked(words: list[str], command: str, options: Any, about: str) -> Asking:
+def _asked(words: list[str], command: str, options: Any, about: str, moving: Any) -> Asking:
     about = about or " ".join(str(type(options).__doc__).split())
     words = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
-    usual = Asking(tyro.MISSING, options)
+    usual = Asking(tyro.MISSING, options, moving)
     return tyro.cli(Asking, default=usual, args=words, prog=f"purestep {command}", description=about, config=FLAGS)
 
 
@@ -212,7 +227,7 @@ def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any
     """Show help by kinds of runs, or refuse words that name no run."""
     kinds: dict[tuple[str, ...], list[Recipe]] = {}
     for recipe in map(find, OWN):
-        kinds.setdefault(tuple(flatten(options(recipe))), []).append(recipe)
+        kinds.setdefault((*flatten(options(recipe)), *flatten(_moving(command, recipe))), []).append(recipe)
     if {"-h", "--help"}.isdisjoint(words):
         for word in words:
             if not word.startswith("-"):
@@ -224,7 +239,7 @@ def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any
             print(f"\nWhere RUN is one of {named}:\n", flush=True)
         given = words if {"-h", "--help"}.isdisjoint(words) else ["--help"]
         with suppress(SystemExit) if given == ["--help"] else nullcontext():
-            asked = _asked(given, command, options(recipes[0]), about)
+            asked = _asked(given, command, options(recipes[0]), about, _moving(command, recipes[0]))
             remedy = "train it anew, with --overwrite"
             raise CheckpointError(message(str(asked.run), got="without a recipe", wanted="a run", remedy=remedy))
     return 0

@@ -1,4 +1,4 @@
-"""Errors of one line for code that the compiler could not trace: the construct, the user's file and line, the remedy."""
+"""Errors of one line for code that could not be compiled: the construct, the user's file and line, the remedy."""
 
 import ast
 import contextlib
@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+import torch._inductor.config as inductor
 from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
 from ...core import errors
 from ...core.errors import CompileError, PurestepError, message
@@ -19,6 +22,7 @@ REMEDIES = {
     "a Python branch on a tensor": f"take {WHERE}",
     "`print`": "return what you want to see as an output, or run it uncompiled",
 }
+UNCOMPILED = 'or do without it (slower): --backend none, from Python backend="none"'
 RAISED = re.compile(r"raised exception (\w+)\((.*)\)\s*$", re.MULTILINE)
 BUILTIN = re.compile(r"builtin operator `(\w+)`")
 FUNCTION = re.compile(r"trace the builtin `([\w.]+?)\.?`")
@@ -36,6 +40,17 @@ def quiet() -> Iterator[None]:
         log.disabled = before
 
 
+def check_cpp_compiler(name: str) -> None:
+    """Raise CompileError if there is no C++ compiler, before the program of this name is traced, which takes longer."""
+    try:
+        get_cpp_compiler()
+    except (InvalidCxxCompiler, OSError):
+        named = inductor.cpp.cxx
+        got = f"absent: {named if isinstance(named, str) else named[-1]!r} does not run"
+        remedy = f"install one, e.g. apt install g++, or name one in CXX, {UNCOMPILED}"
+        raise CompileError(message(f"{name}: the C++ compiler", got=got, wanted="one", remedy=remedy)) from None
+
+
 def untraceable(name: str, fault: Exception) -> PurestepError:
     """Return the error to raise in place of the compiler's own: a PurestepError raised in the function, or a CompileError.
 
@@ -46,12 +61,27 @@ def untraceable(name: str, fault: Exception) -> PurestepError:
     ours = _ours(text)
     if ours is not None:
         return ours
+    inner = getattr(fault, "inner_exception", None)
+    if isinstance(inner, CppCompileError):
+        got = f"failing: {_first_error(inner.output)}"
+        remedy = f"repair it, or name another in CXX, {UNCOMPILED}"
+        return CompileError(message(f"{name}: the C++ compiler", got=got, wanted="one that works", remedy=remedy))
     got, place = _construct(fault, text), _place(fault)
     remedy = REMEDIES.get(got, "use tensor operations only, or keep it out of what is compiled")
     if not isinstance(fault, TorchDynamoException) or isinstance(fault, BackendCompilerFailed):
         remedy = "run it uncompiled to see where it fails"
     where = f"{name}: {place}" if place else name
     return CompileError(message(where, got=got, wanted="a function that compiles as one graph", remedy=remedy))
+
+
+def _first_error(output: str) -> str:
+    """Return the first line of a compiler's output that reports an error; without one, its last line.
+
+    >>> _first_error("In file a.cpp:\\na.cpp:1:2: fatal error: no b.h\\ncompilation terminated.")
+    'a.cpp:1:2: fatal error: no b.h'
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no output"]
+    return next((line for line in lines if "error" in line.lower()), lines[-1])[:200]
 
 
 def _ours(text: str) -> PurestepError | None:

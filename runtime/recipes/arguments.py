@@ -45,6 +45,18 @@ class Process:
     device: str = "cpu"  # of the learner and its worlds: cpu, cuda or cuda:N; `evaluate` runs on the CPU
 
 
+@frozen
+class Moving:
+    """Another device for a run that goes on."""
+
+    device: str | None = None  # to go on on: cpu, cuda or cuda:N; by default the run's own
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        if self.device is not None:
+            check_device(self.device)
+
+
 class Sized(Protocol):
     """Settings with the amount of experience."""
 

@@ -12,7 +12,7 @@ from ...core.errors import choose
 from ..deferred import deferred
 from ..runs.arguments import changed, option
 from ..runs.recipe import Recipe
-from .arguments import ExperienceOptions, run_steps
+from .arguments import ExperienceOptions, Moving, run_steps
 from .settings import A2C, PPO, PlayedEpisodes, Playing, Reinforce, check_a2c, check_ppo, check_reinforce
 
 USUAL = "cartpole"
@@ -80,6 +80,7 @@ def _recipe(
         title=lambda arguments: f"{name} on {arguments.experience.env} for {run_steps(arguments):,} steps",
         closing=Playing,
         resuming=Playing,
+        moving=Moving,
         evaluating=PlayedEpisodes,
         report=deferred(str(__package__), "report", "final_lines"),
     )

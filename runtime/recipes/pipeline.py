@@ -18,7 +18,7 @@ from ..effects.checkpoint.manifest import Manifest
 from ..files.cache import cache_directory
 from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
-from ..runs.logging import metrics_log
+from ..runs.logging import metrics_log, not_finite
 from ..runs.loop_state import LoopState, Run
 from ..runs.recipe import Components, Notice
 from ..runs.training_machine import Loop
@@ -59,7 +59,7 @@ def placed(name: str) -> Iterator[torch.device]:
     if device.type == "cuda" and (device.index or 0) >= found:
         wanted = f"one of the {found} GPUs that torch {torch.__version__} finds" if found else "cpu: torch finds no GPU"
         raise ChoiceError(
-            message("--device", got=repr(name), wanted=wanted, remedy="train or resume where there is one")
+            message("--device", got=repr(name), wanted=wanted, remedy="name another one, e.g. --device cpu")
         )
     with nullcontext() if device.type == "cpu" else device:
         yield device
@@ -91,13 +91,20 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
     seed = keys.key(arguments.experience.seed, device=arguments.process.device)
     steps = iteration_steps(arguments.experience)
     facts = facts_of(recipe, arguments, pipeline.content)
+    sessions: list[tuple[LoopState, Notice]] = []
 
     @contextmanager
     def session(state: RunState, loop: Loop, notice: Notice) -> Iterator[LoopState]:
         world = LoopState(state, lowered(recipe, arguments, pipeline, loop, state), steps)
+        sessions.append((world, notice))
         if loop.iteration < loop.iterations:
             world.warm(notice)
         yield world
+
+    def diverged(loop: Loop) -> str:
+        world, notice = sessions[-1]
+        notice(f"iteration {loop.diverged} is not finite; its chunk is run again, uncompiled, to find the tensor ...")
+        return not_finite(loop, world.fault(pipeline.trainer, loop.diverged))
 
     def accept(where: Path, manifest: Manifest) -> None:
         if manifest.environment.get(DATA) != facts.get(DATA):
@@ -110,6 +117,7 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
         like=lambda iteration: pipeline.trainer.init(seed),
         session=session,
         log=lambda run, loop: metrics_log(run, loop, steps=steps),
+        diverged=diverged,
         params=lambda state: ("learner.params", state.learner.params),
         facts=facts,
         accept=accept,

@@ -10,7 +10,7 @@ from ...core.errors import ChoiceError, message
 from ..deferred import deferred
 from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes, option
 from ..runs.recipe import Recipe
-from .arguments import Process, iteration_steps, run_steps
+from .arguments import Moving, Process, iteration_steps, run_steps
 
 USUAL = "family:200"
 
@@ -204,6 +204,7 @@ RECIPE = Recipe(
     title=lambda arguments: f"{NAME} on {arguments.experience.data} for {run_steps(arguments):,} steps",
     closing=Ranking,
     resuming=Ranking,
+    moving=Moving,
     evaluating=Ranking,
     report=deferred(str(__package__), "ranking", "final_lines"),
 )

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ...core.errors import message
+from ..diverged import Fault
 from ..effects import folder
 from ..effects.reporting.metrics import Sink, jsonl, rewind, stride, tensorboard, thin
 from ..effects.reporting.progress import progress
@@ -64,12 +65,11 @@ def finite_part(sink: Sink) -> Sink:
     return lambda row: sink({name: value for name, value in row.items() if math.isfinite(value)})
 
 
-def not_finite(loop: Loop) -> str:
-    """Return the error message of a run whose numbers were not finite."""
-    kept = f"the checkpoint of iteration {loop.saved} stays" if loop.saved else "there is no checkpoint yet"
-    remedy = f"lower --learning-rate, or scale with --normalize; {kept}"
-    where, wanted = f"train: iteration {loop.diverged}", "finite numbers"
-    return message(where, got="NaN or infinite in parameters or rewards", wanted=wanted, remedy=remedy)
+def not_finite(loop: Loop, fault: Fault | None = None) -> str:
+    """Return the error message of a run whose numbers were not finite, with the first such tensor if it was found."""
+    kept = f"; the checkpoint of iteration {loop.saved} stays" if loop.saved else "; there is no checkpoint yet"
+    cure = "lower --learning-rate, or scale with --normalize"
+    return (fault or Fault()).told(f"train: iteration {loop.diverged}", cure=cure, then=kept)
 
 
 def divergence(run: Path, loop: Loop, *, warm: int) -> str:

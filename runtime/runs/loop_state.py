@@ -9,14 +9,16 @@ from attrs import define, field
 from ...algorithms.algorithm import Metrics
 from ...core.tree import to_device
 from ..compile import Program, phase
+from ..diverged import Fault, first_fault
 from ..effects.clock import seconds
 from ..effects.reporting.progress import waiting
 from ..files.cache import remember_seconds, usual_seconds
-from ..train import RunState
+from ..train import RunState, Trainer
 from .logging import RETURN
 from .recipe import Notice
 from .training_machine import Train, Trained
 
+UNKEPT = "this process, since the cache folder cannot be written (XDG_CACHE_HOME names another)"
 Run = Callable[[RunState], tuple[RunState, Metrics]]
 
 
@@ -30,6 +32,7 @@ class LoopState:
     ready: list[tuple[RunState, Metrics]] = field(factory=list)  # the next chunk, if it is done already
     seconds: float = 0.0  # spent in `run`
     trained: int = 0  # iterations
+    before_fault: RunState | tuple[()] = ()  # the state before the chunk with an iteration that was not finite
 
     def compile_seconds(self) -> float:
         """Return the seconds of compiling, or of loading a compiled program."""
@@ -41,7 +44,8 @@ class LoopState:
             self.ready.append(self._timed())
             return
         known = self.run.artefact is not None and self.run.artefact.exists()
-        once = "these arguments" if self.run.artefact else "this process"
+        cached = self.run.backend == "inductor" and self.state.key.device.type == "cpu"
+        once = "these arguments" if self.run.artefact else UNKEPT if cached else "this process"
         notice("loading the compiled program" if known else f"compiling the program, once for {once} ...")
         name = f"{self.run.name} on {self.state.key.device}"
         doing, usual = ("loading", 0.0) if known else ("compiling", usual_seconds(name))
@@ -53,10 +57,23 @@ class LoopState:
 
     def train(self, command: Train) -> Trained:
         """Run a chunk: the handler of `Train`."""
-        done = int(self.state.env_steps) // self.steps
+        before, done = self.state, self.done(self.state)
         self.state, metrics = self.ready.pop() if self.ready else self._timed()
         self.trained += command.iterations
-        return Trained(tuple(rows_of(metrics, done, self.steps)))
+        rows = tuple(rows_of(metrics, done, self.steps))
+        if any(row["finite"] != 1.0 for row in rows):
+            self.before_fault = before
+        return Trained(rows)
+
+    def done(self, state: RunState) -> int:
+        """Return the iterations of the run that led to this state."""
+        return int(state.env_steps) // self.steps
+
+    def fault(self, trainer: Trainer, iteration: int) -> Fault:
+        """Return the first tensor that was not finite in this iteration of the run, by running its chunk again uncompiled."""
+        if isinstance(self.before_fault, tuple):
+            return Fault()
+        return first_fault(trainer, self.before_fault, iteration - self.done(self.before_fault))
 
     def spent(self) -> tuple[str, ...]:
         """Return the seconds of compiling and of training, and the rate; () where nothing was left to train."""

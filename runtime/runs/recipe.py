@@ -172,9 +172,12 @@ class Recipe:
     words: Callable[[list[str]], list[str]] = list  # the words of `train`, a file of settings replaced by its flags
     notes: str = ""  # a paragraph of the help of `train`
     start: Callable[..., SessionResult] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
-    resume: Callable[..., SessionResult] = RESUME  # (run, *, options, notice, store)
+    resume: Callable[..., SessionResult] = (
+        RESUME  # (run, *, options, notice, store), and `changes` where `moving` has any
+    )
     closing: Callable[[], Any] = Nothing  # options of `train` besides the arguments, for `report`
     resuming: Callable[[], Any] = Nothing  # options of `resume`, also for `report`
+    moving: Callable[[], Any] = Nothing  # arguments that `resume` may change; those that are None stay
     evaluating: Callable[[], Any] = Nothing  # options of `evaluate`
     plotting: Callable[[], Any] = Nothing  # options of `plot`
     report: Callable[[Path, Any, Notice], Lines] = Factory(lambda self: self.evaluate, takes_self=True)

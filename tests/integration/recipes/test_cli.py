@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from attrs import evolve
 
 from purestep.core.errors import ChoiceError, NonFiniteError
 from purestep.runtime.cli import main
@@ -20,12 +23,14 @@ from purestep.runtime.cli import run as commands
 from purestep.runtime.cli.chat import typed_lines
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint.atomic_files import lock
+from purestep.runtime.effects.checkpoint.manifest import describe, written
 from purestep.runtime.effects.layout import COMMON, PAGE
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import flag, flatten, option
 from purestep.runtime.runs.registry import HIDDEN, OWN, find
 
 from ...support.programs import last_words, until
+from ...support.run_folders import begun
 
 TINY = ["--steps", "96", "--envs", "2", "--horizon", "8", "--hidden", "8", "--backend", "none", "--episodes", "4"]
 PNG = b"\x89PNG"
@@ -181,6 +186,60 @@ def test_whoever_stops_it_it_saves_tells_how_to_go_on_and_resume_does(
     assert "evaluation: 2 episodes:" in capsys.readouterr().out
     assert main.main(["resume", str(run), "--episodes", "2"]) == 0
     assert "nothing was left to train" in capsys.readouterr().out
+
+
+def cut(run: Path) -> None:
+    """Remove the newest checkpoint, as if the run had been stopped before it, and its evaluation."""
+    folders = sorted((run / "checkpoints").glob("step_*"))
+    shutil.rmtree(folders[-1])
+    (run / "checkpoints" / "latest").write_text(folders[-2].name)
+    (run / "evaluation.json").unlink()
+
+
+def as_if_on(device: str, run: Path) -> None:
+    """Name another device in the run's record and checkpoints."""
+    for folder_ in (run / "checkpoints").glob("step_*"):
+        held = describe(folder_)
+        metadata = {**held.metadata, "device": device}
+        (folder_ / "manifest.json").write_bytes(written(evolve(held, metadata=metadata)))
+    record = json.loads((run / "arguments.json").read_text())
+    (run / "arguments.json").write_text(json.dumps({**record, "device": device}))
+
+
+@pytest.mark.parametrize("recipe", ["ppo", "a2c", "reinforce"])
+def test_a_run_goes_on_on_another_device(recipe: str, tmp_path: Path, capsys: Said) -> None:
+    far, run = f"cuda:{torch.cuda.device_count()}", tmp_path / "run"  # a GPU that is not there
+    assert train(run, recipe=recipe) == 0
+    whole = (run / "checkpoints" / "step_000006" / "state.safetensors").read_bytes()
+    cut(run)
+    as_if_on(far, run)
+    capsys.readouterr()
+    assert main.main(["resume", str(run)]) == 1
+    assert re.match(f"purestep: --device is '{far}', wanted .*; name another one, e.g. --device cpu$", one_line(capsys))
+    assert main.main(["resume", str(run), "--device", "gpu"]) == 1
+    assert one_line(capsys) == "purestep: --device is 'gpu', wanted cpu, cuda or cuda:N; name one of them"
+    assert main.main(["resume", str(run), "--device", "cpu", "--episodes", "2"]) == 0
+    assert "evaluation: 2 episodes:" in capsys.readouterr().out
+    assert (run / "checkpoints" / "step_000006" / "state.safetensors").read_bytes() == whole
+    assert describe(run / "checkpoints" / "step_000006").metadata["device"] == "cpu"
+    assert main.main(["resume", str(run), "--episodes", "2"]) == 0  # the newest checkpoint's device is the run's own
+
+
+def test_help_of_resume_names_the_device(trained: Path, capsys: Said) -> None:
+    assert main.main(["resume", str(trained), "--help"]) == 0
+    assert "--device" in capsys.readouterr().out
+    moving = {name for name in OWN if "device" in flatten(find(name).moving())}
+    assert moving == {name for name in OWN if "device" in flatten(find(name).defaults(()))} >= {"ppo", "prove"}
+    assert main.main(["evaluate", str(trained), "--help"]) == 0
+    assert "--device" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--device", "cpu"], ["--device=cpu"]])
+def test_a_recipe_without_a_device_refuses_one(words: list[str], tmp_path: Path, capsys: Said) -> None:
+    begun(tmp_path, {"recipe": "zorplex"})
+    assert main.main(["resume", str(tmp_path), *words]) == 1
+    said = "--device of a run of zorplex is cpu, wanted none: it has no such setting; leave it out"
+    assert one_line(capsys) == f"purestep: purestep resume: {said}"
 
 
 def test_ctrl_c_while_compiling_stops_at_once(tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from purestep.core import keys
 from purestep.core.envs import ENVS
 from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError
 from purestep.core.machine import Failed, Interrupted, Started, Stop
@@ -339,6 +340,21 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
     assert states[-1].iteration == 6
 
 
+def test_without_a_cache_folder_the_notice_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, told = tiny(backend="inductor"), list[str]()
+    monkeypatch.setattr(loop_state.LoopState, "_timed", lambda self: (self.state, {}))
+    monkeypatch.setattr(loop_state, "remember_seconds", lambda name, seconds: None)
+    (tmp_path / "file").touch()
+    for place in ("folder", "file"):  # no folder can be made in a file, whoever asks
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / place))
+        with components_of("ppo", plan.arguments, plan.pipeline).session(
+            plan.pipeline.trainer.init(keys.key(0)), plan.beginning(), told.append
+        ):
+            pass
+    why = "this process, since the cache folder cannot be written (XDG_CACHE_HOME names another)"
+    assert told == [f"compiling the program, once for {each} ..." for each in ("these arguments", why)]
+
+
 # --- runs that go wrong ---
 
 
@@ -359,7 +375,10 @@ def diverging(plan: Plan, at: int) -> Plan:
 
 
 def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(tmp_path: Path) -> None:
-    said = r"iteration 5 is NaN or infinite .*wanted finite numbers; lower --learning-rate.* checkpoint of iteration 4 stays"
+    said = (
+        r"^train: iteration 5: learner.params.policy.0.weight is NaN in 32 of 32 numbers, wanted finite numbers; "
+        r"lower --learning-rate.* checkpoint of iteration 4 stays$"
+    )
     with pytest.raises(NonFiniteError, match=said) as caught:
         begin(tmp_path, diverging(tiny(), 5))
     assert "\n" not in str(caught.value)
@@ -372,7 +391,7 @@ def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(tmp_path: 
 
 
 def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(NonFiniteError, match=r"iteration 1 .*there is no checkpoint yet"):
+    with pytest.raises(NonFiniteError, match=r"iteration 1: .*there is no checkpoint yet"):
         begin(tmp_path, diverging(tiny(), 1))
     assert not folder.begun(tmp_path)
 

@@ -117,6 +117,7 @@ def test_the_command_prints_the_best_and_draws(tmp_path: Path, capsys: pytest.Ca
     [
         (["--gamma", "0.9,1.5"], "--gamma is 1.5, wanted a number from 0.0 to 1.0"),
         (["--gamma", "log:0:1"], "--gamma is 'log:0:1', wanted values"),
+        (["--learning-rate", "log:1e-2:1e-4"], "--learning-rate is 'log:1e-2:1e-4', wanted values"),
         (["--gamma", "linear:1:0:3"], "--gamma is 'linear:1:0:3', wanted values"),
         (["--gamma", "0.9,x"], "--gamma is '0.9,x', wanted values"),
         (["--hidden", "8,16"], "purestep sweep: number is '--hidden', wanted one of"),
