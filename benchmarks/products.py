@@ -1,14 +1,15 @@
 """Matrix products of PPO on CartPole: the library's speed beside oneDNN's, a small kernel of our own, and the core's peak.
 
-Each product of the programs of 4 x 128, 64 x 128 and 1,024 x 32 worlds x steps and of populations of 8 and 32, with its strides,
-is called from C++: the library (torch's, MKL on x86) through the shim that compiled programs use, oneDNN likewise for two axes,
-and the kernel of parts/products.h (AVX-512, AVX2 or plain C, as the compiler targets this processor). The peak is that of
-independent multiply-and-adds in registers. Then whole iterations, compiled with the library's calls and with ours. All on one
-thread, in turns; ratios are medians of rounds with their quartiles, above 1 where ours is faster. Ends with exit code 1 where a
-drawn product is further from float64 than BOUND allows, or a wrong one is not noticed. Writes results/products.json.
+Each product of the programs of 4 x 128, 64 x 128 and 1,024 x 32 worlds x steps and of populations of 8 and 32, with its
+strides, is called from C++: the library (torch's, MKL on x86) through the shim that compiled programs use, oneDNN likewise for
+two axes, and the kernel of parts/products.h (AVX-512, AVX2 or plain C, as the compiler targets this processor). The peak is
+that of independent multiply-and-adds in registers. Then whole iterations, compiled with the library's calls and with ours. All
+on one thread, in turns; ratios are medians of rounds with their quartiles, above 1 where ours is faster. Ends with exit code 1
+where a drawn product is further from float64 than BOUND allows, or a wrong one is not noticed. Writes results/products.json.
 """
 
 import argparse
+import contextlib
 import ctypes
 import platform
 import random
@@ -22,8 +23,8 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from purestep.runtime.compile import program
-from purestep.runtime.train import train
+from purestep.runtime.compile import Program, program
+from purestep.runtime.train import RunState, train
 
 from . import evidence
 from .parts import purestep_ppo
@@ -258,15 +259,13 @@ def iterations(name: str, seconds: float) -> dict[str, Any]:
     worlds, horizon, members = PROGRAMS[name]
     options = {**purestep_ppo.DEFAULTS, "envs": worlds, "horizon": horizon, "seeds": members, "steps": 1}
     trainer, key, _, _ = purestep_ppo.build(argparse.Namespace(**options))
-    runs, states = {}, {}
-    for side in ("library", "own"):
-        runs[side] = program(train(trainer, 1), backend="inductor", name=f"{name}, {side}")
-        state = trainer.init(key)
-        if side == "own":
-            with own_products() as counts:
-                states[side], _ = runs[side](state)
-        else:
-            states[side], _ = runs[side](state)
+    runs, states = dict[str, Program[..., Any]](), dict[str, RunState]()
+    replaced = dict[str, int]()
+    for side, products_of in (("library", contextlib.nullcontext([0])), ("own", own_products())):
+        runs[side] = program(train(trainer, 1), name=f"{name}, {side}")
+        with products_of as counts:
+            states[side], _ = runs[side](trainer.init(key))
+        replaced[side] = sum(counts)
 
     def run(side: str, count: int) -> float:
         began = time.process_time()
@@ -277,7 +276,7 @@ def iterations(name: str, seconds: float) -> dict[str, Any]:
     count = max(1, int(seconds / run("library", 1)))
     spent = turns({side: partial(run, side, count) for side in runs}, ROUNDS)
     return {
-        "calls replaced": sum(counts),
+        "calls replaced": replaced["own"],
         "milliseconds": {
             side: {k: round(1e3 * v, 3) for k, v in spread(each, digits=6).items()} for side, each in spent.items()
         },

@@ -14,6 +14,7 @@ from torch._inductor.codecache import CppCodeCache
 
 from purestep.runtime.inductor import loop_codegen
 from purestep.runtime.inductor.compile_speed import replaced
+from purestep.runtime.inductor.hoist_buffers import hoisted
 
 HEADER = Path(__file__).with_name("products.h")
 TIMING = Path(__file__).with_name("product_timing.cpp")
@@ -74,7 +75,7 @@ static bool purestep_multiplied(
 
 def compiled() -> ctypes.CDLL:
     """The functions of product_timing.cpp, built for this processor as a program's kernels are."""
-    library = CppCodeCache.load(HEADER.read_text() + TIMING.read_text())
+    library: ctypes.CDLL = CppCodeCache.load(HEADER.read_text() + TIMING.read_text())
     for name in ("library_seconds", "onednn_seconds", "own_seconds", "peak"):
         getattr(library, name).restype = ctypes.c_double
     return library
@@ -84,7 +85,7 @@ def handle(tensor: Tensor | None) -> ctypes.c_void_p | None:
     """A tensor as C++ takes it; it is never freed."""
     if tensor is None:
         return None
-    capsule = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors([tensor])[0]  # type: ignore[attr-defined]
+    capsule = torch._C._aoti.unsafe_alloc_void_ptrs_from_tensors([tensor])[0]
     name = ctypes.pythonapi.PyCapsule_GetName
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -108,7 +109,6 @@ def own_arguments(a: Tensor, b: Tensor, bias: Tensor | None, out: Tensor) -> lis
 def own_products() -> Iterator[list[int]]:
     """Compile programs in the block with our products wherever they serve; gives the number of calls in each program."""
     counts: list[int] = []
-    hoisted = loop_codegen.hoisted
 
     def multiplying(text: str) -> str:
         text, count = multiplied(hoisted(text))
