@@ -15,7 +15,7 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
+from purestep.core.networks import FEW_ROWS, MANY_ROWS
 from purestep.runtime.compile import Program, program
 from purestep.runtime.train import RunState, train
 
@@ -38,6 +39,7 @@ PROGRAMS: dict[str, tuple[int, int, int]] = {  # worlds, steps, members
     "8 members": (4, 128, 8),
     "32 members": (4, 128, 32),
 }
+EPOCHS, MINIBATCHES = 4, 4
 HIDDEN, OBSERVED, PARAMETERS = 64, 4, 9155  # widths; numbers of both networks, whose weights are views of one vector
 ROUNDS, SAMPLE, CALL = (
     15,
@@ -100,22 +102,45 @@ def outputs(rows: int) -> list[Product]:
     ]
 
 
+def counted(name: str) -> list[tuple[Product, int]]:
+    """The products of one iteration of a program, and how often it does each: acting, values, and minibatches of both networks.
+
+    >>> sum(count for _, count in counted("4 x 128"))
+    166
+    """
+    worlds, steps, members = PROGRAMS[name]
+    rows, updates = worlds * steps, EPOCHS * MINIBATCHES
+    batch, alone = rows // MINIBATCHES, members == 1
+    found: list[tuple[Product, int]] = []
+    if worlds > FEW_ROWS:
+        found += [(one, steps) for one in layers(worlds, bias=True)]
+    if worlds >= MANY_ROWS:
+        found += [(outputs(worlds)[0], steps)]
+    found += [(one, 2) for one in [*layers(rows, members), *([outputs(rows)[3]] if alone else [])]]
+    found += [(one, 2 * updates) for one in [*layers(batch, members, bias=alone), *gradients(batch, members)]]
+    if alone and batch >= MANY_ROWS:
+        found += [(one, updates) for one in outputs(batch)]
+    return found
+
+
 def products() -> list[Product]:
     """Each product that one of the programs does, once.
 
     >>> len(products()) == len(set(products()))
     True
     """
-    found: list[Product] = []
-    for rows in (64, 1024):  # a step of 64 and of 1,024 worlds; four are multiplied and summed without a product
-        found += layers(rows, bias=True)
-    for rows in (512, 8192, 32768):  # values before the update
-        found += [*layers(rows), Product("W^T x^T of the values", 1, HIDDEN, rows, b="columns")]
-    for rows in (128, 2048, 8192):  # a minibatch
-        found += [*layers(rows, bias=True), *gradients(rows), *(outputs(rows) if rows > 128 else [])]
-    for members in (8, 32):
-        found += [*layers(512, members), *layers(128, members), *gradients(128, members)]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(one for name in PROGRAMS for one, _ in counted(name)))
+
+
+def limit(name: str, seconds: Mapping[Product, Mapping[str, float]], peak: float, iteration: float) -> dict[str, float]:
+    """Milliseconds of the products of an iteration, and how much faster it would be if all of them ran at the peak."""
+    sides = {side: sum(count * seconds[one][side] for one, count in counted(name)) for side in ("library", "own")}
+    sides["at the peak"] = sum(count * one.operations for one, count in counted(name)) / peak
+    faster = iteration / (iteration - sides["library"] + sides["at the peak"])
+    return {
+        **{side: round(1e3 * each, 3) for side, each in sides.items()},
+        "library / peak, iteration": round(faster, 3),
+    }
 
 
 def matrix(members: int, rows: int, columns: int, along: str = "rows") -> Tensor:
@@ -316,16 +341,19 @@ def main() -> None:
     print(checked)
     peak = max(float(library.peak(ctypes.c_int64(1_000_000))) for _ in range(20))
     print(f"peak {peak / 1e9:.1f} gigaflops")
-    rows = [measured(one, library, peak) for one in products()]
-    printed(rows)
+    rows = {one: measured(one, library, peak) for one in products()}
+    printed(list(rows.values()))
+    seconds = {one: {side: 1e-6 * each for side, each in row["microseconds"].items()} for one, row in rows.items()}
     whole = {}
     for name in given.programs:
         whole[name] = iterations(name, given.seconds)
+        usual = 1e-3 * whole[name]["milliseconds"]["library"]["median"]
+        whole[name]["milliseconds of products"] = limit(name, seconds, peak, usual)
         print(name, whole[name], flush=True)
     figures = {
         "machine": {"processor": platform.machine(), "vectors": torch.backends.cpu.get_cpu_capability()},
         "peak gigaflops": round(peak / 1e9, 1),
-        "products": rows,
+        "products": list(rows.values()),
         "iterations": whole,
         "law": checked,
     }
