@@ -5,63 +5,34 @@ that the function closes over are constants of the composition, which is why eve
 On a GPU it compiles in its first call, keeps nothing on disk, and guards nothing either.
 """
 
-import contextlib
 import hashlib
 import hmac
 import io
 import os
 import sys
 import time
-import types
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import torch
-import torch._inductor.codecache as codecache
-import torch._inductor.config as inductor
 import torch.utils._pytree as pytree
 from attrs import define, field, frozen
 from torch import Tensor
-from torch._dynamo.exc import TorchDynamoException
-from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from ..core.errors import RecompileError, message
 from ..core.tree import leaf_names
-from .diverged import AFTERWARDS
 from .files.cache import cache_directory
 from .files.reading import read_bounded
 from .files.reading import reason as why
 from .files.secret import NAME as SECRET
-from .files.secret import private_folder, secret_in
-from .identity import UnknownError, identity
+from .files.secret import secret_in
+from .identity import AFTERWARDS, UnknownError, identity
 from .inductor import direct_library
-from .inductor.compile_speed import VERSIONS, hurried
-from .inductor.direct_trace import traced
-from .inductor.loop_codegen import borrowing_loops
-from .inductor.untraceable import check_cpp_compiler, quiet, untraceable
 
 P = ParamSpec("P")
 R = TypeVar("R")
-OPERATOR = "torch.ops.higher_order.scan"
-
-
-@contextlib.contextmanager
-def settings(cpp_wrapper: bool) -> Iterator[None]:
-    """Set the compiler's options for scans: a loop in C++ instead of Python, and artefacts of scans that may be cached.
-
-    The loop's own C++ is built apart from the kernels, without the optimiser's passes that only kernels need (measured: 17
-    instead of 57 seconds of the C++ compiler for a PPO program).
-    """
-    cacheable = {**inductor.unsafe_marked_cacheable_functions, OPERATOR: torch.__version__}
-    options = {
-        "cpp_wrapper": cpp_wrapper,
-        "cpp_wrapper_build_separate": True,
-        "unsafe_marked_cacheable_functions": cacheable,
-    }
-    with inductor.patch({name: value for name, value in options.items() if hasattr(inductor, name)}), borrowing_loops():
-        yield
 
 
 @define
@@ -106,19 +77,16 @@ class Program(Generic[P, R]):
             self._compiled[signature] = _plain(self.function, signature[0], leaves)
             return
         start = time.perf_counter()
-        if self.backend == "inductor":
-            keep_to_oneself()
         keeps = self.artefact is not None and not self._compiled and not _on_gpu(leaves)
         seal = _sealed(self, signature) if keeps else None
         made = _load(self.artefact, seal) if seal and self.artefact and self.artefact.exists() else None
         self.loaded = self.loaded or made is not None
         if made is None:
-            if self.backend == "inductor" and not _on_gpu(leaves):
-                check_cpp_compiler(self.name)
-            try:
-                made, self.reason = _ahead_of_time(self.function, signature[0], leaves, inputs, self.backend)
-            except TorchDynamoException as fault:
-                raise untraceable(self.name, fault) from fault
+            from .inductor.ahead_of_time import compiled  # here: a program that is loaded needs no compiler
+
+            plain = _plain(self.function, signature[0], leaves)
+            gpu = _on_gpu(leaves)
+            made, self.reason = compiled(self.name, plain, inputs, self.backend, on_gpu=gpu, mark=_compiler())
             if seal and self.artefact:
                 _save(made, self.artefact, seal)
         self._compiled[signature] = made
@@ -145,6 +113,7 @@ def program(
 
 
 PHASES = (  # a part of a file's path, and the work that its functions do
+    ("/inductor/direct_trace.py", "tracing"),
     ("/inductor/compile_speed.py", "building C++"),
     ("/torch/_inductor/", "generating code"),
     ("/torch/_functorch/", "lowering"),
@@ -208,39 +177,8 @@ def fingerprint(*parts: object, sources: Sequence[str] = ("core", "algorithms", 
     return digest.hexdigest()[:32]
 
 
-def _ahead_of_time(
-    function: Callable[..., Any], structure: Any, leaves: list[Any], inputs: list[Any], backend: str
-) -> tuple[Any, str]:
-    """Return the compiled form, and a reason where it had to be made the compiler's usual, longer way."""
-    reason = ""
-    flat: Any = _plain(function, structure, leaves)
-    own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
-    options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
-    whole: dict[str, Any] = {"fullgraph": True, "dynamic": False, "options": options}
-    quick = hurried() if backend == "inductor" and not _on_gpu(leaves) else contextlib.nullcontext()
-    with settings(cpp_wrapper=not _on_gpu(leaves)), quick, quiet(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the compiler's own deprecations, which no caller can act on
-        if backend == "inductor" and _on_gpu(leaves):
-            from .inductor.gpu_segments import segmented  # here: its imports take a second
-
-            return _on_first_call(torch.compile(own, backend=segmented, **whole), inputs), reason
-        if backend == "inductor" and torch.__version__.startswith(VERSIONS):
-            try:
-                return direct_library.compiled(traced(flat, inputs)), ""
-            except Exception as error:  # the usual way raises the error of a function that neither can compile
-                reason = f"{type(error).__name__}: {error}"
-        compiled = torch.compile(own, backend=backend, **whole)
-        return compiled.aot_compile(((inputs,), {})), reason  # type: ignore[attr-defined]
-
-
 def _on_gpu(leaves: list[Any]) -> bool:
     return any(isinstance(leaf, Tensor) and leaf.is_cuda for leaf in leaves)
-
-
-def _on_first_call(compiled: Callable[[list[Any]], Any], inputs: list[Any]) -> Callable[[list[Any]], Any]:
-    """Return the function after a call, which compiles it."""
-    compiled(inputs)
-    return compiled
 
 
 def _description(leaf: Any) -> Any:
@@ -283,23 +221,6 @@ def _plain(function: Callable[..., Any], structure: Any, leaves: list[Any]) -> C
         return function(*arguments, **named)
 
     return flat
-
-
-def keep_to_oneself() -> None:
-    """Set the compiler's cache folder to one that no other user can write to.
-
-    Its default is below /tmp, under a predictable name: the user who creates that folder first decides what is loaded from it.
-    A folder that TORCHINDUCTOR_CACHE_DIR names stays.
-    """
-    usual = os.path.abspath(default_cache_dir())
-    if os.environ.get("TORCHINDUCTOR_CACHE_DIR", usual) == usual:
-        cache = cache_directory()
-        folder = private_folder(*([cache / "inductor"] if cache else []))
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-    headers = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "precompiled_headers")
-    for name, value in (("_HEADER_DIR", headers), ("_HEADER_LOCK_DIR", os.path.join(headers, "locks"))):
-        if hasattr(codecache, name):
-            setattr(codecache, name, value)
 
 
 @frozen
@@ -371,7 +292,10 @@ def _load(where: Path, seal: Seal) -> Any:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if payload.startswith(direct_library.MAGIC):
-                    return direct_library.loaded(payload)
+                    return direct_library.loaded(payload, where.parent)
+                from .inductor.ahead_of_time import keep_to_oneself
+
+                keep_to_oneself()
                 return torch.compiler.load_compiled_function(io.BytesIO(payload))
     except Exception as error:
         reason = why(error) if isinstance(error, OSError) else type(error).__name__

@@ -5,7 +5,7 @@ after each iteration, so that training itself computes nothing more.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from attrs import frozen
@@ -15,12 +15,9 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from ..core.errors import NonFiniteError, message
 from ..core.tree import leaf_names, leaves
 from .declared import COUNTS
-
-if TYPE_CHECKING:
-    from .train import Trainer
+from .identity import AFTERWARDS
 
 Result = tuple[Any, Mapping[str, Tensor]]  # the final state of a run, and its metrics
-AFTERWARDS = "afterwards"  # a function's attribute: called by its program with each result, outside the graph
 AGAIN = 100  # iterations that are run again at most: uncompiled, one takes as long as hundreds of a program
 PLAYED = (
     "observation",
@@ -33,7 +30,20 @@ OF_THE_ENV = ("observation", "reward", "next_observation")
 ANY = "NaN or infinite in parameters or rewards"  # where no second run can tell which
 
 
-def refusing(run: Callable[[Any], Result], trainer: "Trainer") -> Callable[[Any], Result]:
+class Repeatable(Protocol):
+    """The parts of a `Trainer` that a second run needs."""
+
+    @property
+    def play(self) -> Any: ...
+
+    @property
+    def iterate(self) -> Any: ...
+
+    @property
+    def named(self) -> Any: ...
+
+
+def refusing(run: Callable[[Any], Result], trainer: Repeatable) -> Callable[[Any], Result]:
     """Return `run`, of iterations of `trainer`, with `require_finite` applied to its result wherever the numbers are known.
 
     That is in Python, and as a `program`.
@@ -52,7 +62,7 @@ def refusing(run: Callable[[Any], Result], trainer: "Trainer") -> Callable[[Any]
     return checked
 
 
-def require_finite(result: Result, trainer: "Trainer | tuple[()]" = (), state: Any = ()) -> None:
+def require_finite(result: Result, trainer: Repeatable | tuple[()] = (), state: Any = ()) -> None:
     """Raise NonFiniteError if `finite` among the metrics, [iterations] or [iterations, S], has a row of zeros.
 
     With the trainer and the state before, the error names the first tensor that was not finite. Numbers inside a
@@ -77,7 +87,7 @@ def require_finite(result: Result, trainer: "Trainer | tuple[()]" = (), state: A
         then = ", and begin from the state before"
         if number > AGAIN:
             then += f"; of up to {AGAIN} iterations a call the first such tensor is found"
-        raise NonFiniteError(fault.told(where, cure=cure, then=then))
+        raise NonFiniteError(fault.text(where, cure=cure, then=then))
 
 
 @frozen
@@ -88,10 +98,10 @@ class Fault:
     got: str = ANY
     env: bool = False  # whether the environment returned it
 
-    def told(self, where: str, *, cure: str, then: str) -> str:
+    def text(self, where: str, *, cure: str, then: str) -> str:
         """Return the error's text; `cure` is the remedy for the learner.
 
-        >>> Fault("reward", "NaN in 1 of 2 envs at step 5 of 8", True).told("train: iteration 3", cure="", then="")
+        >>> Fault("reward", "NaN in 1 of 2 envs at step 5 of 8", True).text("train: iteration 3", cure="", then="")
         'train: iteration 3: reward is NaN in 1 of 2 envs at step 5 of 8, wanted finite numbers; correct the environment'
         """
         whole = f"{where}: {self.leaf}" if self.leaf else where
@@ -99,12 +109,12 @@ class Fault:
         return message(whole, got=self.got, wanted="finite numbers", remedy=f"{remedy}{then}")
 
 
-def first_fault(trainer: "Trainer", state: Any, iteration: int) -> Fault:
+def first_fault(trainer: Repeatable, state: Any, iteration: int) -> Fault:
     """Return the first tensor that is not finite when `iteration` iterations are run again from `state`, uncompiled.
 
     It is looked for among the params at the beginning, then in each iteration among what was played (by step), the metrics,
-    the new params, and the normaliser's statistics; of each kind that followed the first is named too. A world that cannot be
-    stepped again, or a run that is finite uncompiled, tells nothing.
+    the new params, and the normaliser's statistics; of each kind that followed the first is named too. Nothing is found
+    for a world that cannot be stepped again, and for a run that is finite uncompiled.
     """
     if isinstance(trainer.play, tuple):
         return Fault()

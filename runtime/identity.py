@@ -22,15 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
 from typing import Any, TypeVar, get_args, get_origin
 
-import attr
 import attrs
-import tensordict
 import torch
 from attrs import define, field
 from torch import Tensor
 
 from ..core.errors import StructureError, message
-from .diverged import AFTERWARDS
 
 PLAIN = (bool, int, str, bytes, complex, type(None), type(...), type(NotImplemented), range)
 NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, slice)
@@ -44,8 +41,13 @@ APART = frozenset(  # attributes of a class without effect on what its instances
 OF_FIELDS = ("init", "alias", "default", "converter", "validator", "on_setattr", "eq", "hash")
 BUILT_IN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 ROOTS = tuple(os.path.join(os.path.realpath(sysconfig.get_paths()[name]), "") for name in ("stdlib", "platstdlib"))
-LIBRARIES = {"torch": torch, "attr": attr, "attrs": attrs, "tensordict": tensordict}  # of which the versions count
-FOLDERS = tuple(os.path.join(os.path.dirname(os.path.realpath(str(one.__file__))), "") for one in LIBRARIES.values())
+AFTERWARDS = "afterwards"  # a function's attribute: called by its program with each result, outside the graph
+LIBRARIES = ("torch", "attr", "attrs", "tensordict")  # of which the versions count; the last takes a second to import
+FOLDERS = tuple(
+    os.path.join(os.path.dirname(os.path.realpath(str(spec.origin))), "")
+    for spec in map(importlib.util.find_spec, LIBRARIES)
+    if spec is not None
+)
 GENERATED = "<attrs generated"  # the file name of methods that attrs generates begins with this
 SITES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 

@@ -13,12 +13,23 @@ import torch.utils._pytree as pytree
 from attrs import frozen
 from torch import Tensor
 
-from .compile_speed import replaced
-from .direct_trace import Computed, Passed, Traced, Untraced
-
 MAGIC = b"purestep library\n"
 AOTI: Any = vars(torch._C)["_aoti"]  # tensors as handles
 ENTRY = "inductor_entry_cpp"
+
+
+@frozen
+class Computed:
+    """A leaf of a result that is an output of the graph."""
+
+    position: int
+
+
+@frozen
+class Passed:
+    """A leaf of a result that is an input, as it came."""
+
+    position: int
 
 
 @frozen
@@ -27,7 +38,7 @@ class Library:
 
     code: bytes
     captured: Sequence[Tensor]  # tensors that the function closes over: further inputs
-    outputs: Sequence[Any]  # see `Traced`
+    outputs: Sequence[Any]  # for each leaf of the result: Computed, Passed, or the value itself
     structure: pytree.TreeSpec
     entry: Callable[..., Any]
 
@@ -45,41 +56,15 @@ class Library:
         return MAGIC + pickle.dumps((self.code, captured, list(self.outputs), self.structure))
 
 
-def compiled(one: Traced) -> Library:
-    """Return the graph, compiled for the processor by inductor's own passes and code generator."""
-    from torch._guards import TracingContext, tracing
-    from torch._inductor import codecache, compile_fx, config
-    from torch._inductor.virtualized import V
+def loaded(data: bytes, folder: Path) -> Library:
+    """Return the library that `dump` returned these bytes for; they must be known to be ours, since they hold code.
 
-    from .philox import generated
-
-    modules = []
-    load = codecache.CppWrapperCodeCache._load_library_inner.__func__  # type: ignore[attr-defined]
-
-    def noted(owner: Any, path: str, key: str) -> Any:
-        modules.append(load(owner, path, key))
-        return modules[-1]
-
-    noting = replaced(codecache.CppWrapperCodeCache, {"_load_library_inner": classmethod(noted)})
-    options = config.patch(compile_fx.get_cpp_wrapper_config())
-    with tracing(TracingContext(one.mode)), V.set_fake_mode(one.mode), options, noting, generated():
-        graph = compile_fx._recursive_joint_graph_passes(one.graph)
-        compile_fx.compile_fx_inner(graph, one.inputs, is_inference=True, cpp_wrapper=True)
-    if not modules:
-        raise Untraced("a graph without operations")
-    code = Path(modules[-1].__file__).read_bytes()
-    return Library(code, one.captured, one.outputs, one.structure, getattr(modules[-1], ENTRY))
-
-
-def loaded(data: bytes) -> Library:
-    """Return the library that `dump` returned these bytes for; they must be known to be ours, since they hold code."""
+    The code is loaded from a file in the folder that exists as long as that takes.
+    """
     code, captured, outputs, structure = pickle.loads(data[len(MAGIC) :])
     address = torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr  # type: ignore[attr-defined]
     os.environ["_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"] = str(address)  # the library reads it when it is loaded
-    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # see `keep_to_oneself`
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    with tempfile.NamedTemporaryFile(suffix=".so", dir=folder) as file:
+    with tempfile.NamedTemporaryFile(prefix=".", suffix=".so", dir=folder) as file:
         file.write(code)
         file.flush()
         spec = importlib.util.spec_from_file_location(f"purestep.{ENTRY}", file.name)

@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import philox
 from .compile_speed import replaced
+from .direct_library import Computed, Passed
 
 aten = torch.ops.aten
 SCANS = importlib.import_module("torch._higher_order_ops.scan")  # the name in its package is that of the function
@@ -54,20 +55,6 @@ class Traced:
     structure: pytree.TreeSpec
 
 
-@frozen
-class Computed:
-    """A leaf of the result that is an output of the graph."""
-
-    position: int
-
-
-@frozen
-class Passed:
-    """A leaf of the result that is an input, as it came."""
-
-    position: int
-
-
 def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Traced:
     """Return the graph of `function` for tensors like `inputs`; leaves of it that are no tensors are constants.
 
@@ -90,8 +77,8 @@ def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Trace
 
     scans, numbers = _Scans(mode), random.getstate()
     with scans.caught(), philox.whole(), _NothingRead(), mode, torch.no_grad():
-        make = proxy_tensor.make_fx(flat, _decompositions(), tracing_mode="fake", _allow_non_fake_inputs=True)
-        graph = make(*fakes)
+        options: Any = {"_allow_non_fake_inputs": True, "_disable_torch_fn_metadata_mode": True}
+        graph = proxy_tensor.make_fx(flat, _decompositions(), tracing_mode="fake", **options)(*fakes)
     graph.graph.eliminate_dead_code()
     captured = scans._lifted(graph, len(fakes))
     _require_pure(graph)

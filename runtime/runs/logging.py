@@ -69,7 +69,7 @@ def not_finite(loop: Loop, fault: Fault | None = None) -> str:
     """Return the error message of a run whose numbers were not finite, with the first such tensor if it was found."""
     kept = f"; the checkpoint of iteration {loop.saved} stays" if loop.saved else "; there is no checkpoint yet"
     cure = "lower --learning-rate, or scale with --normalize"
-    return (fault or Fault()).told(f"train: iteration {loop.diverged}", cure=cure, then=kept)
+    return (fault or Fault()).text(f"train: iteration {loop.diverged}", cure=cure, then=kept)
 
 
 def divergence(run: Path, loop: Loop, *, warm: int) -> str:

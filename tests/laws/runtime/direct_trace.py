@@ -19,7 +19,8 @@ from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 from purestep.runtime.inductor import direct_trace, philox
 from purestep.runtime.inductor.compile_speed import replaced
-from purestep.runtime.inductor.direct_trace import Computed, Traced, Untraced, traced
+from purestep.runtime.inductor.direct_library import Computed
+from purestep.runtime.inductor.direct_trace import Traced, Untraced, traced
 
 Function = Callable[[Sequence[Tensor]], Any]
 Trace = Callable[[Function, Sequence[Tensor]], Function]

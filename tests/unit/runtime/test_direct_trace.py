@@ -15,8 +15,8 @@ from purestep.core.policy import actor_critic_mlp
 from purestep.core.scan import scan
 from purestep.core.tree import leaves
 from purestep.properties import check
-from purestep.runtime import compile as compiling
 from purestep.runtime.compile import program
+from purestep.runtime.inductor import ahead_of_time
 from purestep.runtime.inductor.direct_trace import traced
 from purestep.runtime.population import population
 from purestep.runtime.train import train, trainer
@@ -97,7 +97,7 @@ def test_training_has_the_bits_of_the_usual_way(members: int, monkeypatch: pytes
     state = whole.init(torch.stack([keys.key(seed) for seed in range(members)]) if members > 1 else keys.key(0))
     direct, usual = (program(train(whole, 3), name=name) for name in ("direct", "usual"))
     got = direct(state)
-    monkeypatch.setattr(compiling, "VERSIONS", ())
+    monkeypatch.setattr(ahead_of_time, "VERSIONS", ())
     wanted = usual(state)
     assert direct.reason == ""
     relative, absolute = (0.0, 0.0) if members == 1 else (1e-4, 1e-5)

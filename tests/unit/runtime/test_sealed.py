@@ -13,10 +13,11 @@ from torch import Tensor
 from torch._inductor import codecache
 
 from purestep.properties import check
-from purestep.runtime import compile
-from purestep.runtime.compile import keep_to_oneself, program
+from purestep.runtime.compile import program
 from purestep.runtime.files.secret import NAME, is_private, private_folder, secret_in
 from purestep.runtime.identity import UnknownError, identity
+from purestep.runtime.inductor import ahead_of_time
+from purestep.runtime.inductor.ahead_of_time import keep_to_oneself
 
 from ...laws.runtime.identity import identity_laws
 
@@ -153,7 +154,7 @@ def test_the_compiler_builds_where_nobody_else_can_write(own_cache: Path, monkey
     for name in ("_HEADER_DIR", "_HEADER_LOCK_DIR"):
         monkeypatch.setattr(codecache, name, "", raising=False)
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    monkeypatch.setattr(compile, "default_cache_dir", lambda: "/tmp/torchinductor_victim")
+    monkeypatch.setattr(ahead_of_time, "default_cache_dir", lambda: "/tmp/torchinductor_victim")
     keep_to_oneself()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(own_cache / "inductor")
     assert is_private(own_cache / "inductor")

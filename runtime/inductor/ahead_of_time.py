@@ -1,0 +1,130 @@
+"""Compilation of a function of flat tensors: directly where that gives the same program, else the compiler's usual way."""
+
+import contextlib
+import os
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._inductor.codecache as codecache
+import torch._inductor.config as inductor
+from torch._dynamo.exc import TorchDynamoException
+from torch._guards import TracingContext, tracing
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+from torch._inductor.virtualized import V
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+from ..files.cache import cache_directory
+from ..files.secret import private_folder
+from .compile_speed import VERSIONS, hurried, replaced
+from .direct_library import ENTRY, Library
+from .direct_trace import Traced, Untraced, traced
+from .loop_codegen import borrowing_loops
+from .philox import generated
+from .untraceable import check_cpp_compiler, quiet, untraceable
+
+OPERATOR = "torch.ops.higher_order.scan"
+
+
+def compiled(name: str, flat: Any, inputs: list[Any], backend: str, *, on_gpu: bool, mark: str) -> tuple[Any, str]:
+    """Return the compiled form of a function of flat inputs, and a reason where it was made the compiler's longer way.
+
+    `mark` is a digest of the compiler: what it keeps under another mark is not used.
+    Raises: CompileError (no C++ compiler, or a function that is not one graph), and PurestepErrors of the function.
+    """
+    if backend == "inductor":
+        keep_to_oneself()
+        if not on_gpu:
+            check_cpp_compiler(name)
+    try:
+        with settings(cpp_wrapper=not on_gpu, mark=mark):
+            return _compiled(flat, inputs, backend, on_gpu)
+    except TorchDynamoException as fault:
+        raise untraceable(name, fault) from fault
+
+
+def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool) -> tuple[Any, str]:
+    reason = ""
+    own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
+    options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
+    whole: dict[str, Any] = {"fullgraph": True, "dynamic": False, "options": options}
+    quick = hurried() if backend == "inductor" and not on_gpu else contextlib.nullcontext()
+    with quick, quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's own deprecations, which no caller can act on
+        if backend == "inductor" and on_gpu:
+            from .gpu_segments import segmented  # here: its imports take a second
+
+            return _on_first_call(torch.compile(own, backend=segmented, **whole), inputs), reason
+        if backend == "inductor" and torch.__version__.startswith(VERSIONS):
+            try:
+                with _use_lazy_graph_module(True):  # graphs become Python code only where something calls them
+                    return _built(traced(flat, inputs)), ""
+            except Exception as error:  # the usual way raises the error of a function that neither can compile
+                reason = f"{type(error).__name__}: {error}"
+        compiled = torch.compile(own, backend=backend, **whole)
+        return compiled.aot_compile(((inputs,), {})), reason  # type: ignore[attr-defined]
+
+
+def _built(one: Traced) -> Library:
+    """Return the graph, compiled for the processor by inductor's own passes and code generator."""
+    from torch._inductor import compile_fx
+
+    modules = []
+    load = codecache.CppWrapperCodeCache._load_library_inner.__func__  # type: ignore[attr-defined]
+
+    def noted(owner: Any, path: str, key: str) -> Any:
+        modules.append(load(owner, path, key))
+        return modules[-1]
+
+    noting = replaced(codecache.CppWrapperCodeCache, {"_load_library_inner": classmethod(noted)})
+    options = inductor.patch(compile_fx.get_cpp_wrapper_config())
+    with tracing(TracingContext(one.mode)), V.set_fake_mode(one.mode), options, noting, generated():
+        graph = compile_fx._recursive_joint_graph_passes(one.graph)
+        compile_fx.compile_fx_inner(graph, one.inputs, is_inference=True, cpp_wrapper=True)
+    if not modules:
+        raise Untraced("a graph without operations")
+    code = Path(modules[-1].__file__).read_bytes()
+    return Library(code, one.captured, one.outputs, one.structure, getattr(modules[-1], ENTRY))
+
+
+def _on_first_call(compiled: Callable[[list[Any]], Any], inputs: list[Any]) -> Callable[[list[Any]], Any]:
+    """Return the function after a call, which compiles it."""
+    compiled(inputs)
+    return compiled
+
+
+@contextlib.contextmanager
+def settings(cpp_wrapper: bool, mark: str) -> Iterator[None]:
+    """Set the compiler's options for scans: a loop in C++ instead of Python, and artefacts of scans that may be cached.
+
+    The loop's own C++ is built apart from the kernels, without the optimiser's passes that only kernels need (measured: 17
+    instead of 57 seconds of the C++ compiler for a PPO program).
+    """
+    cacheable = {**inductor.unsafe_marked_cacheable_functions, OPERATOR: mark}
+    options = {
+        "cpp_wrapper": cpp_wrapper,
+        "cpp_wrapper_build_separate": True,
+        "unsafe_marked_cacheable_functions": cacheable,
+    }
+    with inductor.patch({name: value for name, value in options.items() if hasattr(inductor, name)}), borrowing_loops():
+        yield
+
+
+def keep_to_oneself() -> None:
+    """Set the compiler's cache folder to one that no other user can write to.
+
+    Its default is below /tmp, under a predictable name: the user who creates that folder first decides what is loaded from it.
+    A folder that TORCHINDUCTOR_CACHE_DIR names stays.
+    """
+    usual = os.path.abspath(default_cache_dir())
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR", usual) == usual:
+        cache = cache_directory()
+        folder = private_folder(*([cache / "inductor"] if cache else []))
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    headers = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "precompiled_headers")
+    for name, value in (("_HEADER_DIR", headers), ("_HEADER_LOCK_DIR", os.path.join(headers, "locks"))):
+        if hasattr(codecache, name):
+            setattr(codecache, name, value)
