@@ -5,25 +5,18 @@ import os
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch._inductor.codecache as codecache
 import torch._inductor.config as inductor
 from torch._dynamo.exc import TorchDynamoException
-from torch._guards import TracingContext, tracing
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-from torch._inductor.virtualized import V
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 from ..files.cache import cache_directory
 from ..files.secret import private_folder
-from .compile_speed import VERSIONS, hurried, replaced
-from .direct_library import ENTRY, Library
-from .direct_trace import Traced, Untraced, traced
+from .compile_speed import VERSIONS, hurried
 from .loop_codegen import borrowing_loops
-from .philox import generated
 from .untraceable import check_cpp_compiler, quiet, untraceable
 
 OPERATOR = "torch.ops.higher_order.scan"
@@ -60,34 +53,13 @@ def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool) -> tuple
             return _on_first_call(torch.compile(own, backend=segmented, **whole), inputs), reason
         if backend == "inductor" and torch.__version__.startswith(VERSIONS):
             try:
-                with _use_lazy_graph_module(True):  # graphs become Python code only where something calls them
-                    return _built(traced(flat, inputs)), ""
+                from .direct_build import built  # here: other versions of torch may lack what it imports
+
+                return built(flat, inputs), ""
             except Exception as error:  # the usual way raises the error of a function that neither can compile
                 reason = f"{type(error).__name__}: {error}"
         compiled = torch.compile(own, backend=backend, **whole)
         return compiled.aot_compile(((inputs,), {})), reason  # type: ignore[attr-defined]
-
-
-def _built(one: Traced) -> Library:
-    """Return the graph, compiled for the processor by inductor's own passes and code generator."""
-    from torch._inductor import compile_fx
-
-    modules = []
-    load = codecache.CppWrapperCodeCache._load_library_inner.__func__  # type: ignore[attr-defined]
-
-    def noted(owner: Any, path: str, key: str) -> Any:
-        modules.append(load(owner, path, key))
-        return modules[-1]
-
-    noting = replaced(codecache.CppWrapperCodeCache, {"_load_library_inner": classmethod(noted)})
-    options = inductor.patch(compile_fx.get_cpp_wrapper_config())
-    with tracing(TracingContext(one.mode)), V.set_fake_mode(one.mode), options, noting, generated():
-        graph = compile_fx._recursive_joint_graph_passes(one.graph)
-        compile_fx.compile_fx_inner(graph, one.inputs, is_inference=True, cpp_wrapper=True)
-    if not modules:
-        raise Untraced("a graph without operations")
-    code = Path(modules[-1].__file__).read_bytes()
-    return Library(code, one.captured, one.outputs, one.structure, getattr(modules[-1], ENTRY))
 
 
 def _on_first_call(compiled: Callable[[list[Any]], Any], inputs: list[Any]) -> Callable[[list[Any]], Any]:

@@ -51,7 +51,8 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
     # and these look into the compiler's own files and threads
     "runtime/inductor/compile_speed.py": {"threading", "concurrent", "pathlib"},
-    "runtime/inductor/ahead_of_time.py": {"os", "pathlib", "warnings"},
+    "runtime/inductor/ahead_of_time.py": {"os", "warnings"},
+    "runtime/inductor/direct_build.py": {"pathlib"},
     "runtime/inductor/direct_library.py": {"os", "pathlib", "pickle", "tempfile"},
     "runtime/inductor/direct_trace.py": {"random"},  # whose state shows whether a function draws from it
     "runtime/inductor/untraceable.py": {"logging", "pathlib"},

@@ -50,6 +50,13 @@ def test_what_cannot_be_traced_is_compiled_the_usual_way() -> None:
     assert run.reason.startswith("Untraced: ")
 
 
+def test_a_second_program_of_the_same_graph_is_made_directly_too() -> None:
+    for _ in range(2):
+        run = program(lambda x: x * 3 + 1)
+        assert run(torch.ones(2)).tolist() == [4.0, 4.0]
+        assert run.reason == ""
+
+
 def test_an_argument_that_is_returned_is_not_copied() -> None:
     run = program(lambda x, y: (x, x + y, x))
     x, y = torch.ones(2), torch.ones(2)

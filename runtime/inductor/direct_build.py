@@ -1,0 +1,36 @@
+"""From a pure function to a library, through a direct trace and inductor's passes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch._inductor.config as inductor
+from torch._guards import TracingContext, tracing
+from torch._inductor import compile_fx
+from torch._inductor.virtualized import V
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+from .direct_library import Library
+from .direct_trace import Traced, Untraced, traced
+from .philox import generated
+
+
+def built(function: Callable[[list[Any]], Any], inputs: list[Any]) -> Library:
+    """Return a function of flat inputs, compiled for the processor by inductor's own passes and code generator.
+
+    Raises: Untraced, and errors of the function and the compiler.
+    """
+    with _use_lazy_graph_module(True):  # graphs become Python code only where something calls them
+        return _built(traced(function, inputs))
+
+
+def _built(one: Traced) -> Library:
+    options = inductor.patch(compile_fx.get_cpp_wrapper_config())
+    with tracing(TracingContext(one.mode)), V.set_fake_mode(one.mode), options, generated():
+        graph = compile_fx._recursive_joint_graph_passes(one.graph)
+        made: Any = compile_fx.compile_fx_inner(graph, one.inputs, is_inference=True, cpp_wrapper=True)
+    wrapper = getattr(made, "current_callable", None)  # Python around the library's one function
+    if wrapper is None:
+        raise Untraced("a graph without operations")
+    entry = wrapper.__globals__["inductor_entry"]
+    return Library(Path(entry.__self__.__file__).read_bytes(), one.captured, one.outputs, one.structure, entry)
