@@ -52,7 +52,7 @@ class Library:
 
     def dump(self) -> bytes:
         """Return it as bytes. Raises: what pickle raises for a structure or constant that it cannot describe."""
-        captured = [tensor.detach().contiguous() for tensor in self.captured]
+        captured = [tensor.detach() for tensor in self.captured]  # with their strides, which the code was made for
         return MAGIC + pickle.dumps((self.code, captured, list(self.outputs), self.structure))
 
 

@@ -8,6 +8,7 @@ cannot give the same program (`Untraced` says why) the usual way is taken.
 import contextlib
 import importlib
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,11 +32,17 @@ from .direct_library import Computed, Passed
 
 aten = torch.ops.aten
 SCANS = importlib.import_module("torch._higher_order_ops.scan")  # the name in its package is that of the function
+STOCK_SCAN = SCANS.scan
 FRESH = (aten.lift_fresh_copy.default, aten.lift_fresh.default)  # nodes that make a tensor of a Python number or list
 READS = frozenset(
     getattr(Tensor, name)
     for name in ("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__")
 )
+RESHAPED = {  # a vector times a matrix ends in the first: only the shape of a tensor changes, not its numbers
+    aten.squeeze_.dim: aten.squeeze.dim,
+    aten.squeeze_.default: aten.squeeze.default,
+    aten.unsqueeze_.default: aten.unsqueeze.default,
+}
 Body = Callable[..., tuple[Tensor, ...]]  # of a scan: (carry, x) -> (carry, y), all of them flat
 
 
@@ -58,13 +65,15 @@ class Traced:
 def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Traced:
     """Return the graph of `function` for tensors like `inputs`; leaves of it that are no tensors are constants.
 
-    Raises: Untraced (a tensor that the function captured, an operation in place, a derivative through a scan, a value of a
-    tensor that Python needs), and the function's own errors.
+    Tensors that the function closes over become inputs, read in each call. Raises: Untraced (an operation in place, a
+    derivative through a scan, a value of a tensor that Python needs), and the function's own errors.
     """
-    if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in inputs):
+    tensors = [leaf for leaf in inputs if isinstance(leaf, Tensor)]
+    if any(leaf.requires_grad for leaf in tensors):
         raise Untraced("an argument that requires a gradient")
+    _require_plain(tensors)
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
-    fakes = [mode.from_tensor(leaf) for leaf in inputs if isinstance(leaf, Tensor)]
+    fakes = [mode.from_tensor(leaf) for leaf in tensors]
     found: dict[str, Any] = {}
 
     def flat(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -75,7 +84,7 @@ def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Trace
         found.update(structure=structure, places=places)
         return tuple(computed)
 
-    scans, numbers = _Scans(mode), random.getstate()
+    scans, drawn = _Scans(mode), _generators()
     with scans.caught(), philox.whole(), _NothingRead(), mode, torch.no_grad():
         options: Any = {"_allow_non_fake_inputs": True, "_disable_torch_fn_metadata_mode": True}
         graph = proxy_tensor.make_fx(flat, _decompositions(), tracing_mode="fake", **options)(*fakes)
@@ -83,12 +92,25 @@ def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Trace
     captured = scans._lifted(graph, len(fakes))
     _require_pure(graph)
     graph.recompile()
-    if random.getstate() != numbers:
-        raise Untraced("a number drawn from Python's generator")
-    if any(isinstance(tensor, FakeTensor) for tensor in captured):
-        raise Untraced("a tensor of another trace")
+    if _generators() != drawn:
+        raise Untraced("a number drawn from Python's or NumPy's generator")
+    _require_plain(captured)
     fakes += [mode.from_tensor(tensor) for tensor in captured]
     return Traced(graph, fakes, captured, mode, found["places"], found["structure"])
+
+
+def _require_plain(tensors: Sequence[Tensor]) -> None:
+    """Raise Untraced for tensors of subclasses, stand-ins of another trace among them, and for those of other devices."""
+    for tensor in tensors:
+        if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.device.type != "cpu":
+            raise Untraced(f"a tensor that is a {type(tensor).__name__} on {tensor.device}")
+
+
+def _generators() -> tuple[Any, ...]:
+    """Return the states of the generators of numbers whose draws would become constants of the program."""
+    numpy = sys.modules.get("numpy")
+    name, words, *rest = numpy.random.get_state() if numpy else ("", b"")
+    return random.getstate(), name, bytes(words), rest
 
 
 def _places(leaves: Sequence[Any], inputs: Sequence[Tensor]) -> tuple[tuple[Any, ...], list[Tensor]]:
@@ -138,6 +160,8 @@ class _Scans:
 
     def scan(self, step: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:
         """Stand for torch's own function of this name."""
+        if proxy_tensor.get_proxy_mode() is None:  # another thread, which does not trace
+            return STOCK_SCAN(step, init, xs, dim=dim, reverse=reverse)
         if dim:
             raise Untraced("a scan over an axis other than the first")
         start, carry_structure = pytree.tree_flatten(init)
@@ -181,9 +205,7 @@ class _Scans:
 
     def _node(self, body: Body, init: Sequence[Tensor], xs: Sequence[Tensor]) -> Sequence[Tensor]:
         mode: Any = proxy_tensor.get_proxy_mode()
-        tracer = proxy_tensor._CURRENT_MAKE_FX_TRACER
-        if mode is None or tracer is None:
-            raise Untraced("a scan outside of the tracer")
+        tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER
         with proxy_tensor.disable_proxy_modes_tracing():
             samples = [leaf.clone() for leaf in init] + [leaf[0].clone() for leaf in xs]
         graph = tracer.trace_subgraph(body, *samples)
@@ -264,6 +286,9 @@ def _require_pure(graph: GraphModule) -> None:
             if not all(_is_sized(value) for value in pytree.tree_leaves(_value(node))):
                 raise Untraced(f"the operation {node.target}, whose result has a size that is not known")
             if node.op != "call_function" or schema is None or not schema.is_mutable:
+                continue
+            if node.target in RESHAPED and not set(nodes[place + 1 :]).intersection(node.args[0].users):
+                node.target = RESHAPED[node.target]
                 continue
             if node.target is not aten.copy_.default or not _overwrites(nodes, place):
                 raise Untraced(f"the operation {node.target}, which is in place")

@@ -54,7 +54,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/inductor/ahead_of_time.py": {"os", "warnings"},
     "runtime/inductor/direct_build.py": {"pathlib"},
     "runtime/inductor/direct_library.py": {"os", "pathlib", "pickle", "tempfile"},
-    "runtime/inductor/direct_trace.py": {"random"},  # whose state shows whether a function draws from it
+    "runtime/inductor/direct_trace.py": {"random", "sys"},  # whose state shows whether a function draws from it
     "runtime/inductor/untraceable.py": {"logging", "pathlib"},
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
     "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells

@@ -1,8 +1,11 @@
 """Programs traced directly: the laws, the same bits as the compiler's usual way, and the reason where that is taken."""
 
+import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -17,7 +20,7 @@ from purestep.core.tree import leaves
 from purestep.properties import check
 from purestep.runtime.compile import program
 from purestep.runtime.inductor import ahead_of_time
-from purestep.runtime.inductor.direct_trace import traced
+from purestep.runtime.inductor.direct_trace import Untraced, traced
 from purestep.runtime.population import population
 from purestep.runtime.train import train, trainer
 
@@ -73,21 +76,40 @@ def test_results_that_are_no_tensors_are_kept() -> None:
     assert (result, run.reason) == (kept, "")
 
 
-def test_numbers_that_python_draws_are_drawn_in_each_call() -> None:
-    import random
+def test_a_captured_tensor_that_is_returned_stays_whole() -> None:
+    held = torch.arange(4.0)
+    run = program(lambda x: (x + held, held, held[1:]))
+    for _ in range(50):
+        total, whole, part = run(torch.ones(4))
+        assert (total.tolist(), whole.tolist(), part.tolist()) == ([1, 2, 3, 4], [0, 1, 2, 3], [1, 2, 3])
+        del total, whole, part
+    assert held.tolist() == [0, 1, 2, 3]
 
-    with pytest.raises(Exception, match="a number drawn from Python's generator"):
-        traced(lambda inputs: inputs[0] * random.random(), [torch.ones(1)])
+
+@pytest.mark.parametrize("draw", [random.random, numpy.random.rand], ids=["Python", "NumPy"])
+def test_numbers_that_others_draw_are_no_constants(draw: Any) -> None:
+    with pytest.raises(Untraced, match="a number drawn from Python's or NumPy's generator"):
+        traced(lambda inputs: inputs[0] * draw(), [torch.ones(1)])
+
+
+def test_another_thread_scans_while_one_traces() -> None:
+    def function(inputs: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(lambda: float(scan(lambda n, x: (n + x, n), torch.zeros(()), torch.ones(3))[0]))
+            return inputs[0] * other.result(60)
+
+    assert traced(function, [torch.ones(1)]).graph(torch.ones(1))[0].tolist() == [3.0]
 
 
 def test_captured_tensors_are_kept_with_the_library(tmp_path: Path) -> None:
-    held = torch.tensor([1.0, 2.0, 3.0])
+    held, turned = torch.tensor([1.0, 2.0, 3.0]), torch.arange(9.0).reshape(3, 3).T
 
     def function(rows: Tensor) -> Any:
-        return scan(lambda total, x: (total + held * x, total), torch.zeros(3), rows)
+        return scan(lambda total, x: (total + held * x @ turned, total), torch.zeros(3), rows)
 
     first = program(function, artefact=tmp_path / "kept")
     wanted = first(ROWS)
+    torch.testing.assert_close(wanted, function(ROWS))
     again = program(function, artefact=tmp_path / "kept")
     assert all(torch.equal(one, other) for one, other in zip(again(ROWS), wanted, strict=True))
     assert (first.loaded, again.loaded, first.reason) == (False, True, "")
