@@ -38,11 +38,6 @@ READS = frozenset(
     getattr(Tensor, name)
     for name in ("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__")
 )
-RESHAPED = {  # a vector times a matrix ends in the first: only the shape of a tensor changes, not its numbers
-    aten.squeeze_.dim: aten.squeeze.dim,
-    aten.squeeze_.default: aten.squeeze.default,
-    aten.unsqueeze_.default: aten.unsqueeze.default,
-}
 Body = Callable[..., tuple[Tensor, ...]]  # of a scan: (carry, x) -> (carry, y), all of them flat
 
 
@@ -273,7 +268,8 @@ def _number(value: Tensor) -> Any:
 def _require_pure(graph: GraphModule) -> None:
     """Raise Untraced for an operation that is in place, draws from torch's generator or has a result of unknown shape.
 
-    Copies into tensors that nothing else reads, as some derivatives make, are replaced by what is copied.
+    Copies into tensors that nothing else reads, as some derivatives make, are replaced by what is copied, and changes of shape
+    in place, as a vector times a matrix makes, by views.
     """
     for part in graph.modules():
         nodes = list(part.graph.nodes) if isinstance(part, GraphModule) else []
@@ -287,13 +283,23 @@ def _require_pure(graph: GraphModule) -> None:
                 raise Untraced(f"the operation {node.target}, whose result has a size that is not known")
             if node.op != "call_function" or schema is None or not schema.is_mutable:
                 continue
-            if node.target in RESHAPED and not set(nodes[place + 1 :]).intersection(node.args[0].users):
-                node.target = RESHAPED[node.target]
+            if torch.Tag.inplace_view in tags and not set(nodes[place + 1 :]).intersection(node.args[0].users):
+                node.target = _reshaping(node.target)
                 continue
             if node.target is not aten.copy_.default or not _overwrites(nodes, place):
                 raise Untraced(f"the operation {node.target}, which is in place")
             node.replace_all_uses_with(node.args[1])
             node.graph.erase_node(node)
+
+
+def _reshaping(operation: Any) -> Any:
+    """Return the operation out of place of one that changes a tensor's shape and not its numbers.
+
+    >>> _reshaping(aten.squeeze_.dim)
+    <OpOverload(op='aten.squeeze', overload='dim')>
+    """
+    packet = operation._schema.name.partition("::")[2].removesuffix("_")
+    return getattr(getattr(aten, packet), operation._overloadname)
 
 
 def _is_sized(value: Any) -> bool:
