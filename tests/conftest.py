@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 import torch
-from attrs import evolve
 from hypothesis import HealthCheck, settings
 
 from purestep.properties.framework.law import Vacuous
 from purestep.properties.framework.profiles import current, named_profile, using
+
+from .support.quick_draws import FEWER
 
 # The inductor backend imports this module at its first compilation, and its class bodies use decorators that torch itself
 # has deprecated. Imported here, once, it needs no filter that could hide a warning of ours.
@@ -34,7 +35,6 @@ settings.register_profile("night", max_examples=2000, deadline=None, suppress_he
 settings.load_profile("quick")
 
 QUICK = named_profile("quick")
-FEWER = evolve(QUICK, examples=15)  # no law has needed more draws to catch its own mutant
 ROOT = Path(__file__).parents[1]
 Compiled = Callable[..., Callable[..., Any]]
 

@@ -86,7 +86,9 @@ def lessons(algorithm: LanguageAlgorithm) -> SearchStrategy[tuple[LanguageState,
     return talks((3,)).map(lesson)
 
 
-test_update_as_a_step = check(step_laws(lessons(compared), tolerance=ROUNDING, carry=0), compared.update)
+COMPILED = {"compiled_is_eager": "in the slow set, with all options"}
+
+test_update_as_a_step = check(step_laws(lessons(compared), tolerance=ROUNDING, carry=0), compared.update, skip=COMPILED)
 test_full_update_as_a_step = pytest.mark.slow(
     check(step_laws(lessons(everything), tolerance=ROUNDING, carry=0), everything.update)
 )

@@ -70,6 +70,7 @@ def test_what_follows_by_hand() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_compiled_is_eager_and_vmap_is_a_batch(compiled: Compiled) -> None:
     asked = every_state()
     found = ask(*asked)
@@ -80,6 +81,7 @@ def test_compiled_is_eager_and_vmap_is_a_batch(compiled: Compiled) -> None:
     assert (found.count > 1).any()
 
 
+@pytest.mark.slow
 def test_negatives_compiled_are_eager_and_vmap_is_a_batch(compiled: Compiled) -> None:
     within, known = domains(NAMES, {("likes", TAIL): ["ann", "cy"]}), known_atoms(NAMES, BASE.facts[:-1])
     atoms, own = BASE.facts[:-1], keys.split(keys.key(5), 4)

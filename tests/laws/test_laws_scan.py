@@ -33,7 +33,9 @@ def compiled_scan(lowering: str, unroll: int, backend: str) -> Scan:
 eager_refusal = {"refuses_a_changed_carry": "a compiler wraps what is raised while it traces"}
 
 test_python = check(scan_laws(), scan)
-test_compiled_loop = check(scan_laws(LENGTHS), compiled_scan("python", 1, "eager"), skip=eager_refusal)
+test_compiled_loop = pytest.mark.slow(
+    check(scan_laws(LENGTHS), compiled_scan("python", 1, "eager"), skip=eager_refusal)
+)
 
 
 @pytest.mark.slow

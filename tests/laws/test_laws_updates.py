@@ -65,9 +65,10 @@ def learns_interpolated(model: ActorCritic) -> Algorithm:
 
 
 NOISY = {"ascent": "minibatches are samples: a step may go down"}
-COMPILED = {"compiled_is_eager": "PPO stands for all: compiling is the costly part"}
+COMPILED = {"compiled_is_eager": "PPO stands for all, in the slow set: compiling is the costly part"}
 
-test_ppo = check(update_laws(), learns_by_ppo)
+test_ppo = check(update_laws(), learns_by_ppo, skip=COMPILED)
+test_ppo_in_full = pytest.mark.slow(check(update_laws(), learns_by_ppo))
 test_ppo_minibatches = pytest.mark.slow(check(update_laws(), learns_by_minibatches, skip=NOISY | COMPILED))
 test_a2c = check(update_laws(), learns_by_a2c, skip=COMPILED)
 test_reinforce = pytest.mark.slow(check(update_laws(), learns_by_reinforce, skip=COMPILED))

@@ -206,7 +206,9 @@ def as_if_on(device: str, run: Path) -> None:
     (run / "arguments.json").write_text(json.dumps({**record, "device": device}))
 
 
-@pytest.mark.parametrize("recipe", ["ppo", "a2c", "reinforce"])
+@pytest.mark.parametrize(
+    "recipe", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a2c", "reinforce"))]
+)
 def test_a_run_goes_on_on_another_device(recipe: str, tmp_path: Path, capsys: Said) -> None:
     far, run = f"cuda:{torch.cuda.device_count()}", tmp_path / "run"  # a GPU that is not there
     assert train(run, recipe=recipe) == 0

@@ -91,6 +91,7 @@ def a_stopped_sweep_ends_as_one_that_never_stopped(trials: Sweeping, folder: Pat
         assert (folder / str(done) / "sweep.jsonl").read_bytes() == rows
 
 
+@pytest.mark.slow
 def test_a_factor_above_the_settings_gives_the_plain_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_rung_is_the_plain_sweep(sweep.trials, tmp_path)
     two = lambda axes, options, chunks: (Stage(4, 2), Stage(1, 4)) if options.halving else (Stage(4, 4),)  # noqa: E731
@@ -130,6 +131,7 @@ def test_the_best_of_a_rung_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         the_best_of_a_rung_goes_on(sweep.trials, tmp_path / "mutant")
 
 
+@pytest.mark.slow
 def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_stopped_sweep_ends_as_one_that_never_stopped(sweep.trials, tmp_path)
     memory: dict[Path, Any] = {}  # states that no process after this one finds

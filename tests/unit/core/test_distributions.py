@@ -203,7 +203,8 @@ def test_kl_refuses_unlike_distributions() -> None:
         kl(normal, Categorical(logits=torch.zeros(2)))
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_distributions_compile_whole(backend: str) -> None:
     mask = torch.tensor([True, False, True])
 

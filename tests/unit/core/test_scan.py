@@ -170,6 +170,7 @@ def test_shapes_that_are_easily_forgotten(compiled: Any) -> None:
     assert wanted["no carry"][1].tolist() == (inputs(LENGTH)["n"] * 2).tolist()
 
 
+@pytest.mark.slow
 def test_a_known_output_structure_changes_nothing(compiled: Any) -> None:
     _, output = count(tally(), take(inputs(1), 0))
 

@@ -113,6 +113,7 @@ def test_a_batch_of_samples_is_its_singles(space: Space) -> None:
     assert torch.equal(torch.vmap(lambda one: sample(space, one))(many), singles)
 
 
+@pytest.mark.slow
 def test_actions_can_be_sampled_and_judged_in_a_compiled_scan(compiled: Any) -> None:
     box = Box((0.0, -1.0), (1.0, 1.0), (2,))
 

@@ -329,6 +329,7 @@ def drawn(run: Path, data: st.DataObject) -> None:
 ANY_SPEED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=ANY_SPEED)
 @given(st.data())
 def test_drawn_damage_is_an_error_in_one_line_or_none(copies: Callable[[], Path], data: st.DataObject) -> None:

@@ -31,7 +31,7 @@ def test_one_program_serves_any_number_of_queries() -> None:
     model = table_policy(game.names)
     params = model.init(keys.key(0))
     eager = play(game, model, 3)
-    compiled = program(eager, backend="aot_eager")
+    compiled = program(eager)
     for count in (0, 1, 7, 18):
         told, wanted = (
             proven_all(run, params, world.base, idle(game, 4), every[:count], feed=5) for run in (compiled, eager)

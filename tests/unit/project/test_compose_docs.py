@@ -290,7 +290,7 @@ def test_a_trainer_with_a_loss_of_its_own_compiles(imported: Any) -> None:
     trainer = imported("Loss term")["regularized"]
     learn, start = ps.train(trainer, 2), trainer.init(keys.key(0))
     state, metrics = learn(start)
-    compiled, figures = ps.program(learn, backend="aot_eager")(start)
+    compiled, figures = ps.program(learn)(start)
     same_structure("compiled", compiled, state)
     for name, value in metrics.items():
         torch.testing.assert_close(figures[name], value, rtol=1e-2, atol=1e-2)
@@ -299,14 +299,14 @@ def test_a_trainer_with_a_loss_of_its_own_compiles(imported: Any) -> None:
 @pytest.mark.slow
 def test_schedules_of_numbers_compile(imported: Any) -> None:
     trainer = imported("Schedule")["annealing"]
-    ps.program(ps.train(trainer, 2), backend="aot_eager")(trainer.init(keys.key(0)))
+    ps.program(ps.train(trainer, 2))(trainer.init(keys.key(0)))
 
 
 @pytest.mark.slow
 def test_the_loop_with_memory_compiles(imported: Any) -> None:
     names = imported("Network with memory")
     start = names["params"], names["optimizer"].init(names["params"]), names["worlds"]
-    loop = ps.program(lambda start, draws: ps.scan(names["iterate"], start, draws), backend="aot_eager")
+    loop = ps.program(lambda start, draws: ps.scan(names["iterate"], start, draws))
     _, losses = loop(start, keys.split(keys.key(2), 50))
     torch.testing.assert_close(losses[:5], names["losses"][:5], rtol=1e-3, atol=1e-3)
     assert losses[-10:].mean() < 0.2 * losses[:10].mean()

@@ -60,7 +60,8 @@ def test_examples_are_true(package: str) -> None:
     report = io.StringIO()
     for module in modules([path for path in (*FILES, *LAWS) if path.parts[0] == package]):
         for example in doctest.DocTestFinder(exclude_empty=True).find(module, module.__name__):
-            runner.run(example, out=report.write)
+            if example.examples:  # each run looks at the file of every module
+                runner.run(example, out=report.write)
     assert runner.tries > (20 if package in LAYERS else 0)
     assert not runner.failures, report.getvalue()
 

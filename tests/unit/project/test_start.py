@@ -223,7 +223,7 @@ def test_the_package_is_the_command_line_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["laws"], ["laws", "scan"]])
-@pytest.mark.parametrize("buffer", ["", "1"])
+@pytest.mark.parametrize("buffer", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_a_reader_that_closes_the_output_ends_a_command_without_a_word(words: list[str], buffer: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)

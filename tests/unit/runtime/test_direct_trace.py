@@ -21,7 +21,6 @@ from purestep.properties import check
 from purestep.runtime.compile import program
 from purestep.runtime.inductor import ahead_of_time
 from purestep.runtime.inductor.direct_trace import Untraced, traced
-from purestep.runtime.population import population
 from purestep.runtime.train import train, trainer
 
 from ...laws.runtime.direct_trace import PROGRAMS, REFUSED, direct_trace_laws, interpreted
@@ -53,6 +52,7 @@ def test_what_cannot_be_traced_is_compiled_the_usual_way() -> None:
     assert run.reason.startswith("Untraced: ")
 
 
+@pytest.mark.slow
 def test_a_second_program_of_the_same_graph_is_made_directly_too() -> None:
     for _ in range(2):
         run = program(lambda x: x * 3 + 1)
@@ -60,6 +60,7 @@ def test_a_second_program_of_the_same_graph_is_made_directly_too() -> None:
         assert run.reason == ""
 
 
+@pytest.mark.slow
 def test_an_argument_that_is_returned_is_not_copied() -> None:
     run = program(lambda x, y: (x, x + y, x))
     x, y = torch.ones(2), torch.ones(2)
@@ -68,6 +69,7 @@ def test_an_argument_that_is_returned_is_not_copied() -> None:
     assert total.tolist() == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_results_that_are_no_tensors_are_kept() -> None:
     kept = {"n": 3, "name": "a", "nothing": None}
     run = program(lambda x: {"twice": x * 2, **kept})
@@ -76,6 +78,7 @@ def test_results_that_are_no_tensors_are_kept() -> None:
     assert (result, run.reason) == (kept, "")
 
 
+@pytest.mark.slow
 def test_a_captured_tensor_that_is_returned_stays_whole() -> None:
     held = torch.arange(4.0)
     run = program(lambda x: (x + held, held, held[1:]))
@@ -116,18 +119,14 @@ def test_captured_tensors_are_kept_with_the_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("members", [1, 3])
-def test_training_has_the_bits_of_the_usual_way(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A population's members agree within rounding: the batch lies elsewhere in memory."""
+def test_training_has_the_bits_of_the_usual_way(monkeypatch: pytest.MonkeyPatch) -> None:
     env = make("cartpole")
     model = actor_critic_mlp(env.observation_space, env.action_space, (8,))
     one = trainer(env, model, ppo(model, optimizers.adam(1e-3), epochs=2, minibatches=2), envs=2, horizon=8)
-    whole = population(one) if members > 1 else one
-    state = whole.init(torch.stack([keys.key(seed) for seed in range(members)]) if members > 1 else keys.key(0))
-    direct, usual = (program(train(whole, 3), name=name) for name in ("direct", "usual"))
+    state = one.init(keys.key(0))
+    direct, usual = (program(train(one, 3), name=name) for name in ("direct", "usual"))
     got = direct(state)
     monkeypatch.setattr(ahead_of_time, "VERSIONS", ())
     wanted = usual(state)
     assert direct.reason == ""
-    relative, absolute = (0.0, 0.0) if members == 1 else (1e-4, 1e-5)
-    torch.testing.assert_close(leaves(got), leaves(wanted), rtol=relative, atol=absolute, equal_nan=True)
+    torch.testing.assert_close(leaves(got), leaves(wanted), rtol=0.0, atol=0.0, equal_nan=True)

@@ -66,7 +66,7 @@ def test_a_nan_reward_is_an_error_in_python() -> None:
 @pytest.mark.slow
 def test_a_nan_reward_is_an_error_of_the_program() -> None:
     made = run()
-    lowered = program(train(made, 3), backend="aot_eager")
+    lowered = program(train(made, 3))
     for _ in range(2):  # compiled, and from then on
         with pytest.raises(NonFiniteError, match=SAID):
             lowered(made.init(keys.key(0)))

@@ -199,16 +199,12 @@ def test_a_compiled_population_is_the_population() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "backend"),
-    [({"target_kl": 0.01}, "inductor"), ({"normalizer": running()}, "aot_eager")],
-    ids=["kl-inductor", "normalised-aot_eager"],
-)
-def test_ppo_of_many_seeds_and_rates_is_one_program(options: Any, backend: str) -> None:
+@pytest.mark.parametrize("options", [{"target_kl": 0.01}, {"normalizer": running()}], ids=["kl", "normalised"])
+def test_ppo_of_many_seeds_and_rates_is_one_program(options: Any) -> None:
     many = population(one(**options))
     rates = torch.tensor([0.0, 0.01, 0.02])
     state = with_hyperparameters(many.init(SEEDS), {"learning_rate": rates})
-    lowered = program(train(many, 1), backend=backend)
+    lowered = program(train(many, 1))
     got, metrics = lowered(state)
     wanted = stack([train(one(**options), 1)(take(state, i)) for i in range(MEMBERS)])
     assert_near(got, wanted[0])
@@ -220,4 +216,4 @@ def test_ppo_of_many_seeds_and_rates_is_one_program(options: Any, backend: str) 
 def test_every_member_is_evaluated_in_one_program() -> None:
     play = each(evaluate(ENV, MODEL, episodes=4, steps=20, action="sample"))
     params = torch.vmap(MODEL.init)(SEEDS)
-    assert_bits(program(play, backend="aot_eager")(params, (), keys.key(9)), play(params, (), keys.key(9)))
+    assert_bits(program(play)(params, (), keys.key(9)), play(params, (), keys.key(9)))

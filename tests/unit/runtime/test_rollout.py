@@ -248,7 +248,7 @@ def test_begin_resets_every_world() -> None:
     "lower",
     [
         pytest.param(lambda run: run, id="eager"),
-        pytest.param(lambda run: program(run, backend="aot_eager"), id="compiled", marks=pytest.mark.slow),
+        pytest.param(lambda run: program(run), id="compiled", marks=pytest.mark.slow),
     ],
 )
 def test_a_memory_is_that_of_the_episode(lower: Any) -> None:
@@ -328,36 +328,30 @@ def test_a_compiled_loop_of_several_steps_at_once_has_the_same_bits() -> None:
     env, model = batched(auto_reset(ring()), BATCH), table()
     act_for = rollout(env, model, STEPS, unroll=4)
     arguments = (model.init(keys.key(2)), fresh(env), KEY)
-    lowered = program(lambda params, worlds, key: act_for(params, worlds, key, mirrored), backend="aot_eager")
+    lowered = program(lambda params, worlds, key: act_for(params, worlds, key, mirrored))
     assert_bits(lowered(*arguments), by_hand(env, model, *arguments, mirrored))
 
 
 @pytest.mark.slow
 def test_every_world_compiles_in_one_process_once() -> None:
-    """Each composition has a code object of its own, so that the compiler's limit on recompilations is never met."""
-    from torch._dynamo.utils import counters
-
     assert len(ENVS) >= 10
-    counters.clear()
     for name in ENVS:
         single = make(name)
         env = batched(auto_reset(single), 2)
         model = actor_critic_mlp(single.observation_space, single.action_space, (4,))
-        lowered = program(rollout(env, model, 3), name=name, backend="aot_eager")
+        lowered = program(rollout(env, model, 3), name=name)
         params, worlds = model.init(KEY), begin(env, keys.key(1))
         played: Any = ()
         for seed in range(3):
             worlds, played = lowered(params, worlds, keys.key(seed))
             lowered.settle()
-        assert len(lowered.seconds) == 1
+        assert (len(lowered.seconds), lowered.reason) == (1, "")
         wanted, expected = begin(env, keys.key(1)), played
         for seed in range(3):
             wanted, expected = rollout(env, model, 3)(params, wanted, keys.key(seed))
         torch.testing.assert_close(
             leaves(tree_map(Tensor.double, played)), leaves(tree_map(Tensor.double, expected)), rtol=1e-4, atol=1e-5
         )
-    assert not counters["graph_break"]
-    assert counters["stats"]["unique_graphs"] == len(ENVS)
 
 
 @pytest.mark.slow

@@ -41,7 +41,12 @@ def notices(run: Path, given: TaskRun) -> list[str]:
     [
         pytest.param("NOTHING", LONG, "every reward is 0", marks=pytest.mark.slow),
         ("EVERYTHING", {}, "every attempt is right"),
-        ("NOTHING", {"max_new_tokens": 1}, "40 of 40 completions were cut off at --max-new-tokens 1, "),
+        pytest.param(
+            "NOTHING",
+            {"max_new_tokens": 1},
+            "40 of 40 completions were cut off at --max-new-tokens 1, ",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_reason_is_reported_once(
