@@ -44,7 +44,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
 }
 FEW_ROWS = 16  # up to here, multiply-and-sum is faster than a call of the matrix library
 FEW_OUTPUTS = 4  # likewise, for a product with few columns
-MANY_ROWS = 256  # from here on that product is (W^T x^T)^T: with one row per output, losses are vectorised
+MANY_ROWS = 32  # from here on that product is (W^T x^T)^T: with one row per output, losses are vectorised
 
 
 def as_they_are(params: Params) -> Params:

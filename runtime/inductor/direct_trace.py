@@ -7,9 +7,10 @@ cannot give the same program (`Untraced` says why) the usual way is taken.
 
 import contextlib
 import importlib
+import operator
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -80,11 +81,16 @@ def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Trace
         return tuple(computed)
 
     scans, drawn = _Scans(mode), _generators()
-    with scans.caught(), philox.whole(), _NothingRead(), mode, torch.no_grad():
+
+    def graph_of(run: Callable[..., Any], *given: FakeTensor) -> GraphModule:
         options: Any = {"_allow_non_fake_inputs": True, "_disable_torch_fn_metadata_mode": True}
-        graph = proxy_tensor.make_fx(flat, _decompositions(), tracing_mode="fake", **options)(*fakes)
-    graph.graph.eliminate_dead_code()
+        with scans.caught(), philox.whole(), _NothingRead(), mode, torch.no_grad():
+            graph: GraphModule = proxy_tensor.make_fx(run, _decompositions(), tracing_mode="fake", **options)(*given)
+        return graph
+
+    graph = graph_of(flat, *fakes)
     captured = scans._lifted(graph, len(fakes))
+    graph = _without_writes(graph, graph_of)
     _require_pure(graph)
     graph.recompile()
     if _generators() != drawn:
@@ -204,8 +210,8 @@ class _Scans:
         with proxy_tensor.disable_proxy_modes_tracing():
             samples = [leaf.clone() for leaf in init] + [leaf[0].clone() for leaf in xs]
         graph = tracer.trace_subgraph(body, *samples)
-        graph.graph.eliminate_dead_code()
         captured = self._lifted(graph, len(samples))
+        graph = _without_writes(graph, tracer.trace_subgraph)
         _unshared(graph)
         graph.recompile()
         values = [_value(node) for node in _results(graph)]
@@ -225,6 +231,7 @@ class _Scans:
 
     def _lifted(self, graph: GraphModule, inputs: int) -> list[Tensor]:
         """Make inputs of the tensors that a graph closes over, and return them; a number that it makes a tensor of stays."""
+        _without_dead_code(graph)
         last = [node for node in graph.graph.nodes if node.op == "placeholder"][inputs - 1]
         lifted: dict[int, tuple[Tensor, Node]] = {}
         for node in list(graph.graph.nodes):
@@ -265,64 +272,96 @@ def _number(value: Tensor) -> Any:
         return value.item()
 
 
-def _require_pure(graph: GraphModule) -> None:
-    """Raise Untraced for an operation that is in place, draws from torch's generator or has a result of unknown shape.
+def _without_dead_code(graph: GraphModule) -> None:
+    """Erase operations whose results nothing reads; a write is kept if its memory is an input's or is read later."""
+    memory = _memory(graph)
+    read = _inputs(memory)
+    for node in reversed(list(graph.graph.nodes)):
+        written = {one for target in _written(node) for one in memory[target]}
+        if node.users or (not read.isdisjoint(written) if written else node.is_impure()):
+            read.update(one for argument in node.all_input_nodes for one in memory[argument])
+        else:
+            graph.graph.erase_node(node)
 
-    Copies into tensors that nothing else reads, as some derivatives make, are replaced by what is copied, and changes of shape
-    in place, as a vector times a matrix makes, by views.
+
+def _without_writes(graph: GraphModule, graph_of: Callable[..., GraphModule]) -> GraphModule:
+    """Return the graph with writes into tensors that it made itself replaced by operations out of place.
+
+    Raises: Untraced for a write into an input, which the caller would see.
     """
+    memory = _memory(graph)
+    inputs = _inputs(memory)
+    writes = [node for node in memory if _written(node)]
+    for node in writes:
+        if any(not inputs.isdisjoint(memory[target]) for target in _written(node)):
+            raise Untraced(f"the operation {node.target}, which is in place")
+    writes = [node for node in writes if not _replaced_by_its_source(node, memory)]
+    if not writes:
+        return graph
+    graph.recompile()
+    values = [_value(node) for node in memory if node.op == "placeholder"]
+    return graph_of(torch.func.functionalize(graph, remove="mutations"), *values)
+
+
+def _replaced_by_its_source(node: Node, memory: dict[Node, set[Node]]) -> bool:
+    """Erase a copy, as some derivatives make, into a like tensor of its own that nothing reads later; return if it is one."""
+    if node.target is not aten.copy_.default:
+        return False
+    old, new = node.all_input_nodes[:2]
+    shared = [one for one, sources in memory.items() if old in sources]
+    later = list(memory)[list(memory).index(node) + 1 :]
+    if shared != [old, node] or _kind(_value(old)) != _kind(_value(new)) or not old.users.keys().isdisjoint(later):
+        return False
+    node.replace_all_uses_with(new)
+    node.graph.erase_node(node)
+    return True
+
+
+def _memory(graph: GraphModule) -> dict[Node, set[Node]]:
+    """Return for each node those that made the memory of its result: itself, or the sources of which it is a view."""
+    made: dict[Node, set[Node]] = {}
+    for node in graph.graph.nodes:
+        sources = (
+            node.all_input_nodes if node.target is operator.getitem else _arguments(node, lambda one: one.alias_info)
+        )
+        made[node] = {one for source in sources for one in made[source]} or {node}
+    return made
+
+
+def _inputs(nodes: Iterable[Node]) -> set[Node]:
+    return {node for node in nodes if node.op in ("placeholder", "get_attr")}
+
+
+def _written(node: Node) -> list[Node]:
+    """Return the arguments that an operation writes to."""
+    return _arguments(node, lambda one: one.is_write)
+
+
+def _arguments(node: Node, chosen: Callable[[Any], Any]) -> list[Node]:
+    """Return the nodes among an operation's arguments whose declarations are chosen."""
+    declared = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    given: dict[str, Any] = {**dict(zip((one.name for one in declared), node.args, strict=False)), **node.kwargs}
+    leaves = pytree.tree_leaves([given.get(one.name) for one in declared if chosen(one)])
+    return [leaf for leaf in leaves if isinstance(leaf, Node)]
+
+
+def _require_pure(graph: GraphModule) -> None:
+    """Raise Untraced for an operation that is in place, draws from torch's generator or has a result of unknown shape."""
     for part in graph.modules():
-        nodes = list(part.graph.nodes) if isinstance(part, GraphModule) else []
-        for place, node in enumerate(nodes):
-            schema, tags = getattr(node.target, "_schema", None), getattr(node.target, "tags", ())
+        for node in part.graph.nodes if isinstance(part, GraphModule) else ():
             if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target is not scan_op:
                 raise Untraced(f"the operator {node.target}")
-            if torch.Tag.nondeterministic_seeded in tags:
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
                 raise Untraced(f"the operation {node.target}, which draws from torch's generator")
             if not all(_is_sized(value) for value in pytree.tree_leaves(_value(node))):
                 raise Untraced(f"the operation {node.target}, whose result has a size that is not known")
-            if node.op != "call_function" or schema is None or not schema.is_mutable:
-                continue
-            if torch.Tag.inplace_view in tags and not set(nodes[place + 1 :]).intersection(node.args[0].users):
-                node.target = _reshaping(node.target)
-                continue
-            if node.target is not aten.copy_.default or not _overwrites(nodes, place):
+            if _written(node):
                 raise Untraced(f"the operation {node.target}, which is in place")
-            node.replace_all_uses_with(node.args[1])
-            node.graph.erase_node(node)
-
-
-def _reshaping(operation: Any) -> Any:
-    """Return the operation out of place of one that changes a tensor's shape and not its numbers.
-
-    >>> _reshaping(aten.squeeze_.dim)
-    <OpOverload(op='aten.squeeze', overload='dim')>
-    """
-    packet = operation._schema.name.partition("::")[2].removesuffix("_")
-    return getattr(getattr(aten, packet), operation._overloadname)
 
 
 def _is_sized(value: Any) -> bool:
     sizes = value.shape if isinstance(value, Tensor) else (value,)
     return not any(isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) for size in sizes)
-
-
-def _overwrites(nodes: Sequence[Node], place: int) -> bool:
-    """Return whether the copy at this place puts a like tensor in one that is computed before and used by nothing after."""
-    old, new = (_value(node) for node in nodes[place].args[:2])
-    shares = [k for k, node in enumerate(nodes) if k != place and _is_of(node, _storage(old))]
-    after = set(nodes[place + 1 :])
-    return (
-        _kind(old) == _kind(new)
-        and len(shares) == 1
-        and nodes[shares[0]].op == "call_function"
-        and not after.intersection(nodes[shares[0]].users)
-    )
-
-
-def _is_of(node: Node, storage: int) -> bool:
-    value = _value(node)
-    return isinstance(value, Tensor) and _storage(value) == storage
 
 
 def _batched(leaf: Tensor, axis: int | None, size: int) -> Tensor:

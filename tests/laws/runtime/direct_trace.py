@@ -110,7 +110,17 @@ def _without_high_words(key: Any, counter: Any) -> Any:
     return tuple(word & 0xFFFF for word in torch.ops.purestep.philox(*key, *counts, use))
 
 
+def _forgotten(graph: Any, graph_of: Any) -> Any:
+    del graph_of
+    for node in list(graph.graph.nodes):
+        if direct_trace._written(node):
+            node.replace_all_uses_with(node.args[0])
+            graph.graph.erase_node(node)
+    return graph
+
+
 MUTANTS = {
+    "forgets writes": _with(direct_trace, "_without_writes", _forgotten),
     "runs every scan forwards": forward_alone,
     "gives every member of a batch the first member's carry": _with(direct_trace, "_batched", _first_of_the_batch),
 }
@@ -187,7 +197,30 @@ def random(inputs: Sequence[Tensor]) -> Any:
     return scan(step, start, xs)
 
 
-PROGRAMS: dict[str, Function] = {one.__name__: one for one in (nested, batched, shared_xs, gradients, random)}
+def written(inputs: Sequence[Tensor]) -> Any:
+    """Writes into copies: parts, whole rows, through a view, by index and by mask; in a scan and in a batch of scans."""
+    xs, weight = inputs
+
+    def step(board: Tensor, x: Tensor) -> Any:
+        board = board.clone()
+        before = board[1] * 2
+        board[0] = x.sum()
+        board[1:].mul_(weight)
+        board[2] = 5.0
+        board.index_put_((x.argmax()[None],), board[:1] + 1, accumulate=True)
+        return board, (before, board.masked_fill_(board > 2, 2.0))
+
+    def member(x: Tensor) -> Any:
+        return scan(step, x, xs)
+
+    table = torch.zeros(4, 3)
+    table[:, 1] = weight
+    table[2] += xs[0]
+    table[3] = 7.0
+    return table, scan(step, xs[0], xs), torch.vmap(member)(xs)
+
+
+PROGRAMS: dict[str, Function] = {one.__name__: one for one in (nested, batched, shared_xs, gradients, random, written)}
 
 
 def _drawn(seed: int) -> list[Tensor]:
@@ -254,10 +287,14 @@ def _in_place(inputs: Sequence[Tensor]) -> Tensor:
     return inputs[0].add_(1.0)
 
 
-def _in_a_copy(inputs: Sequence[Tensor]) -> Tensor:
-    board = inputs[0].clone()
-    board[0] = 1.0
-    return board
+def _in_a_view(inputs: Sequence[Tensor]) -> Tensor:
+    inputs[0][:2].reshape(-1)[0] = 5.0
+    return inputs[0] + 1
+
+
+def _captured_changed(inputs: Sequence[Tensor]) -> Tensor:
+    HELD[1:].mul_(1.0)
+    return inputs[0] * HELD[0]
 
 
 def _branch(inputs: Sequence[Tensor]) -> Tensor:
@@ -273,7 +310,8 @@ REFUSED: dict[str, Function] = {
     "a branch on a number": _branch,
     "a number of a captured tensor": lambda inputs: inputs[0] * HELD[1].item(),
     "an argument that is changed": _in_place,
-    "a part that is written to": _in_a_copy,
+    "a captured tensor that is changed": _captured_changed,
+    "a part of an argument that is changed": _in_a_view,
     "a derivative of a scan": _derivative,
     "torch's generator": lambda inputs: inputs[0] + torch.rand(()),
     "an unknown size": lambda inputs: inputs[0].nonzero(),
