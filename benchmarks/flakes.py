@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import evidence
-from .engine_contracts import FAILED, TESTS, run
+from .machines.engine_contracts import FAILED, TESTS, run
 
 BURN = "while True: pass"
 

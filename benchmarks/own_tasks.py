@@ -29,7 +29,7 @@ from purestep.runtime.text.columns import LABEL
 from tests.support.programs import free_port
 
 from . import evidence
-from .ranks_recipe import world
+from .machines.ranks_recipe import world
 
 EXAMPLES = evidence.ROOT / "examples"
 MOST_LINES = 80  # of a task's file, formatted
@@ -154,7 +154,7 @@ def same(run: Path, whole: Path) -> dict[str, bool]:
 def served(rows: Rows, task: Task, home: Path, python: Path) -> None:
     """Trains from a vLLM server of this machine, where there is one."""
     if not python.exists():
-        rows.add("server", None, 0.0, skipped=f"no vLLM at {python}: see benchmarks/server_zorplex.py")
+        rows.add("server", None, 0.0, skipped=f"no vLLM at {python}: see benchmarks/machines/server_zorplex.py")
         return
     run, log, port = home / "served", home / "served.log", int(free_port())
     start = time.perf_counter()

@@ -15,7 +15,7 @@ from attrs import frozen
 from purestep.properties.framework.matrix import FAMILIES, ORIGINAL, faults, matrix
 
 from . import evidence
-from .engine_contracts import PASSED, Case, run
+from .machines.engine_contracts import PASSED, Case, run
 
 OURS = "tests.laws.families:families"  # laws of our own machinery
 

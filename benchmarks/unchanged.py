@@ -36,7 +36,8 @@ from attrs import frozen
 
 from purestep.runtime.effects.checkpoint.single import environment
 
-from . import evidence, ranks_agree
+from . import evidence
+from .machines import ranks_agree
 from .parts.unchanged_values import (
     NUMBER,
     Values,

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from purestep.runtime.cli import main as command
 
 from . import evidence
-from .engine_contracts import PASSED, cases
+from .machines.engine_contracts import PASSED, cases
 
 TESTS = evidence.ROOT / "tests" / "integration" / "recipes" / "test_view_browser.py"
 PICTURE = evidence.ROOT / "docs" / "view.png"

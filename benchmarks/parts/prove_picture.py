@@ -1,4 +1,4 @@
-"""The picture of `prove_speed`: the parts of a step as bars, growth with facts and with slots as lines."""
+"""The picture of `proofs.speed`: the parts of a step as bars, growth with facts and with slots as lines."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ Spreads = Mapping[str, Mapping[str, float]]
 
 
 def picture(figures: Mapping[str, Any], out: Path) -> Path:
-    """Draws what `prove_speed` measured; gives `out`."""
+    """Draws what `proofs.speed` measured; gives `out`."""
     figure = page(12.6, 4.0)
     parts, facts, slots = figure.subplots(1, 3, width_ratios=(1.35, 1, 1))
     rows, growth = figures["microseconds a step"], figures["growth"]

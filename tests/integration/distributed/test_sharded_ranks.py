@@ -181,7 +181,7 @@ def test_a_rank_that_dies_in_a_save_ends_the_others_with_one_line(told: tuple[Pa
 def test_every_world_size_reads_what_every_other_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers", reason="the extra llm is not installed")
     monkeypatch.syspath_prepend(ROOT)
-    benchmark = importlib.import_module("benchmarks.world_sizes")
+    benchmark = importlib.import_module("benchmarks.machines.world_sizes")
     rows, differing = benchmark.run(tmp_path)
     assert differing == 0
     cells = {(row["form"], row["optimizer"], row["saved_at"], row["loaded_at"]) for row in rows}

@@ -308,7 +308,7 @@ def test_what_is_refused_is_one_line_of_the_first_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PYTHON.exists(), reason=f"no vLLM at {PYTHON}: see benchmarks/server_zorplex.py")
+@pytest.mark.skipif(not PYTHON.exists(), reason=f"no vLLM at {PYTHON}: see benchmarks/machines/server_zorplex.py")
 @both
 def test_a_vllm_server_samples(reference: str, tmp_path: Path) -> None:
     run, port = tmp_path / "run", free_port()

@@ -1,7 +1,7 @@
 """A real vLLM server on this machine's processor: its ids and log-probs are a learner's, and new weights arrive.
 
-It needs vLLM in an environment of its own, whose python VLLM_PYTHON names, or .peers/vllm; benchmarks/server_zorplex.py says
-how to make it.
+It needs vLLM in an environment of its own, whose python VLLM_PYTHON names, or .peers/vllm;
+benchmarks/machines/server_zorplex.py says how to make it.
 """
 
 import os
@@ -42,7 +42,7 @@ CAPACITY, LONGEST, CALLS = 96, 12, 3
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason=f"no vLLM at {PYTHON}: see benchmarks/server_zorplex.py"),
+    pytest.mark.skipif(not PYTHON.exists(), reason=f"no vLLM at {PYTHON}: see benchmarks/machines/server_zorplex.py"),
 ]
 
 

@@ -121,7 +121,7 @@ def test_a_host_is_started_and_killed(benchmark: Callable[[str], Any], tmp_path:
 
 
 def test_ranks_that_learn_otherwise_or_nothing_are_named(benchmark: Callable[[str], Any]) -> None:
-    faults, runs = benchmark("ranks_recipe").faults, ("one", "ranks")
+    faults, runs = benchmark("machines.ranks_recipe").faults, ("one", "ranks")
     fine = {"before": told(90), "after": told(240), "iterations": 120, "each iteration once": True}
     figures = {
         **dict.fromkeys(runs, fine),
@@ -138,7 +138,7 @@ def test_ranks_that_learn_otherwise_or_nothing_are_named(benchmark: Callable[[st
     ]
     far = {"recorded batches": {"largest relative difference": 2e-6}}
     assert faults({**figures, **far}, wanted, better=True) == ["losses are 2.0e-06 apart, relative"]
-    apart = benchmark("ranks_agree").apart
+    apart = benchmark("machines.ranks_agree").apart
     assert apart([1.0, 2.0], [1.0, 4.0])["largest relative difference"] == 0.5
     for losses in ([1.0, float("nan")], [1.0], []):
         with pytest.raises(RuntimeError):
@@ -146,7 +146,7 @@ def test_ranks_that_learn_otherwise_or_nothing_are_named(benchmark: Callable[[st
 
 
 def test_a_job_that_did_not_save_and_an_engine_that_is_missing_are_named(benchmark: Callable[[str], Any]) -> None:
-    faults = benchmark("scaling").faults
+    faults = benchmark("machines.scaling").faults
     first = {"updates at its begin": 0, "at its end": 4, "stopped by": "scancel --signal=USR1 --batch", "saved": True}
     last = {"updates at its begin": 4, "at its end": 8, "stopped by": "", "saved": False, "state": "COMPLETED"}
 
@@ -160,4 +160,4 @@ def test_a_job_that_did_not_save_and_an_engine_that_is_missing_are_named(benchma
     assert said(**{"at its end": 0}) == ["it: job 0 made no update"]
     assert said(**{"stopped by": "scancel"}) == ["it: no job was told to stop"]
     missing = {"ray": "ray is not installed"}
-    assert benchmark("engines").faults({}, {}, missing) == ["ray is missing: ray is not installed"]
+    assert benchmark("machines.engines").faults({}, {}, missing) == ["ray is missing: ray is not installed"]

@@ -25,9 +25,11 @@ def test_every_program_can_be_started() -> None:
     """Nothing else imports them, so that nobody would notice where a name they use is gone."""
     pytest.importorskip("transformers", reason="the extra llm is not installed")
     folder = ROOT / "benchmarks"
-    names = sorted(path.stem for path in folder.glob("*.py")) + sorted(
-        f"parts.{path.stem}" for path in folder.glob("parts/*.py")
-    )
+    names = sorted(path.stem for path in folder.glob("*.py")) + [
+        f"{package}.{path.stem}"
+        for package in ("machines", "parts", "proofs")
+        for path in sorted(folder.glob(f"{package}/*.py"))
+    ]
     program = "import importlib\n" + "\n".join(f"importlib.import_module('benchmarks.{name}')" for name in names)
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
 
@@ -134,7 +136,7 @@ def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[
 def test_memory_of_a_large_world_must_be_asked_for(
     benchmark: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    speed = benchmark("prove_speed")
+    speed = benchmark("proofs.speed")
     monkeypatch.setattr(speed, "elsewhere", lambda data, rules, kept: {f"{rules} {kept}": Path(data).name})
     told = speed.memory_of({"here": 1}, "", Path("a"))
     assert told == {speed.USUAL: {"own a": speed.USUAL, "here": 1}, "a large data set": told["a large data set"]}

@@ -73,7 +73,7 @@ def test_ranks_of_a_benchmark_do_not_outlive_it(
     benchmark: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     """Nor does what they have started; where one fails the others, which would wait for it, are ended and it is told."""
-    ranks_recipe, pids = benchmark("ranks_recipe"), list[int]()
+    ranks_recipe, pids = benchmark("machines.ranks_recipe"), list[int]()
     monkeypatch.setattr(ranks_recipe, "GRACE", 0.1)
     words = ("timeit", "-n1", "-r1", RANK.format(place=tmp_path, fails=fails))
     raised = pytest.raises(RuntimeError, match=r"ended with \[None, 1\]") if fails else pytest.raises(KeyboardInterrupt)

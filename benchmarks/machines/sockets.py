@@ -33,12 +33,12 @@ from purestep.runtime.effects.weight_sync import weight_publisher
 from purestep.runtime.effects.weight_sync.ray import store_for
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
-from . import evidence
-from .parts import ray_nodes, sockets_forged
-from .parts.engine_calls import given
-from .parts.engine_hosts import started_by
-from .parts.sockets_reader import Reader
-from .parts.transfer_sides import filled, params_of
+from .. import evidence
+from ..parts import ray_nodes, sockets_forged
+from ..parts.engine_calls import given
+from ..parts.engine_hosts import started_by
+from ..parts.sockets_reader import Reader
+from ..parts.transfer_sides import filled, params_of
 
 GARBAGE = b"\xff\x00garbage " * 400
 TRANSPORT = {"processes": "shared", "monarch": "monarch", "ray": "ray", "ray start": "ray"}
@@ -144,7 +144,7 @@ def tried(engine: str, count: int, versions: int, megabytes: float) -> dict[str,
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.sockets", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.sockets", description=__doc__)
     parser.add_argument("--strangers", type=int, default=1100, help="to each socket")
     parser.add_argument("--versions", type=int, default=10)
     parser.add_argument("--megabytes", type=float, default=10.0)

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from purestep.runtime.effects.cluster import ENGINES
 
-from . import evidence
+from .. import evidence
 
 TESTS = evidence.ROOT / "tests"
 CLAIM = "test_the_contract["
@@ -103,7 +103,7 @@ def counted(found: Sequence[Case]) -> dict[str, Mapping[str, Any]]:
 
 def main() -> int:
     """Runs the tests and writes what became of them; 0 where every engine keeps every claim."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_contracts", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.engine_contracts", description=__doc__)
     parser.parse_args()
     began = time.perf_counter()
     files = sorted({*TESTS.rglob("test_engine_*.py"), *TESTS.rglob("test_*_monarch.py")})

@@ -23,10 +23,10 @@ import torch
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
 from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerJoined, Workers, working
 
-from . import evidence
-from .parts import transfer_sides
-from .parts.prove_timing import turns
-from .parts.transfer_sides import KINDS, Params, filled, params_of, size
+from .. import evidence
+from ..parts import transfer_sides
+from ..parts.prove_timing import turns
+from ..parts.transfer_sides import KINDS, Params, filled, params_of, size
 
 TARGET = 0.8
 PAUSE = 0.02  # seconds in the middle of every other copy of a reader that is held up
@@ -146,7 +146,7 @@ def lapped(megabytes: float, seconds: float, readers: int, pause: float) -> Repo
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.weight_transfer", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.weight_transfer", description=__doc__)
     parser.add_argument("--megabytes", type=float, nargs="+", default=[100.0, 1000.0], help="sizes of the table")
     parser.add_argument("--rounds", type=int, default=7, help="of a table; its figures are medians")
     parser.add_argument("--repeats", type=int, default=7, help="tables of each size, with buffers of their own")

@@ -23,11 +23,11 @@ from purestep.core.policy import ActorCritic
 from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes.prove_settings import USUAL
 
-from . import evidence
-from .parts.prove_feeding import evaluation, learnt
-from .parts.prove_parts import by_part
-from .parts.prove_picture import picture
-from .parts.prove_timing import (
+from .. import evidence
+from ..parts.prove_feeding import evaluation, learnt
+from ..parts.prove_parts import by_part
+from ..parts.prove_picture import picture
+from ..parts.prove_timing import (
     SLOTS,
     STEPS,
     Acting,
@@ -111,7 +111,7 @@ def remembered(data: str, rules: str, kept: Path) -> tuple[dict[str, Any], Proof
 def elsewhere(data: str, rules: str, kept: Path) -> dict[str, Any]:
     """The same of a process of its own."""
     words = ["--memory-of", data, "--rules", rules, "--kept", str(kept)]
-    whole = [sys.executable, "-m", "benchmarks.prove_speed", *words]
+    whole = [sys.executable, "-m", "benchmarks.proofs.speed", *words]
     told = subprocess.run(whole, check=True, stdout=subprocess.PIPE, text=True, cwd=evidence.ROOT).stdout
     figures: dict[str, Any] = json.loads(told.splitlines()[-1])
     return figures
@@ -132,7 +132,7 @@ def memory_of(usual: dict[str, Any], folder: str, kept: Path) -> dict[str, Any]:
 
 def options_of(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_speed", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.speed", description=__doc__)
     parser.add_argument("--large", default="", help="a folder of a large data set, for the memory (default: none)")
     for name in ("--memory-of", "--rules", "--kept"):
         parser.add_argument(name, default="", help=argparse.SUPPRESS)

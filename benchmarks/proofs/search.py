@@ -26,7 +26,7 @@ from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 
-from . import evidence
+from .. import evidence
 
 BUDGETS = (25, 100, 400)
 RULES = 4
@@ -34,7 +34,7 @@ RULES = 4
 
 def main() -> None:
     """Trains a policy, and searches."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_search", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.search", description=__doc__)
     parser.add_argument("--data", default="family:200", help="the data set (default: family:200)")
     parser.add_argument("--steps", type=int, default=800_000, help="of training (default: 800,000)")
     parser.add_argument("--seeds", type=int, default=3, help="trained policies (default: 3)")

@@ -57,7 +57,7 @@ from purestep.runtime.text.evaluation import evaluated, evaluation_result
 from purestep.runtime.text.supervised_warm_start import WarmStartSettings, drawn, shown, taught, warm_optimizer
 from purestep.runtime.text.trainer import language_trainer
 
-from . import evidence
+from .. import evidence
 
 CAPACITY, LONGEST, STEPS = 192, 24, 5  # tokens of an episode, of a call; env steps
 SHOWN, BATCH, SKILL = 1600, 32, 0.4  # demonstrations, of them in a step, and the share of right ones
@@ -229,7 +229,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=256, help="held-out tasks of an evaluation")
     asked = parser.parse_args()
     if not asked.python.exists():
-        print(f"no vLLM at {asked.python}: see the head of benchmarks/server_zorplex.py", file=sys.stderr)
+        print(f"no vLLM at {asked.python}: see the head of benchmarks/machines/server_zorplex.py", file=sys.stderr)
         return 2
     torch.set_num_threads(1)
     start = time.perf_counter()

@@ -25,13 +25,13 @@ from purestep.runtime.effects import folder
 from purestep.runtime.effects.cluster import ENGINES
 from purestep.runtime.effects.reporting.metrics import read
 
-from . import evidence
-from .parts import async_outside
-from .parts.async_outside import Process, Row
-from .parts.async_verdicts import SEEDS
-from .parts.engine_hosts import Host, hosts
-from .parts.engine_verdicts import compared, faults, replaced_alone, said, unlike
-from .parts.engine_zorplex_picture import picture
+from .. import evidence
+from ..parts import async_outside
+from ..parts.async_outside import Process, Row
+from ..parts.async_verdicts import SEEDS
+from ..parts.engine_hosts import Host, hosts
+from ..parts.engine_verdicts import compared, faults, replaced_alone, said, unlike
+from ..parts.engine_zorplex_picture import picture
 
 STEPS, AWAY = 100, 5.0  # updates; seconds for which a killed host is not there
 PHASE = "async"
@@ -183,7 +183,7 @@ def performed(engine: str, seed: str, words: Sequence[str]) -> dict[str, Any]:
 
 def main() -> int:
     """Runs the engines in turn, seed by seed; 0 where all are as asked and none ends better than another."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine_zorplex", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.engine_zorplex", description=__doc__)
     parser.add_argument("--only", choices=tuple(ENGINES), help="one engine (default: all of them)")
     parser.add_argument("--seed", choices=SEEDS, default="0", help="one seed (default: 0)")
     given, words = parser.parse_known_args()

@@ -26,8 +26,8 @@ from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult
 from tests.support.programs import free_port
 
-from . import evidence
-from .parts import async_outside
+from .. import evidence
+from ..parts import async_outside
 from .ranks_agree import apart
 
 RECORDED = evidence.ROOT / "benchmarks" / "recorded" / "ranks_agree.safetensors"
@@ -194,7 +194,7 @@ def faults(figures: Row, wanted: Mapping[str, int], *, better: bool) -> list[str
 
 def main() -> int:
     """0 where all is as asked."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks_recipe", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.ranks_recipe", description=__doc__)
     _, words = parser.parse_known_args()
     name, began = "ranks_recipe_small" if words else "ranks_recipe", time.perf_counter()
     with tempfile.TemporaryDirectory() as place:

@@ -29,9 +29,9 @@ from attrs import frozen
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.reporting.metrics import read
 
-from . import evidence
-from .parts import async_outside
-from .parts.slurm_cluster import Slurm, slurm
+from .. import evidence
+from ..parts import async_outside
+from ..parts.slurm_cluster import Slurm, slurm
 
 SCRIPTS = evidence.ROOT / "examples" / "cluster"
 PYTHON = Path(os.environ.get("VLLM_PYTHON", evidence.ROOT / ".peers" / "vllm" / "bin" / "python"))
@@ -180,7 +180,7 @@ def plans() -> tuple[Plan, ...]:
 
 def main() -> int:
     """Runs the scripts and writes the result file."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.scaling", description=__doc__)
     parser.add_argument("--steps", type=int, default=STEPS, help=f"updates of each run (default: {STEPS})")
     parser.add_argument("--only", choices=[one.name for one in sorted(SCRIPTS.glob("*.sh"))], help="one script")
     given, words = parser.parse_known_args()

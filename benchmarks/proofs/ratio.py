@@ -25,8 +25,8 @@ from purestep.runtime.rollout import rollout
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import RunState, train
 
-from . import evidence
-from .parts.prove_cases import prepared
+from .. import evidence
+from ..parts.prove_cases import prepared
 
 ALLOWED = 1e-5
 UPDATES = 20  # iterations between the first look and the second
@@ -71,7 +71,7 @@ def deviation(log_prob: Tensor, seen: Trajectory) -> float:
 
 def main() -> None:
     """Goes through the data sets."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_ratio", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.ratio", description=__doc__)
     parser.add_argument("data", type=Path, help="the folder of the data sets' folders")
     parser.add_argument(
         "--only", nargs="+", default=["countries_S2", "umls", "wn18rr"], help="which, beside the family"

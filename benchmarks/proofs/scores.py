@@ -4,7 +4,7 @@ For each data set: rules as they come or mined; confidence alone (one rule a pro
 with confidence (proofs of up to `rules` rules), weights learned from train facts, embeddings, and the hybrids of both. Every
 choice (how proofs are joined, the decay of learned weights, the form of an embedding, the weight of a hybrid) is made on the
 valid split among all entities; test figures are of that choice. "only the score is swapped" ranks by the same proofs: by
-their number, by the best proof, by noisy-or, by the learned weights. Figures of policies are those of `prove_table`, which
+their number, by the best proof, by noisy-or, by the learned weights. Figures of policies are those of `proofs.table`, which
 ranks the same test facts by the same 100 negatives. Writes results/prove_scores.json, one set after the other.
 """
 
@@ -36,8 +36,8 @@ from purestep.runtime.logic.proofs import Proofs, proofs
 from purestep.runtime.logic.search import ProofsFound, SearchLimits, reweighed
 from purestep.runtime.logic.weigh import weighed_proofs
 
-from . import evidence
-from .parts.prove_cases import CASES, prepared
+from .. import evidence
+from ..parts.prove_cases import CASES, prepared
 
 NAME = "prove_scores"
 NEGATIVES = 100
@@ -238,7 +238,7 @@ def spread(row: Row) -> Row:
 
 
 def policies(name: str) -> Row:
-    """The figures of untrained and trained policies among 100 negatives, from `prove_table`."""
+    """The figures of untrained and trained policies among 100 negatives, from `proofs.table`."""
     path = evidence.RESULTS / f"prove_table_{name}.json"
     if not path.exists():
         return {}
@@ -251,7 +251,7 @@ def policies(name: str) -> Row:
 
 def main() -> None:
     """Goes through the data sets."""
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{NAME}", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.scores", description=__doc__)
     parser.add_argument("data", type=Path, help="the folder of the data sets' folders")
     parser.add_argument("--only", nargs="+", choices=list(SETS), default=list(SETS), help="which (default: all)")
     parser.add_argument("--seeds", type=int, default=3, help="of what is learned (default: 3)")

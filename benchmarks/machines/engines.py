@@ -19,10 +19,10 @@ from purestep.runtime.effects.cluster import ENGINES
 from purestep.runtime.effects.cluster.interface import EngineError
 from purestep.runtime.effects.reporting.plot import COLOURS, GRID, INK
 
-from . import evidence
-from .parts import transfer_paths
-from .parts.engine_calls import measured
-from .parts.pictures import look, page, saved
+from .. import evidence
+from ..parts import transfer_paths
+from ..parts.engine_calls import measured
+from ..parts.pictures import look, page, saved
 
 ABSENT = "is not installed"  # so begins the reason of an engine for which a package is wanted
 FOUND = 3.0  # seconds within which a death is to be told
@@ -84,7 +84,7 @@ def picture(figures: Mapping[str, Any], out: Path) -> Path:
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.engines", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.engines", description=__doc__)
     parser.add_argument("--calls", type=int, default=2000, help="of which the median is taken (default: 2000)")
     parser.add_argument("--megabytes", type=float, nargs="+", default=[100.0, 1000.0], help="sizes of the weights")
     parser.add_argument("--rounds", type=int, default=7, help="of fetches, of which the median is taken (default: 7)")

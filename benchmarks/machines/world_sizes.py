@@ -23,8 +23,8 @@ import torch
 
 from purestep.runtime.effects.hugging_face.optional import library
 
-from . import evidence
-from .parts.world_sizes_side import FORMS, KINDS, config, drawn, loaded, saved, tree_of, world
+from .. import evidence
+from ..parts.world_sizes_side import FORMS, KINDS, config, drawn, loaded, saved, tree_of, world
 
 SIZES = range(1, 5)
 Rows = list[dict[str, Any]]
@@ -66,7 +66,7 @@ def opened(place: Path) -> int:
 
 def run(place: Path) -> tuple[Rows, int]:
     """(the rows of all worlds, leaves that differ in opened models). Raises: RuntimeError when a process fails."""
-    words = [sys.executable, "-m", "benchmarks.world_sizes", "--place", str(place), "--rank"]
+    words = [sys.executable, "-m", "benchmarks.machines.world_sizes", "--place", str(place), "--rank"]
     quiet = {**os.environ, "OMP_NUM_THREADS": "1"}
     sides = [
         subprocess.Popen([*words, str(rank)], cwd=evidence.ROOT, env=quiet, stdout=subprocess.PIPE, text=True)
@@ -107,7 +107,7 @@ def matrix(rows: Rows, form: str, kind: str) -> str:
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.world_sizes", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.world_sizes", description=__doc__)
     parser.add_argument("--place", default="", help="a folder for the checkpoints (default: one that is removed)")
     parser.add_argument("--rank", type=int, default=-1, help="be this rank of those that the program starts")
     return parser.parse_args(words)

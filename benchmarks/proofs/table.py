@@ -33,11 +33,11 @@ from purestep.runtime.recipes.prove import model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import Prove
 from purestep.runtime.train import train
 
-from . import evidence
-from .parts.pictures import page, saved
-from .parts.prove_cases import CASES, Case, chosen, prepared
-from .parts.sides import Side
-from .parts.sides import run as run_side
+from .. import evidence
+from ..parts.pictures import page, saved
+from ..parts.prove_cases import CASES, Case, chosen, prepared
+from ..parts.sides import Side
+from ..parts.sides import run as run_side
 
 UNKNOWN, TIED = -1e5, -1e6  # scores: of a candidate with a name that no fact has, of all without a proof
 ROTATE = Side("pykeen", "pykeen_rotate")
@@ -191,7 +191,7 @@ def picture() -> Path:
 
 def main() -> None:
     """Goes through the data sets."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_table", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.table", description=__doc__)
     parser.add_argument("data", type=Path, help="the folder of the data sets' folders")
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES), help="which (default: all)")
     parser.add_argument("--seeds", type=int, default=3, help="trained policies of each (default: 3)")

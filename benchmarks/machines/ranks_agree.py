@@ -26,8 +26,8 @@ import torch
 
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors, write_tensors
 
-from . import evidence
-from .parts.ranks_agree_side import BATCHES, SHAPE, SIZES, arguments, compact
+from .. import evidence
+from ..parts.ranks_agree_side import BATCHES, SHAPE, SIZES, arguments, compact
 
 RECORDED = evidence.ROOT / "benchmarks" / "recorded" / "ranks_agree.safetensors"
 ASKED, AGAIN = 1e-5, 1e-6  # relative differences of a loss: of ranks in float32, of a run that moved
@@ -161,7 +161,7 @@ def compared(recorded: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Compares and writes; 0 where all losses are as near as is asked."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ranks_agree", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.machines.ranks_agree", description=__doc__)
     parser.add_argument("--record", action="store_true", help="sample the batches anew, and do no more")
     parser.add_argument("--recorded", type=Path, default=RECORDED, help="the file of batches")
     options = parser.parse_args()

@@ -33,9 +33,9 @@ from purestep.runtime.logic.rank import CHUNK, asked
 from purestep.runtime.logic.recycle import Play, Slots, idle, play
 from purestep.runtime.rollout import Worlds
 
-from . import evidence
-from .parts.prove_parts import Parts, before_engine, scanned, step_of, where_needed
-from .parts.prove_timing import (
+from .. import evidence
+from ..parts.prove_parts import Parts, before_engine, scanned, step_of, where_needed
+from ..parts.prove_timing import (
     SLOTS,
     STEPS,
     Acting,
@@ -246,7 +246,7 @@ def resets(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any]:
 
 def main() -> None:
     """Measures and writes."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_choices", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.choices", description=__doc__)
     parser.parse_args()
     torch.set_num_threads(1)
     start, load = time.perf_counter(), os.getloadavg()

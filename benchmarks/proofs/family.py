@@ -25,7 +25,7 @@ from purestep.runtime.logic.rank import asked, ranking_result, scored_by_length
 from purestep.runtime.recipes.prove import opened
 from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
 
-from . import evidence
+from .. import evidence
 
 MINUTES, SHARE = 5.0, 0.95  # what training may take, and what part of the prover's MRR it should reach
 OTHERS = ("family:200:1", "family:200:2")  # worlds of other seeds
@@ -91,7 +91,7 @@ def compared(data: str, seed: int, depth: int, pictures: bool) -> dict[str, obje
 
 def main() -> None:
     """Goes through the worlds."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.prove_family", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.family", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the runs (default: 0)")
     parser.add_argument("--depth", type=int, default=4, help="of the longest proofs searched for (default: 4)")
     parser.add_argument("--others", nargs="*", default=list(OTHERS), help=f"other worlds (default: {' '.join(OTHERS)})")
