@@ -27,6 +27,11 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="PPO on CartPole-v1 with rejax", epilog="--steps is rounded up")
     for name, default in {"envs": 4, "horizon": 128, "steps": 500_000, "seed": 0, "seeds": 1, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--rates", type=int, default=0, help="learning rates of a sweep, each with every seed")
+    parser.add_argument(
+        "--lowest", type=float, default=1e-4, help="of the learning rates, which are evenly spaced logs"
+    )
+    parser.add_argument("--highest", type=float, default=1e-2)
     parser.add_argument("--cache", help="also measure a warm compilation, with JAX's cache in a new folder in here")
     parser.add_argument("--compile-only", metavar="FOLDER", help="compile with this cache, print the seconds, stop")
     return parser.parse_args()
@@ -49,8 +54,9 @@ def use_cache(folder: str) -> None:
 
 
 def build(arguments: argparse.Namespace) -> tuple[Any, Callable[[Any], Any], Any]:
-    """The algorithm, its training function of one key (or of a row of keys) and that key."""
+    """The algorithm, its training function of one key (of a row of keys, of pairs of a rate and a key) and that input."""
     import jax
+    import jax.numpy as jnp
     from rejax import PPO
 
     batch = arguments.envs * arguments.horizon
@@ -78,13 +84,18 @@ def build(arguments: argparse.Namespace) -> tuple[Any, Callable[[Any], Any], Any
         return algorithm.train(key)[0]
 
     key = jax.random.key(arguments.seed)
+    if arguments.rates:
+        rates = jnp.geomspace(arguments.lowest, arguments.highest, arguments.rates)
+        keys = jnp.tile(jax.random.split(key, arguments.seeds), arguments.rates)
+        pairs = jnp.repeat(rates, arguments.seeds), keys
+        return algorithm, jax.vmap(lambda pair: algorithm.replace(learning_rate=pair[0]).train(pair[1])[0]), pairs
     if arguments.seeds == 1:
         return algorithm, train, key
     return algorithm, jax.vmap(train), jax.random.split(key, arguments.seeds)
 
 
 def final_return(algorithm: Any, states: Any, arguments: argparse.Namespace) -> float:
-    """Mean return of sampled episodes of the trained policy, or of all the policies."""
+    """Mean return of sampled episodes of the trained policy, of all the policies, or of those of the best learning rate."""
     import jax
     from rejax.evaluate import evaluate
 
@@ -92,6 +103,9 @@ def final_return(algorithm: Any, states: Any, arguments: argparse.Namespace) -> 
         act = algorithm.make_act(state)
         return evaluate(act, state.rng, algorithm.env, algorithm.env_params, EPISODES)[1]
 
+    if arguments.rates:
+        means = jax.vmap(returns)(states).mean(-1).reshape(arguments.rates, arguments.seeds).mean(-1)
+        return float(means.max())
     return float((returns if arguments.seeds == 1 else jax.vmap(returns))(states).mean())
 
 

@@ -123,7 +123,7 @@ class _Training:
     def _train(self, number: int, start: int, part: Sequence[Member]) -> list[Trial]:
         """Train a part and append its results to the folder."""
         if not isinstance(self.trained, Members):
-            self.trained = Members(self.arguments, self.options.episodes)
+            self.trained = Members(self.arguments, self.options.episodes, self.notice)
             write_whole(self.run / ROWS, _lines(self.kept[: self.done]).encode())  # without a part that was cut off
         rung, chunks = self._rung(number), self.planned[number].chunks
         every = self.options.seeds * sum(stage.settings for stage in self.planned)

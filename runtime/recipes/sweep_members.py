@@ -2,18 +2,22 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...algorithms.algorithm import Metrics
 from ...core import keys
 from ...core.record import record, tensor
-from ..compile import artefact_name, program
+from ..compile import Program, artefact_name, program
 from ..effects.reporting.progress import progress
 from ..evaluate import evaluate
 from ..files.cache import cache_directory
 from ..population import each, population, with_hyperparameters
+from ..runs.loop_state import Run, first_call
+from ..runs.recipe import Notice
 from ..train import RunState, folded
 from .actor_critic import actor_critic_pipeline
 from .arguments import iteration_steps, loop_of
@@ -37,12 +41,13 @@ class Cohort:
 class Members:
     """Trains members of a sweep. Learning rates anneal over the whole run, also for members that stop before its end."""
 
-    def __init__(self, arguments: Any, episodes: int) -> None:
+    def __init__(self, arguments: Any, episodes: int, notice: Notice) -> None:
         torch.set_num_threads(arguments.process.threads)
-        self.arguments, self.episodes, self.pipeline = arguments, episodes, actor_critic_pipeline(arguments)
+        self.arguments, self.episodes, self.notice = arguments, episodes, notice
+        self.pipeline = actor_critic_pipeline(arguments)
         self.loop = loop_of(arguments.experience, arguments.process)
         self.many = population(self.pipeline.trainer)
-        self.chunk: Any = None
+        self.chunk: Run | None = None
 
     def begin(self, members: Sequence[Member]) -> Cohort:
         """Return the members before their first step."""
@@ -64,12 +69,12 @@ class Members:
     def train(self, cohort: Cohort, chunks: int) -> Cohort:
         """Return the cohort after `chunks` chunks of the run, counted from its beginning."""
         state, columns = cohort.state, [cohort.history]
-        self.chunk = self.chunk or self._program(state)
+        run, ready = self._ready(state)
         size, done = cohort.history.shape[:2]
         steps = iteration_steps(self.arguments.experience) * self.loop.chunk * size
         with progress((chunks - done) * steps, unit="steps", by="steps", show=("episode_return",)) as bar:
             for number in range(1, chunks - done + 1):
-                state, metrics = self.chunk(state)
+                state, metrics = ready.pop() if ready else run(state)
                 sums, counts = metrics["return_sum"].sum(0), metrics["episodes"].sum(0)
                 columns.append(torch.stack([sums, counts, metrics["finite"].amin(0)], -1)[:, None])
                 mean = float(sums.sum() / counts.sum().clamp(min=1))
@@ -88,7 +93,16 @@ class Members:
             for (point, seed), score, fine, curve in rows
         ]
 
-    def _program(self, state: RunState) -> Any:
+    def _ready(self, state: RunState) -> tuple[Run, list[tuple[RunState, Metrics]]]:
+        """Return the program of a chunk, and with it the first chunk if that was what compiled or loaded it."""
+        if self.chunk is not None:
+            return self.chunk, []
+        run = self.chunk = self._program(state)
+        if not isinstance(run, Program):
+            return run, []
+        return run, [first_call(run, partial(run, state), self.notice, state.key.device)]
+
+    def _program(self, state: RunState) -> Run:
         run, backend = folded(self.many, self.loop.chunk), self.arguments.process.backend
         if backend == "none":
             return run

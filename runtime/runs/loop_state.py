@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import torch
 from attrs import define, field
@@ -20,6 +21,7 @@ from .training_machine import Train, Trained
 
 UNKEPT = "this process, since the cache folder cannot be written (XDG_CACHE_HOME names another)"
 Run = Callable[[RunState], tuple[RunState, Metrics]]
+T = TypeVar("T")
 
 
 @define
@@ -40,20 +42,10 @@ class LoopState:
 
     def warm(self, notice: Notice) -> None:
         """Run the first chunk, and with it the compilation."""
-        if not isinstance(self.run, Program):
+        if isinstance(self.run, Program):
+            self.ready.append(first_call(self.run, self._timed, notice, self.state.key.device))
+        else:
             self.ready.append(self._timed())
-            return
-        known = self.run.artefact is not None and self.run.artefact.exists()
-        cached = self.run.backend == "inductor" and self.state.key.device.type == "cpu"
-        once = "these arguments" if self.run.artefact else UNKEPT if cached else "this process"
-        notice("loading the compiled program" if known else f"compiling the program, once for {once} ...")
-        name = f"{self.run.name} on {self.state.key.device}"
-        doing, usual = ("loading", 0.0) if known else ("compiling", usual_seconds(name))
-        with waiting(doing, usual, phase=lambda thread: phase(thread) or "first iterations"):
-            self.ready.append(self._timed())
-        if not self.run.loaded:
-            remember_seconds(name, self.seconds)
-        self.run.settle()
 
     def train(self, command: Train) -> Trained:
         """Run a chunk: the handler of `Train`."""
@@ -91,6 +83,22 @@ class LoopState:
         metrics = to_device(metrics, "cpu")  # waits for a GPU
         self.seconds += seconds() - begin
         return state, metrics
+
+
+def first_call(run: Program[..., T], call: Callable[[], T], notice: Notice, device: torch.device) -> T:
+    """Return the result of the call that compiles or loads a program, showing its phase, the seconds and those to expect."""
+    known = run.artefact is not None and run.artefact.exists()
+    cached = run.backend == "inductor" and device.type == "cpu"
+    once = "these arguments" if run.artefact else UNKEPT if cached else "this process"
+    notice("loading the compiled program" if known else f"compiling the program, once for {once} ...")
+    name, begin = f"{run.name} on {device}", seconds()
+    doing, usual = ("loading", 0.0) if known else ("compiling", usual_seconds(name))
+    with waiting(doing, usual, phase=lambda thread: phase(thread) or "first iterations"):
+        result = call()
+    if not run.loaded:
+        remember_seconds(name, seconds() - begin)
+    run.settle()
+    return result
 
 
 def rows_of(metrics: Metrics, done: int, steps: int) -> Iterator[dict[str, float]]:

@@ -204,3 +204,14 @@ def test_changed_numbers_compile_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     one, two = (runs.restored(tmp_path / name).state.learner.params for name in ("two", "three"))
     assert torch.equal(one, two)
     assert loaded.loop == anew.loop
+
+
+@pytest.mark.slow
+def test_all_parts_of_a_sweep_share_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    told: list[str] = []
+    options, given = Sweep(seeds=2, episodes=2, members=3), changed(settings(), {"backend": "inductor"})
+    one, two = (list(trials(given, AXES, options, tmp_path / name, notice=told.append)) for name in ("one", "two"))
+    assert [text.split(" ")[0] for text in told if "program" in text] == ["compiling", "loading"]
+    assert len(one) == 8
+    assert one == two
