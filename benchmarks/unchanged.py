@@ -5,8 +5,9 @@ end with the same values; then evaluated. Runs with generators depend on the clo
 benchmarks/recorded/unchanged: its events are gone through again, its newest weights evaluated, and its updates made again from
 the samples that it learned from, by each loss. The batches of `ranks_agree` are learned from on 1 and 2 ranks.
 
-What each case gave at the commit named in benchmarks/recorded/unchanged.json stands there; only `--record` writes it, after
-each case gave the same twice. Names do not count: see `unchanged_values`, which also maps renamed metrics, tags and fields.
+What each case gave at an earlier commit stands in benchmarks/recorded/unchanged_INSTRUCTIONS.json, which names it; only
+`--record` writes it, after each case gave the same twice. Names do not count: see `unchanged_values`, which also maps renamed
+metrics, tags and fields.
 Bits depend on the version of torch and on the processor, so that nothing is compared where those are others: check out the
 recorded commit, record there, and compare then; at 20c7b04 with benchmarks/unchanged*.py of d4492df, whose SETTINGS and ADDED
 must be empty there. Products with few outputs are summed as they were then (AS_RECORDED). With another `--seed` every case
@@ -59,8 +60,9 @@ PURESTEP = (
     *(sys.executable, "-c"),
     f"{AS_RECORDED}; from purestep.runtime.cli.main import main; sys.exit(main(sys.argv[1:]))",
 )
-EXPECTED = evidence.ROOT / "benchmarks" / "recorded" / "unchanged.json"
-RECORDED = EXPECTED.with_suffix("")  # a run with generators, and what its updates learned from
+INSTRUCTIONS = torch.backends.cpu.get_cpu_capability()
+EXPECTED = evidence.ROOT / "benchmarks" / "recorded" / f"unchanged_{INSTRUCTIONS.lower()}.json"
+RECORDED = EXPECTED.with_name("unchanged")  # a run with generators, and what its updates learned from
 SEED = 3
 LONGEST, TRIES, PAUSE = 600.0, 3, 0.002  # seconds of a process, interruptions that came too late, seconds between looks
 
@@ -401,6 +403,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.record:
         return record(options.only, options.jobs)
+    if not EXPECTED.exists():
+        print(f"nothing was compared: nothing is recorded for processors with {INSTRUCTIONS}")
+        return 1
     recorded = json.loads(EXPECTED.read_text())
     now, since = facts(), time.perf_counter()
     if other := {name: (was, now.get(name)) for name, was in recorded["facts"].items() if now.get(name) != was}:

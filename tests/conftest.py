@@ -41,12 +41,13 @@ Compiled = Callable[..., Callable[..., Any]]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect no garbage in what the imports make, neither now nor later: each collection would walk through all of it."""
+    """Collect no garbage in what the imports make, and the rest more seldom: each collection would walk through all of it."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000)
         gc.enable()
 
 
