@@ -10,6 +10,8 @@ from purestep.runtime.effects.cluster.interface import EngineError
 
 from ...support.engine_contract import CONTRACT, Bench, Claim, name_of
 
+LONG = ("what_does_not_begin_leaves_nothing", "time_runs_out", "a_busy_member_delays_nobody_else")
+
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
@@ -24,7 +26,10 @@ def bench() -> Iterator[Bench]:
         )
 
 
-@pytest.mark.parametrize("claim", CONTRACT, ids=name_of)
+@pytest.mark.parametrize(
+    "claim",
+    [pytest.param(one, marks=pytest.mark.slow if name_of(one) in LONG else [], id=name_of(one)) for one in CONTRACT],
+)
 def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
     claim(bench, tmp_path)
 

@@ -443,6 +443,7 @@ def test_what_happened_can_be_gone_through_again(trained: Path, capsys: Said) ->
     assert "no run with generators, wanted the folder of one" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_log_that_was_tampered_with_gives_another_scheduler(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:

@@ -164,7 +164,11 @@ def test_plot_of_one_run_goes_into_it_and_of_several_where_it_is_told(
     assert str(out) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "ended_by_a_cluster"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)],
+    ids=["ctrl_c", "ended_by_a_cluster"],
+)
 def test_whoever_stops_it_it_saves_tells_how_to_go_on_and_resume_does(
     tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -206,9 +210,8 @@ def as_if_on(device: str, run: Path) -> None:
     (run / "arguments.json").write_text(json.dumps({**record, "device": device}))
 
 
-@pytest.mark.parametrize(
-    "recipe", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a2c", "reinforce"))]
-)
+@pytest.mark.parametrize("recipe", ["ppo", "a2c", "reinforce"])
+@pytest.mark.slow
 def test_a_run_goes_on_on_another_device(recipe: str, tmp_path: Path, capsys: Said) -> None:
     far, run = f"cuda:{torch.cuda.device_count()}", tmp_path / "run"  # a GPU that is not there
     assert train(run, recipe=recipe) == 0

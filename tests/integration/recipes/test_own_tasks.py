@@ -358,7 +358,7 @@ def test_a_task_that_breaks_a_law_is_refused_before_anything_is_built_or_removed
     assert not run.exists()
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["turns", "async"])
+@pytest.mark.parametrize("beside", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["turns", "async"])
 def test_a_task_that_has_been_broken_since_is_refused_by_resume(
     beside: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,7 +391,7 @@ TASK = TextTask(name="late", env=env, parser=lambda text: Parsed(text or "?"), f
 """
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["turns", "async"])
+@pytest.mark.parametrize("beside", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["turns", "async"])
 def test_a_figure_that_raises_while_training_ends_the_run_in_one_line(
     beside: bool, tmp_path: Path, capsys: Said
 ) -> None:

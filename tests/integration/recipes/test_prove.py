@@ -176,7 +176,7 @@ def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
     assert f"{2 * count} rankings among 2 filtered negatives: " in said[2]
 
 
-@pytest.mark.parametrize("command", ["evaluate", "resume"])
+@pytest.mark.parametrize("command", [pytest.param("evaluate", marks=pytest.mark.slow), "resume"])
 def test_help_has_the_options_of_both_kinds_of_runs_and_with_a_run_its_own(
     command: str, trained: Path, capsys: Said
 ) -> None:

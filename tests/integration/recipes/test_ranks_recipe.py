@@ -134,6 +134,7 @@ def ranked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- a world of one rank ---
 
 
+@pytest.mark.slow
 def test_ranks_learn_what_one_process_learns_and_keep_shards(plain: Path, ranked: Path) -> None:
     assert (of_ranks(plain), of_ranks(ranked)) == (False, True)
     assert (forms(plain), forms(ranked)) == (["full"] * 3, ["sharded"] * 3)

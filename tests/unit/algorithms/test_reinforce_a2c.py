@@ -258,7 +258,9 @@ def probability_of_the_better_arm(algorithm: Algorithm, model: ActorCritic, upda
     return float(distribution.log_prob(torch.ones(2, dtype=torch.int64))[0].exp()), values
 
 
-@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize(
+    "name", ["a2c", "value", *(pytest.param(name, marks=pytest.mark.slow) for name in ("none", "mean"))]
+)
 def test_the_better_arm_is_found(name: str) -> None:
     algorithm = FACTORIES[name](MODEL, adam(0.05), gamma=0.5)
     probability, values = probability_of_the_better_arm(algorithm, MODEL, 60)

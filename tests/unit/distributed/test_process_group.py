@@ -206,6 +206,7 @@ def test_a_port_that_another_program_has_taken_is_named(monkeypatch: pytest.Monk
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_come_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

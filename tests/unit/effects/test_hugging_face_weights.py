@@ -228,7 +228,7 @@ def damaged(whole: bytes, seed: int) -> bytes:
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
-@pytest.mark.parametrize("ending", [".safetensors", ".bin", ".pt"])
+@pytest.mark.parametrize("ending", [".safetensors", pytest.param(".bin", marks=pytest.mark.slow), ".pt"])
 def test_a_damaged_file_is_named_in_one_line_or_read(tmp_path: Path, ending: str) -> None:
     """What nothing can be told by, say a changed number, is read."""
     path, said = tmp_path / f"weights{ending}", list[str]()

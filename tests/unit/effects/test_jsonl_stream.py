@@ -40,6 +40,7 @@ def test_what_is_there_already_is_passed_over_also_by_the_next_writer(path: Path
     assert [entry.number for entry in read(path).entries] == [0, 1]
 
 
+@pytest.mark.slow
 def test_an_entry_that_is_being_written_is_left_for_later(path: Path) -> None:
     with writer(path) as publish:
         publish(0, ROWS)

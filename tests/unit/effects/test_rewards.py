@@ -433,12 +433,14 @@ def test_code_passes_its_tests_or_does_not(program: str, passes: float) -> None:
     assert code([program], [["assert f(1) == 2", "assert f(2) == 3"]]) == [passes]
 
 
+@pytest.mark.slow
 def test_code_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("purestep.runtime.effects.rewards.built_in.SECONDS", 1)
     assert code(["while True: pass", "def f(n): return 2"], ["assert f(1) == 2"] * 2) == [0.0, 1.0]
     assert code(["f = 1"], [None]) == [None]
 
 
+@pytest.mark.slow
 @needs_proc
 def test_processes_that_code_starts_end_with_it(tmp_path: Path) -> None:
     program = (

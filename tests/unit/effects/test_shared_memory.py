@@ -168,6 +168,7 @@ def test_many_reads_under_a_writer_that_never_waits(pool: Workers, numbers: int,
     assert overtaken > 0
 
 
+@pytest.mark.slow
 def test_a_publisher_that_is_killed_in_the_middle_leaves_whole_weights(pool: Workers) -> None:
     path, numbers = shared_folder() / f"killed-{os.getpid()}", 1 << 16
     pool.send(pool.alive()[1], 0, ("write", path, numbers))

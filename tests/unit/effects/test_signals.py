@@ -38,6 +38,7 @@ def test_sigterm_is_heard_where_sigint_is_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 def test_who_has_lost_a_rank_is_not_taken_apart() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", LOST], env={**os.environ, "WORLD_SIZE": "2"}, capture_output=True, text=True, check=False

@@ -71,6 +71,7 @@ def test_a_skill_is_a_probability() -> None:
         script(world.params, play.task, keys.key(0), skill=1.5)
 
 
+@pytest.mark.slow
 def test_a_learner_learns_what_was_said_and_nothing_else() -> None:
     batch, model = shown(8), bigram(262)
     learner = supervised(model, adam(0.1))

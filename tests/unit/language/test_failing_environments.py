@@ -231,7 +231,7 @@ SEGMENTS = {"loss": "decoupled", "proximal": "segment_wise"}
 
 
 @pytest.mark.parametrize("changes", [{}, pytest.param(SEGMENTS, marks=pytest.mark.slow)], ids=["plain", "segments"])
-@pytest.mark.parametrize("way", SOME)
+@pytest.mark.parametrize("way", ["step", pytest.param("tool", marks=pytest.mark.slow)])
 def test_a_run_with_generators_goes_on_and_reports(
     way: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,7 +111,8 @@ def test_calls_bind_what_stands_before() -> None:
     assert calls((loose,), ["p"]) == {("p", True, True), ("q", False, False), ("q", True, True)}
 
 
-@pytest.mark.parametrize("rules", [{}, pytest.param({"end_proof": True, "memory": False}, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [{}, {"end_proof": True, "memory": False}])
 def test_there_is_room_for_all_that_follows(rules: dict[str, Any]) -> None:
     """200 random moves in each of 64 slots, positives and negatives: nothing is left out for want of facts or places."""
     made = proofs(family(50), **rules)

@@ -348,6 +348,7 @@ def loaded() -> tuple[list[str], list[str]]:
     return pure, both
 
 
+@pytest.mark.slow
 def test_pure_code_can_be_imported_without_what_it_does_not_need(loaded: tuple[list[str], list[str]]) -> None:
     pure, _ = loaded
     assert pure == []

@@ -232,6 +232,7 @@ def test_generators_on_nodes_of_ray(place: Path, read: Any, monkeypatch: pytest.
     assert read(trainer["words"]) == "train at once"
 
 
+@pytest.mark.slow
 def test_a_job_that_is_told_to_stop_stops_and_goes_on(place: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     port, run = free_port(), place / "a run"
     monkeypatch.setenv("PORT", port)
@@ -248,6 +249,7 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on(place: Path, read: Any, mo
     assert read(words) == "resume at once"
 
 
+@pytest.mark.slow
 def test_a_server_on_the_last_node(place: Path, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run, url = place / "a run", f"http://{NODES[-1]}:8000/v1"
     monkeypatch.setenv("PORT", "8000")
@@ -290,6 +292,7 @@ def test_what_cannot_work_ends_at_once_and_is_told(
     assert said in text
 
 
+@pytest.mark.slow
 def test_hosts_that_end_end_the_wait(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PORT", "none")
     code, text = Job(place, "bash", str(CLUSTER / "slurm_async.sh")).ended()

@@ -107,6 +107,7 @@ def test_memory_solves_what_chance_does_not(remembered: Names) -> None:
     assert remembered["losses"][-10:].mean() < 0.2 * remembered["losses"][:10].mean()
 
 
+@pytest.mark.slow
 def test_without_memory_the_same_training_stays_at_chance(names: Names) -> None:
     kept, lost = "torch.cat([observation, memory], -1)", "torch.cat([observation, 0.0 * memory], -1)"
     code = SECTIONS["Network with memory"]
@@ -228,6 +229,7 @@ def test_evaluation_improves_and_leaves_the_run_as_it_is(names: Names) -> None:
     assert_bits(names["state"], state)
 
 
+@pytest.mark.slow
 def test_resumed_run_equals_the_uninterrupted_one(names: Names, capsys: pytest.CaptureFixture[str]) -> None:
     run("Checkpoint and resume", names)
     assert capsys.readouterr().out == "5 True\n"

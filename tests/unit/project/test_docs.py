@@ -54,7 +54,10 @@ def lines(value: Any) -> str:
     return (value.__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("package", [*LAYERS, "tests"])
+@pytest.mark.parametrize(
+    "package",
+    [*(pytest.param(name, marks=pytest.mark.slow if name == "properties" else []) for name in LAYERS), "tests"],
+)
 def test_examples_are_true(package: str) -> None:
     runner = doctest.DocTestRunner(verbose=False)
     report = io.StringIO()

@@ -41,7 +41,11 @@ def test_a_wait_fails_with_what_it_waited_for() -> None:
 
 @pytest.mark.parametrize(
     ("program", "said"),
-    [("pass", "says nothing and ends"), ("import time; time.sleep(60)", "says nothing for 1 s"), ("print(7)", "")],
+    [
+        ("pass", "says nothing and ends"),
+        pytest.param("import time; time.sleep(60)", "says nothing for 1 s", marks=pytest.mark.slow),
+        ("print(7)", ""),
+    ],
 )
 def test_the_first_line_is_there_in_time_or_it_is_told(program: str, said: str) -> None:
     with subprocess.Popen([sys.executable, "-S", "-c", program], stdout=subprocess.PIPE, text=True) as process:

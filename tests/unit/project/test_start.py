@@ -222,7 +222,7 @@ def test_the_package_is_the_command_line_too(tmp_path: Path) -> None:
         assert run("purestep", *words) == run("purestep.runtime.cli.main", *words)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["laws"], ["laws", "scan"]])
+@pytest.mark.parametrize("words", [["--help"], ["laws"], pytest.param(["laws", "scan"], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("buffer", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_a_reader_that_closes_the_output_ends_a_command_without_a_word(words: list[str], buffer: str) -> None:
     reader, writer = os.pipe()

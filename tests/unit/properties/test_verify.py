@@ -132,7 +132,13 @@ def test_an_event_must_occur_in_a_share_of_the_draws() -> None:
     assert "an even number in " in run(law(0.05), None).line()
 
 
-@pytest.mark.parametrize("name", strangers.RIGHT)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("rlax_gae", "inplace_gae") else [])
+        for name in strangers.RIGHT
+    ],
+)
 def test_right_code_in_other_conventions_is_not_called_broken(name: str) -> None:
     found = chosen(getattr(strangers, name), **strangers.RIGHT[name])
     report = verify(found.suite, found.subject, profile=evolve(profiles.named_profile("quick"), examples=12))

@@ -33,7 +33,10 @@ from purestep.runtime.train import train, trainer
 DEVICES = ["meta", *(["cuda"] if torch.cuda.is_available() else [])]
 COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 WALKS = [
-    *((name, a2c) for name in ENV_NAMES),
+    *(
+        pytest.param(name, a2c, marks=[] if name in ("cartpole", "pendulum") else pytest.mark.slow)
+        for name in ENV_NAMES
+    ),
     *(pytest.param("gridworld", one, marks=pytest.mark.slow) for one in (ppo, reinforce, decoupled_ppo)),
 ]
 OPTIMIZER = chain(clip_by_global_norm(0.5), adam(1e-3), linear_decay(100))

@@ -34,6 +34,7 @@ def together(rows: Tensor, number: Tensor) -> list[Any]:
     return [PROGRAMS[name]([rows, number]) for name in sorted(PROGRAMS)]
 
 
+@pytest.mark.slow
 def test_compiled_directly_it_gives_what_it_gives_uncompiled() -> None:
     run = program(together)
     got, wanted = run(ROWS, NUMBER), together(ROWS, NUMBER)

@@ -56,9 +56,8 @@ def transposed(x: Tensor) -> Any:
     return last, rows, *scan(outer, last, x), torch.arange(3)
 
 
-@pytest.mark.parametrize(
-    "function", [*(pytest.param(one, marks=pytest.mark.slow) for one in (nested, random, transposed)), torch.sin]
-)
+@pytest.mark.parametrize("function", [nested, random, transposed, torch.sin])
+@pytest.mark.slow
 def test_segments_give_the_values_of_the_function(function: Function) -> None:
     x = keys.normal(keys.key(0), (4, 3))
     torch.compiler.reset()
