@@ -151,6 +151,7 @@ def test_evaluate_is_the_same_for_one_seed_and_differs_for_another(trained: Path
     assert written["lowest_return"] <= written["mean_return"] <= written["highest_return"]
 
 
+@pytest.mark.slow
 def test_plot_of_one_run_goes_into_it_and_of_several_where_it_is_told(
     trained: Path, tmp_path: Path, capsys: Said
 ) -> None:

@@ -118,6 +118,7 @@ def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
     assert out == trained / "proof.png"
 
 
+@pytest.mark.slow
 def test_without_a_proof_there_is_no_picture_and_that_is_said(countries: Path, tmp_path: Path, capsys: Said) -> None:
     run = tmp_path / "run"
     (countries / "test.txt").write_text("in(peru, europe).\n")

@@ -515,6 +515,7 @@ def test_runs_of_one_kind_share_a_label_and_others_say_how_they_differ() -> None
     ]
 
 
+@pytest.mark.slow
 def test_pictures_of_one_run_and_of_several(tmp_path: Path) -> None:
     runs = [tmp_path / str(seed) for seed in range(2)]
     for seed, run in enumerate(runs):

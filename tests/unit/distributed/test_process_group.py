@@ -187,9 +187,10 @@ def test_what_a_launcher_cannot_mean_is_refused_by_name(
     ("rank", "line"),
     [
         ("0", r"^ranks: MASTER_PORT is \d+, which another program has taken, wanted a free port; choose another "),
-        (
+        pytest.param(
             "1",
             r"^ranks: rank 1 is without an answer from 127\.0\.0\.1:\d+, where something listens, wanted rank 0 there; ",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -85,6 +85,7 @@ def test_workers_and_tools_end_with_what_has_left_their_group(kind: str, tmp_pat
     assert left(pids) == set()
 
 
+@pytest.mark.slow
 def test_a_death_is_reported_once_and_last() -> None:
     said: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
     child = run_body(pickle.dumps((idle, ())), said.put, name="example")

@@ -194,7 +194,7 @@ def test_functions_as_objects_run_in_threads_and_write_to_copies() -> None:
     [
         ("raises", "reward misbehaving: ValueError: no number"),
         ("exits", "reward misbehaving: SystemExit: 3"),
-        ("hangs", "reward misbehaving: no result within 0.5 s"),
+        pytest.param("hangs", "reward misbehaving: no result within 0.5 s", marks=pytest.mark.slow),
         ("dies", "reward misbehaving: its process ended"),
         (
             "too few",

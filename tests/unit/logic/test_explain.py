@@ -197,7 +197,8 @@ def test_leaves_of_a_proof_are_facts_and_what_stands_above_them_are_rules(made: 
     assert inner > 20
 
 
-@pytest.mark.parametrize(("seed", "end_proof"), [pytest.param(0, False, marks=pytest.mark.slow), (1, True)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "end_proof"), [(0, False), (1, True)])
 def test_open_goals_are_those_of_the_engine_after_every_move(made: Proofs, seed: int, end_proof: bool) -> None:
     game = evolve(made.game, end_proof=end_proof)
     names, base, compared = game.names, made.world.base, 0

@@ -148,6 +148,7 @@ def test_numbers_that_mean_nothing_are_refused(options: dict[str, Any], said: st
         mine([("p", "a", "b")], **options)
 
 
+@pytest.mark.slow
 def test_a_large_graph_takes_seconds() -> None:
     """86,835 facts with hubs of some hundred neighbours; the symmetric relations of WordNet are found to be such."""
     if not DATA.exists():

@@ -149,6 +149,7 @@ def counts() -> Counter[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_picture_has_the_tested_packages_and_no_import_points_back(counts: Counter[tuple[str, str]]) -> None:
     names = DRAWING.packages()
     assert names == (*ORDER, "properties")

@@ -173,6 +173,7 @@ def test_loss_term_is_added_to_that_of_ppo(names: Names) -> None:
     assert smaller["feature_size"][-1] < 0.9 * sizes["feature_size"][-1]
 
 
+@pytest.mark.slow
 def test_schedules_are_those_of_the_text(names: Names) -> None:
     run("Schedule", names)
     count, factor = names["state"].learner.optimizer[-1].count, names["state"].learner.optimizer[-1].factor
@@ -197,6 +198,7 @@ def test_params_of_the_environment_are_in_the_state(names: Names) -> None:
     assert int(harder.env_steps) == 2 * int(mixed.env_steps)
 
 
+@pytest.mark.slow
 def test_metric_appears_in_the_metrics_and_in_the_file(names: Names) -> None:
     run("Metric", names)
     stays = names["metrics"]["stays"]

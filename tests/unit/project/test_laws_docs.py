@@ -43,6 +43,7 @@ def caught() -> tuple[Counter[str], Counter[str]]:
     return bugs, Counter(name for suite in suites if suite for name in re.findall(r"\w+_laws", suite[1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_blocks_run(block: str) -> None:
     names: dict[str, Any] = {}

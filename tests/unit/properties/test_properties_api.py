@@ -501,6 +501,7 @@ def test_the_command_says_what_it_cannot_do(
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_core_imports_no_hypothesis() -> None:
     code = "import sys, purestep.core.env, purestep.algorithms.ppo; print('hypothesis' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
