@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from purestep.core.errors import CheckpointError, ChoiceError
-from purestep.core.record import take
+from purestep.core.record import replace, take
 from purestep.runtime.cli.main import main
 from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.recipes import sweep, sweep_members
@@ -117,8 +117,12 @@ def test_compiled_members_go_on_from_their_states(tmp_path: Path, monkeypatch: p
 def test_members_go_on_from_their_states(
     members: int, seeds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def with_other_keys(states: Any, index: torch.Tensor) -> Any:
+        own = take(states, index)
+        return replace(own, state=replace(own.state, key=own.state.key ^ 1))
+
     members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, members, seeds)
-    monkeypatch.setattr(sweep, "take", lambda tree, index: take(tree, index - 1))  # the states of others
+    monkeypatch.setattr(sweep, "take", with_other_keys)
     with pytest.raises(AssertionError):
         members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path / "mutant", members, seeds)
 
