@@ -599,7 +599,8 @@ def test_another_run_with_the_same_seed_has_the_same_bits(trained: Path, tmp_pat
     assert (tmp_path / "again" / "rollouts.jsonl").read_bytes() == (trained / "rollouts.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("cut", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", [1, 3])
 def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tmp_path: Path) -> None:
     """Cut in the warm start, and in a step of training whose rollouts were published already."""
     run = tmp_path / "run"

@@ -101,6 +101,7 @@ def test_one_call_takes_rows_and_a_function_of_the_script(given: Path, tmp_path:
     assert (run / "model" / "model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_a_reward_that_fails_masks_its_samples_and_the_run_goes_on(given: Path, tmp_path: Path, capsys: Said) -> None:
     reward = f"{given / 'rewards.py'}:broken"
     assert main.main(words(given, tmp_path / "run", "--reward", reward, "--steps", "1")) == 0

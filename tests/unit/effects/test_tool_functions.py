@@ -231,6 +231,7 @@ def test_a_tool_that_raises_or_hangs_in_a_thread_is_an_error() -> None:
     assert ask(tools_of([wait]), ("wait", {"seconds": 30}), timeout=20.0) == ["released"]
 
 
+@pytest.mark.slow
 def test_tools_of_a_file_run_in_processes_that_may_hang_die_and_print(
     calculator: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,7 @@ def mean_return(names: Names, params: Any) -> float:
     return float(names["test"](params, (), keys.key(3)).returns.mean())
 
 
+@pytest.mark.slow
 def test_memory_solves_what_chance_does_not(remembered: Names) -> None:
     untrained, trained = mean_return(remembered, remembered["params"]), mean_return(remembered, remembered["trained"])
     assert untrained < 0.7

@@ -56,7 +56,10 @@ def lines(value: Any) -> str:
 
 @pytest.mark.parametrize(
     "package",
-    [*(pytest.param(name, marks=pytest.mark.slow if name == "properties" else []) for name in LAYERS), "tests"],
+    [
+        *(pytest.param(name, marks=pytest.mark.slow if name in ("properties", "runtime") else []) for name in LAYERS),
+        "tests",
+    ],
 )
 def test_examples_are_true(package: str) -> None:
     runner = doctest.DocTestRunner(verbose=False)

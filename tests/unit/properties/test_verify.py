@@ -165,6 +165,7 @@ def test_values_print_as_source_with_their_imports() -> None:
     assert "0.10000000149011612, float('-inf')" in text
 
 
+@pytest.mark.slow
 def test_a_script_reproduces_the_fault_without_purestep(tmp_path: Path) -> None:
     (tmp_path / "their_kl.py").write_text("def kl_turned(logp, ref_logp):\n    return (logp - ref_logp).expm1() + 1\n")
     found = chosen(load(f"{tmp_path / 'their_kl.py'}:kl_turned"))
