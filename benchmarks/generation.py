@@ -21,8 +21,8 @@ from purestep.runtime.effects.hugging_face.optional import library
 from purestep.runtime.effects.reporting.plot import bars
 
 from . import evidence
-from .parts.prove_timing import ratio, spread, turns
 from .parts.talking import VOCABULARY, Llama, attempts, llama, numbers, talk
+from .parts.timing import ratio, spread, turns
 
 PROMPT, NEW = 24, 48
 AIM = 1.5  # times `generate`, at batch 32

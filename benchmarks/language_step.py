@@ -35,8 +35,8 @@ from purestep.core.tree import leaf_paths, leaves, tree_map
 from purestep.runtime.text.trainer import language_trainer
 
 from . import evidence
-from .parts.prove_timing import ratio, scaled, turns
 from .parts.sides import Report, Side, run
+from .parts.timing import ratio, scaled, turns
 
 VOCABULARY, PROMPT, ROWS, GROUP, BUDGET = 400, 20, 128, 8, 16_384
 OURS, THEIRS = Side("", "language_step"), Side("trl", "trl_speed")

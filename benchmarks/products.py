@@ -30,7 +30,7 @@ from purestep.runtime.train import RunState, train
 from . import evidence
 from .parts import purestep_ppo
 from .parts.product_calls import compiled, handle, own_arguments, own_products
-from .parts.prove_timing import ratio, spread, turns
+from .parts.timing import ratio, spread, turns
 
 PROGRAMS: dict[str, tuple[int, int, int]] = {  # worlds, steps, members
     "4 x 128": (4, 128, 1),

@@ -18,8 +18,8 @@ from purestep.runtime.effects.generation.engine import generator
 from purestep.runtime.effects.reporting.plot import bars
 
 from . import evidence
-from .parts.prove_timing import ratio, spread, turns
 from .parts.talking import attempts, llama, numbers, talk
+from .parts.timing import ratio, spread, turns
 
 PROMPT, TOLD, SAID = 24, 8, 8
 AIM = 2.0  # times re-encoding, at 32 turns

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from . import evidence
-from .parts.prove_timing import ratio, scaled
 from .parts.sides import Report, Side, run
 from .parts.thinking import TOKENS, write
+from .parts.timing import ratio, scaled
 
 SIDES = {"purestep": Side("trl", "purestep_text"), "trl": Side("trl", "trl_text")}
 GROUPS, SAMPLES, RATE = 8, 8, 3e-4

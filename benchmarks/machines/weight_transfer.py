@@ -25,7 +25,7 @@ from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerJoined, Wo
 
 from .. import evidence
 from ..parts import transfer_sides
-from ..parts.prove_timing import turns
+from ..parts.timing import turns
 from ..parts.transfer_sides import KINDS, Params, filled, params_of, size
 
 TARGET = 0.8

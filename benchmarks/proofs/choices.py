@@ -34,8 +34,7 @@ from purestep.runtime.logic.recycle import Play, Slots, idle, play
 from purestep.runtime.rollout import Worlds
 
 from .. import evidence
-from ..parts.prove_parts import Parts, before_engine, scanned, step_of, where_needed
-from ..parts.prove_timing import (
+from ..parts.timing import (
     SLOTS,
     STEPS,
     Acting,
@@ -48,6 +47,7 @@ from ..parts.prove_timing import (
     share,
     turns,
 )
+from .step_costs import Parts, before_engine, scanned, step_of, where_needed
 
 USUAL, LARGE, FEW = "family:200", "family:10000", 4
 EVALUATED, CALLS = 256, 4  # slots of an evaluation, calls of its program that are timed together

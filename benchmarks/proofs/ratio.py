@@ -26,7 +26,7 @@ from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import RunState, train
 
 from .. import evidence
-from ..parts.prove_cases import prepared
+from .cases import prepared
 
 ALLOWED = 1e-5
 UPDATES = 20  # iterations between the first look and the second

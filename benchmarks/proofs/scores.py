@@ -37,7 +37,7 @@ from purestep.runtime.logic.search import ProofsFound, SearchLimits, reweighed
 from purestep.runtime.logic.weigh import weighed_proofs
 
 from .. import evidence
-from ..parts.prove_cases import CASES, prepared
+from .cases import CASES, prepared
 
 NAME = "prove_scores"
 NEGATIVES = 100

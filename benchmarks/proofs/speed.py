@@ -24,10 +24,7 @@ from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes.prove_settings import USUAL
 
 from .. import evidence
-from ..parts.prove_feeding import evaluation, learnt
-from ..parts.prove_parts import by_part
-from ..parts.prove_picture import picture
-from ..parts.prove_timing import (
+from ..parts.timing import (
     SLOTS,
     STEPS,
     Acting,
@@ -39,6 +36,9 @@ from ..parts.prove_timing import (
     spread,
     turns,
 )
+from .feeding import evaluation, learnt
+from .picture import picture
+from .step_costs import by_part
 
 FACTS, MORE_SLOTS = ("family:1200", "family:10000"), (16, 2048)
 STATUS = Path("/proc/self/status")

@@ -1,6 +1,6 @@
 """Ranking by proofs on real graphs: untrained and trained policies, shortest proofs and RotatE, on the same candidates.
 
-Each data set, see `prove_cases`, writes a file of its own, results/prove_table_NAME.json; results/prove_table.png shows all
+Each data set, see `cases`, writes a file of its own, results/prove_table_NAME.json; results/prove_table.png shows all
 those that are there. "warmed up" is the policy that has learnt embeddings from the facts and has tried no proof yet. Seconds
 are without compilation, which has its own. The shortest proofs are those of up to so many steps, which a row names; a policy
 has more moves. A policy orders by their log-probs also what it has not proven, which "MRR, unproven tied" does not.
@@ -35,9 +35,9 @@ from purestep.runtime.train import train
 
 from .. import evidence
 from ..parts.pictures import page, saved
-from ..parts.prove_cases import CASES, Case, chosen, prepared
 from ..parts.sides import Side
 from ..parts.sides import run as run_side
+from .cases import CASES, Case, chosen, prepared
 
 UNKNOWN, TIED = -1e5, -1e6  # scores: of a candidate with a name that no fact has, of all without a proof
 ROTATE = Side("pykeen", "pykeen_rotate")

@@ -81,14 +81,14 @@ def test_the_commit_is_gits(evidence: Any) -> None:
 def test_sides_take_turns_and_the_first_call_does_not_count(benchmark: Callable[[str], Any]) -> None:
     called = list[str]()
     sides = {name: (lambda name=name: called.append(name)) for name in "ab"}
-    spent = benchmark("parts.prove_timing").turns(sides, 2)
+    spent = benchmark("parts.timing").turns(sides, 2)
     assert called == ["a", "b", "a", "b", "b", "a"]
     assert {name: len(seconds) for name, seconds in spent.items()} == {"a": 2, "b": 2}
 
 
 @pytest.mark.slow
 def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None:
-    timing, parts = benchmark("parts.prove_timing"), benchmark("parts.prove_parts")
+    timing, parts = benchmark("parts.timing"), benchmark("proofs.step_costs")
     made, model = timing.made_of("family:30")
     acting = timing.acting(made, model, slots=3, compiled=False)
     given = parts.recorded(parts.Parts(made, model, 3), acting)
@@ -100,16 +100,16 @@ def test_parts_together_are_the_rollout(benchmark: Callable[[str], Any]) -> None
 
 @pytest.mark.slow
 def test_parts_that_differ_from_the_step_are_refused(benchmark: Callable[[str], Any]) -> None:
-    timing, parts = benchmark("parts.prove_timing"), benchmark("parts.prove_parts")
+    timing, parts = benchmark("parts.timing"), benchmark("proofs.step_costs")
     made, model = timing.made_of("family:30")
     acting = timing.acting(made, model, slots=3, compiled=False)
-    with pytest.raises(RuntimeError, match="bring prove_parts up to date"):
+    with pytest.raises(RuntimeError, match="bring step_costs up to date"):
         parts.recorded(parts.Parts(made, model, 3, lambda reset, moved, key: moved), acting)
 
 
 def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[str], Any]) -> None:
-    feeding = benchmark("parts.prove_feeding")
-    made, model = benchmark("parts.prove_timing").made_of("family:30")
+    feeding = benchmark("proofs.feeding")
+    made, model = benchmark("parts.timing").made_of("family:30")
     game, params, queries, slots = made.game, model.init(keys.key(0)), made.world.queries[:10], 4
     few, calls = play(game, model, 2, feeding="batches"), list[int]()
 
@@ -153,5 +153,5 @@ def test_the_speed_of_proofs_is_drawn(benchmark: Callable[[str], Any], tmp_path:
             "microseconds a slot and step, by slots": {"16": row, "128": row},
         },
     }
-    out = benchmark("parts.prove_picture").picture(figures, tmp_path / "new" / "speed.png")
+    out = benchmark("proofs.picture").picture(figures, tmp_path / "new" / "speed.png")
     assert out.read_bytes().startswith(b"\x89PNG")

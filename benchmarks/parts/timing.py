@@ -1,4 +1,4 @@
-"""What the measurements of proving share: sides that take turns, medians with their quartiles, and a rollout to be timed."""
+"""Measurements in turns: sides that take turns, medians with their quartiles, and a rollout of proving to be timed."""
 
 import statistics
 import time

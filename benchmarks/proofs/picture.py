@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from purestep.runtime.effects.reporting.plot import COLOURS, FAINT, GRID, INK
 
-from .pictures import look, page, saved
+from ..parts.pictures import look, page, saved
 
 Spreads = Mapping[str, Mapping[str, float]]
 

@@ -18,7 +18,7 @@ from purestep.runtime.recipes.prove import prove_pipeline
 from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
 from purestep.runtime.train import train
 
-from .prove_timing import compile_seconds, ratio, scaled, turns
+from ..parts.timing import compile_seconds, ratio, scaled, turns
 
 NEGATIVES, AT_A_TIME = 20, 2
 UPDATES = 50  # of the policy that has learnt something

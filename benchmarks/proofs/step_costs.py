@@ -1,4 +1,4 @@
-"""A step of a training rollout in parts: policy, move, reset, engine, and what is told; and the time of each."""
+"""A step of a training rollout in parts: policy, move, reset, engine, and what is returned; and the time of each."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ from purestep.runtime.compile import Program, program
 from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.rollout import Worlds
 
-from .prove_timing import SLOTS, STEPS, Acting, Timed, compile_seconds, ratio, scaled, turns
+from ..parts.timing import SLOTS, STEPS, Acting, Timed, compile_seconds, ratio, scaled, turns
 
 Choice = tuple[Tensor, Tensor]  # actions and their log-probs
 
@@ -170,7 +170,7 @@ def recorded(parts: Parts, acting: Acting) -> dict[str, Any]:
         after = parts.told(worlds.observation, choice, moved, parts.engine(begun))
         state, _ = acting.env.step(acting.env.params, worlds.state, choice[0], key)
         if not all(torch.equal(a, b) for a, b in zip(found(after[0].state), found(state), strict=True)):
-            raise RuntimeError("the parts together do something else than a step; bring prove_parts up to date")
+            raise RuntimeError("the parts together do something else than a step; bring step_costs up to date")
         given["policy"].append((worlds.observation, noise))
         given["move"].append((worlds.state, choice[0]))
         given["reset"].append((moved, key))
