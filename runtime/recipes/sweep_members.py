@@ -1,31 +1,30 @@
 """Members of a sweep that are trained side by side: one program for all of them, and for every stage."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...algorithms.algorithm import Metrics
 from ...core import keys
 from ...core.record import record, tensor
-from ..compile import Program, artefact_name, program
+from ..compile import artefact_name, program
 from ..effects.reporting.progress import progress
-from ..evaluate import evaluate
+from ..evaluate import Evaluation, evaluate
 from ..files.cache import cache_directory
 from ..population import each, population, with_hyperparameters
-from ..runs.loop_state import Run, first_call
+from ..runs.loop_state import first_call
 from ..runs.recipe import Notice
 from ..train import RunState, folded
 from .actor_critic import actor_critic_pipeline
 from .arguments import iteration_steps, loop_of
-from .pipeline import Pipeline
 from .report import APART, LONGEST, SHORT
 from .sweep_results import Curve, Trial
 from .sweep_settings import SWEPT, Point
 
+TRAINING = "training program"  # of a chunk
 CURVE = 100  # points of a whole run's curve that are kept, at most
 Member = tuple[Point, int]  # a setting and a seed
 
@@ -47,7 +46,8 @@ class Members:
         self.pipeline = actor_critic_pipeline(arguments)
         self.loop = loop_of(arguments.experience, arguments.process)
         self.many = population(self.pipeline.trainer)
-        self.chunk: Run | None = None
+        self.chunk = folded(self.many, self.loop.chunk)
+        self.programs: dict[str, Callable[..., Any]] = {}  # those that were called
 
     def begin(self, members: Sequence[Member]) -> Cohort:
         """Return the members before their first step."""
@@ -69,12 +69,12 @@ class Members:
     def train(self, cohort: Cohort, chunks: int) -> Cohort:
         """Return the cohort after `chunks` chunks of the run, counted from its beginning."""
         state, columns = cohort.state, [cohort.history]
-        run, ready = self._ready(state)
+        ready = [] if TRAINING in self.programs else [self._called(TRAINING, self.chunk, state)]
         size, done = cohort.history.shape[:2]
         steps = iteration_steps(self.arguments.experience) * self.loop.chunk * size
         with progress((chunks - done) * steps, unit="steps", by="steps", show=("episode_return",)) as bar:
             for number in range(1, chunks - done + 1):
-                state, metrics = ready.pop() if ready else run(state)
+                state, metrics = ready.pop() if ready else self._called(TRAINING, self.chunk, state)
                 sums, counts = metrics["return_sum"].sum(0), metrics["episodes"].sum(0)
                 columns.append(torch.stack([sums, counts, metrics["finite"].amin(0)], -1)[:, None])
                 mean = float(sums.sum() / counts.sum().clamp(min=1))
@@ -86,38 +86,39 @@ class Members:
         finite = cohort.history[..., 2].amin(1) == 1.0
         chunks = self.loop.iterations // self.loop.chunk
         curves = _curves(cohort.history, self.loop.chunk * self.pipeline.trainer.steps, math.ceil(chunks / CURVE))
-        scores = greedy_scores(self.pipeline, cohort.state, self.episodes)
+        scores = greedy_scores(self._episodes, cohort.state)
         rows = zip(members, scores, finite.tolist(), curves, strict=False)
         return [
             Trial(dict(point), seed, float(score) if fine else -math.inf, curve, rung)
             for (point, seed), score, fine, curve in rows
         ]
 
-    def _ready(self, state: RunState) -> tuple[Run, list[tuple[RunState, Metrics]]]:
-        """Return the program of a chunk, and with it the first chunk if that was what compiled or loaded it."""
-        if self.chunk is not None:
-            return self.chunk, []
-        run = self.chunk = self._program(state)
-        if not isinstance(run, Program):
-            return run, []
-        return run, [first_call(run, partial(run, state), self.notice, state.key.device)]
+    def _episodes(self, state: RunState, steps: int) -> Evaluation:
+        """Return greedy episodes [S, E] of at most `steps` steps, the same ones for all members."""
+        many: dict[str, Any] = {"episodes": self.episodes, "normalizer": self.pipeline.normalizer}
+        play = each(evaluate(self.pipeline.env, self.pipeline.model, steps=steps, **many))
+        key = keys.fold_in(keys.key(0, device=state.key.device), APART)
+        name = f"evaluation program of {steps} steps"
+        played: Evaluation = self._called(name, play, state.learner.params, state.normalizer, key)
+        return played
 
-    def _program(self, state: RunState) -> Run:
-        run, backend = folded(self.many, self.loop.chunk), self.arguments.process.backend
+    def _called(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of a function's program, which the first call compiles or loads."""
+        if name in self.programs:
+            return self.programs[name](*arguments)
+        backend, device = self.arguments.process.backend, self.arguments.process.device
         if backend == "none":
-            return run
-        cache = cache_directory() if backend == "inductor" and self.arguments.process.device == "cpu" else None
-        artefact = cache / artefact_name(run, backend, state) if cache else None
-        return program(run, name="sweep", artefact=artefact, backend=backend)
+            return self.programs.setdefault(name, function)(*arguments)
+        cache = cache_directory() if backend == "inductor" and device == "cpu" else None
+        artefact = cache / artefact_name(function, backend, *arguments) if cache else None
+        run = self.programs[name] = program(function, name=f"sweep's {name}", artefact=artefact, backend=backend)
+        return first_call(run, partial(run, *arguments), self.notice, torch.device(device), name)
 
 
-def greedy_scores(pipeline: Pipeline, state: RunState, episodes: int) -> list[float]:
+def greedy_scores(episodes: Callable[[RunState, int], Evaluation], state: RunState) -> list[float]:
     """Return the mean return of each member's greedy episodes."""
-    key = keys.fold_in(keys.key(0, device=state.key.device), APART)
-    many: dict[str, Any] = {"episodes": episodes, "normalizer": pipeline.normalizer}
     for steps in (SHORT, LONGEST):  # again for longer if an episode is not over
-        play = each(evaluate(pipeline.env, pipeline.model, steps=steps, **many))
-        result = play(state.learner.params, state.normalizer, key)
+        result = episodes(state, steps)
         if bool(result.ended.all()):
             break
     scores: list[float] = result.returns.to(torch.float64).mean(-1).tolist()

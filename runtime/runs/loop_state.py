@@ -85,12 +85,14 @@ class LoopState:
         return state, metrics
 
 
-def first_call(run: Program[..., T], call: Callable[[], T], notice: Notice, device: torch.device) -> T:
+def first_call(
+    run: Program[..., T], call: Callable[[], T], notice: Notice, device: torch.device, noun: str = "program"
+) -> T:
     """Return the result of the call that compiles or loads a program, showing its phase, the seconds and those to expect."""
     known = run.artefact is not None and run.artefact.exists()
     cached = run.backend == "inductor" and device.type == "cpu"
     once = "these arguments" if run.artefact else UNKEPT if cached else "this process"
-    notice("loading the compiled program" if known else f"compiling the program, once for {once} ...")
+    notice(f"loading the compiled {noun}" if known else f"compiling the {noun}, once for {once} ...")
     name, begin = f"{run.name} on {device}", seconds()
     doing, usual = ("loading", 0.0) if known else ("compiling", usual_seconds(name))
     with waiting(doing, usual, phase=lambda thread: phase(thread) or "first iterations"):

@@ -207,11 +207,15 @@ def test_changed_numbers_compile_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_all_parts_of_a_sweep_share_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_parts_of_a_sweep_share_their_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     told: list[str] = []
     options, given = Sweep(seeds=2, episodes=2, members=3), changed(settings(), {"backend": "inductor"})
     one, two = (list(trials(given, AXES, options, tmp_path / name, notice=told.append)) for name in ("one", "two"))
-    assert [text.split(" ")[0] for text in told if "program" in text] == ["compiling", "loading"]
+    programs = [text.split(",")[0].split(" ", 1) for text in told if "program" in text]
+    once = [name.removeprefix("the ") for first, name in programs if first == "compiling"]
+    assert once[:2] == ["training program", "evaluation program of 128 steps"]
+    assert len(once) == len(set(once))
+    assert programs[len(once) :] == [["loading", f"the compiled {name}"] for name in once]
     assert len(one) == 8
     assert one == two

@@ -30,8 +30,8 @@ AXES = (axis_of("learning_rate", "0.001,0.003,0.01,0.03"),)
 Sweeping = Callable[..., Iterator[Trial]]  # as `trials`
 
 
-def digests(pipeline: Any, state: Any, episodes: int) -> list[float]:
-    del pipeline, episodes
+def digests(episodes: Any, state: Any) -> list[float]:
+    del episodes
     bits = state.learner.params.view(torch.int32).to(torch.int64)
     digest = (bits * torch.arange(1, bits.shape[1] + 1)).sum(-1) % 10_007
     return [float(one) for one in digest]

@@ -25,7 +25,7 @@ Asked = list[tuple[Point, float]]
 
 @pytest.fixture(autouse=True)
 def scored_by_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = lambda pipeline, state, episodes: state.learner.params.double().sum(-1).tolist()  # noqa: E731
+    scores = lambda episodes, state: state.learner.params.double().sum(-1).tolist()  # noqa: E731
     monkeypatch.setattr(sweep_members, "greedy_scores", scores)
 
 
