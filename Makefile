@@ -11,8 +11,8 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start many processes, each of which wo
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@start=$$(date +%s); \
-	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch && \
-	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' && \
+	$(RUN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt torch && \
+	$(RUN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]' && \
 	echo $$(( $$(date +%s) - start )) > $@ && echo "install: $$(cat $@) s"
 
 train: $(VENV)/.installed
@@ -25,7 +25,7 @@ slow: $(VENV)/.installed
 	$(RUN)/pytest -n 2 --dist worksteal -m slow
 
 engines: $(VENV)/.installed
-	$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,monarch,ray]'
+	$(RUN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,monarch,ray]'
 	$(RUN)/pytest -m "slow or not slow" tests/integration/engines
 
 lint: $(VENV)/.installed

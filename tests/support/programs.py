@@ -6,10 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from .forks import fork_server
 
 LONG = 240.0  # seconds for what several programs do on a busy machine
 START = 120.0  # seconds for a program to say where it is: much is imported
@@ -119,31 +122,55 @@ def kill_session(number: int, seconds: float = END) -> None:
         time.sleep(0.05)
 
 
-class World:
-    """So many processes of a program, each with its number, as a launcher would start them."""
+class Rank:
+    """A process of a world, and the file of what it says."""
 
-    def __init__(self, size: int, *words: object) -> None:
-        place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-        usual = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **place}
+    def __init__(self, module: str, *words: object, strict: bool, environment: dict[str, object]) -> None:
+        number, name = tempfile.mkstemp()
+        os.close(number)
+        self.told, self.server = Path(name), fork_server()
+        self.pid = self.server.start(self.told, *words, module=module, strict=strict, environment=environment)
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        return self.server.ended(self.pid)
+
+    def ended(self) -> tuple[int, str]:
+        """Its exit code and what it said; once."""
+        code = self.server.code(self.pid, 600.0)
+        text = self.told.read_text()
+        self.told.unlink()
+        return code, text
+
+    def kill(self) -> None:
+        """Ends it and whatever it has started at once, unless it has ended."""
+        if self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+class World:
+    """So many ranks of a program, as a launcher starts them; with `strict`, warnings are errors and their output is lost."""
+
+    def __init__(
+        self, size: int, *words: object, module: str = "purestep.runtime.cli.main", strict: bool = False
+    ) -> None:
+        place = {"WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
         self.each = [
-            subprocess.Popen(
-                [sys.executable, *(str(word).format(rank=rank) for word in words)],
-                env={**usual, "RANK": str(rank)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
+            Rank(
+                module,
+                *(str(word).format(rank=rank) for word in words),
+                strict=strict,
+                environment={"RANK": rank, **place},
             )
             for rank in range(size)
         ]
 
     def ended(self) -> list[tuple[int, str]]:
-        """Exit codes and what was said."""
+        """Exit codes and what was said; once."""
         try:
-            told = [one.communicate(timeout=600)[0] for one in self.each]
+            return [one.ended() for one in self.each]
         finally:
             self.kill()
-        return [(one.returncode, text) for one, text in zip(self.each, told, strict=True)]
 
     def killed(self) -> list[tuple[int, str]]:
         """The same of ranks that are killed at once, unless they have ended."""
@@ -153,12 +180,12 @@ class World:
     def kill(self) -> None:
         """Ends all of them, with whatever they have started, at once."""
         for one in self.each:
-            if one.poll() is None:
-                os.killpg(one.pid, signal.SIGKILL)
+            one.kill()
 
 
 def purestep(size: int, *words: object) -> World:
-    return World(size, "-m", "purestep.runtime.cli.main", *words)
+    """The command on so many ranks."""
+    return World(size, *words)
 
 
 def well(world: World) -> str:

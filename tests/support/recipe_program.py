@@ -1,6 +1,6 @@
 """What tests of the recipe run on each rank: a recorded sequence of batches, learned from in pieces. No test itself.
 
-python tests/support/recipe_program.py FOLDER RANK SIZE:FIRST:LAST:PORT... PORT WORD...
+    FOLDER RANK SIZE:FIRST:LAST:PORT... PORT WORD...        the words of `main`
 
 What the process of this rank does in one world after the other; in those that are too small for it, it has no part. Updates
 from batch FIRST up to LAST, with the recipe's own learner and checkpoints; the state is what an earlier world has saved, on
@@ -8,7 +8,6 @@ however many ranks. The loss of each update goes to FOLDER/losses. At the end a 
 """
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,3 @@ def main(words: list[str]) -> int:
         launched(rank, 2, words[here])
         return cli.main(words[here + 1 :])
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

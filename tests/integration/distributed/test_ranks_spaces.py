@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ...support.forked_hosts import forks
+from ...support.forks import forks
 from ...support.network_spaces import line, switched
 from ...support.programs import until
 
@@ -28,10 +28,9 @@ def test_a_slow_line_changes_no_bit_and_one_that_goes_down_ends_all(tmp_path: Pa
             server.start(
                 tmp_path / f"told{rank}",
                 tmp_path,
+                module="ranks_hosts",
                 space=there[rank].name,
-                RANK=rank,
-                GLOO_SOCKET_IFNAME=wire.names[rank],
-                **usual,
+                environment={"RANK": rank, "GLOO_SOCKET_IFNAME": wire.names[rank], **usual},
             )
             for rank in range(2)
         ]

@@ -11,7 +11,7 @@ from attrs import frozen
 from purestep.runtime.effects.checkpoint import load
 
 from ...support.engine_spaces import Space
-from ...support.forked_hosts import Forks, forks
+from ...support.forks import Forks, forks
 from ...support.network_spaces import device, lose, switched
 from ...support.programs import until
 from ...support.sharded_hosts import FIRST, LAST, SECOND, begun, trained
@@ -49,10 +49,9 @@ def started(server: Forks, place: Path, port: int, spaces: Sequence[Space], how:
             place / f"told {how} {rank}",
             how,
             place,
+            module="sharded_hosts",
             space=space.name,
-            RANK=rank,
-            GLOO_SOCKET_IFNAME=device(space),
-            **place_of,
+            environment={"RANK": rank, "GLOO_SOCKET_IFNAME": device(space), **place_of},
         )
         for rank, space in enumerate(spaces)
     ]

@@ -47,7 +47,6 @@ from ...support.programs import END, LONG, World, free_port, killed_after, pures
 from ...support.run_folders import begun, restored
 from ...support.stand_in_server import stood_in
 
-PROGRAM = Path(recipe_program.__file__)
 PAGE = (Path(__file__).parents[3] / "docs" / "ranks.md").read_text()
 AGAIN = 1e-6  # relative differences of losses
 SET = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -393,7 +392,7 @@ def test_a_recorded_sequence_gone_on_with_in_other_worlds_never_stopped(tmp_path
     whole.mkdir()
     pieces.mkdir()
     plan = [f"{size}:{first}:{last}:{free_port()}" for size, first, last in ((2, 0, 4), (3, 4, 8))]
-    world = World(3, "-W", "error", PROGRAM, pieces, "{rank}", *plan, free_port(), *words(pieces))
+    world = World(3, pieces, "{rank}", *plan, free_port(), *words(pieces), module="recipe_program", strict=True)
     first, *others = world.ended()
     assert [code for code, _ in (first, *others)] == [1, 1, 0]
     assert [text for _, text in others] == ["", ""]

@@ -20,12 +20,12 @@ from purestep.core.record import take
 from purestep.core.steps import TimeStep
 from purestep.properties import check, env_suite
 from purestep.properties.framework.compare import EXACT, same
+from purestep.runtime.compile import program
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proofs import proofs
 from purestep.runtime.rollout import Worlds, rollout
 from purestep.runtime.rollout import begin as begin_worlds
 
-from ...conftest import Compiled
 from ...laws.logic.game import game_laws
 from ...laws.logic.game_strategies import Moves
 from ...laws.logic.table_policy import table_policy
@@ -207,7 +207,7 @@ def evolve_reward(state: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_rollout_compiled_is_eager(compiled: Compiled) -> None:
+def test_a_rollout_compiled_is_eager() -> None:
     game, world = borders(end_proof=True, max_depth=3)
     env, model = batched(proving(game, world, reset="own"), 3), table_policy(game.names)
     run, params = rollout(env, model, 6), model.init(KEY)
@@ -217,6 +217,6 @@ def test_a_rollout_compiled_is_eager(compiled: Compiled) -> None:
         return run(params, worlds, key)
 
     eager = play(params, worlds, keys.key(5))
-    same("compiled", compiled(play, "inductor")(params, worlds, keys.key(5)), eager, EXACT)
+    same("compiled", program(play)(params, worlds, keys.key(5)), eager, EXACT)
     assert bool(eager[1].terminated.any())
     assert len({tuple(take(eager[1].action, t).tolist()) for t in range(6)}) > 1
