@@ -21,8 +21,8 @@ train: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(RUN)/pytest -n 2 --dist loadfile
 
-slow: $(VENV)/.installed
-	$(RUN)/pytest -n 2 --dist worksteal -m slow
+slow: $(VENV)/.installed  # these wait for processes, so three share two cores
+	$(RUN)/pytest -n 3 --dist worksteal -m slow
 
 engines: $(VENV)/.installed
 	$(RUN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev,monarch,ray]'

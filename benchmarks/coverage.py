@@ -22,7 +22,10 @@ from . import evidence
 PACKAGES = ("core", "algorithms", "runtime", "properties")
 COVERAGE = "coverage==7.17.5"
 COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
-SETTINGS = "[run]\nbranch = true\nparallel = true\ndata_file = {home}/data/found\nsource = {source}\n"
+SETTINGS = (
+    "[run]\nbranch = true\nparallel = true\ndata_file = {home}/data/found\nsource = {source}\n"
+    "[report]\nignore_errors = true\n"  # files that tests wrote and removed
+)
 STARTED = "import coverage\n\ncoverage.process_startup()\n"
 
 
@@ -54,7 +57,9 @@ def measured(commit: str, home: Path) -> dict[str, Any]:
     seconds, said = time.perf_counter() - start, (tests.stdout.strip().splitlines() or [""])[-1]
     table = home / "table.json"
     for words in (("combine", "--quiet"), ("json", "--quiet", "-o", table)):
-        called(python, "-m", "coverage", *words, f"--rcfile={settings}", folder=clone)
+        done = called(python, "-m", "coverage", *words, f"--rcfile={settings}", folder=clone)
+        if done.returncode:
+            sys.exit(f"{commit}: {said}: {(done.stdout + done.stderr).strip()[-300:]}")
     sums = {name: Counter[str]() for name in PACKAGES}
     for path, file in json.loads(table.read_text())["files"].items():
         parts = Path(path).relative_to(clone).parts if Path(path).is_absolute() else Path(path).parts
