@@ -12,7 +12,7 @@ from ...core import keys
 from ...core.record import record, tensor
 from ..compile import artefact_name, program
 from ..effects.reporting.progress import progress
-from ..evaluate import Evaluation, evaluate
+from ..evaluate import Evaluate, Evaluation, evaluate
 from ..files.cache import cache_directory
 from ..population import each, population, with_hyperparameters
 from ..runs.loop_state import first_call
@@ -24,7 +24,7 @@ from .report import APART, LONGEST, SHORT
 from .sweep_results import Curve, Trial
 from .sweep_settings import SWEPT, Point
 
-TRAINING = "training program"  # of a chunk
+TRAINING, EVALUATION = "training program", "evaluation program"
 CURVE = 100  # points of a whole run's curve that are kept, at most
 Member = tuple[Point, int]  # a setting and a seed
 
@@ -93,14 +93,19 @@ class Members:
             for (point, seed), score, fine, curve in rows
         ]
 
-    def _episodes(self, state: RunState, steps: int) -> Evaluation:
-        """Return greedy episodes [S, E] of at most `steps` steps, the same ones for all members."""
-        many: dict[str, Any] = {"episodes": self.episodes, "normalizer": self.pipeline.normalizer}
-        play = each(evaluate(self.pipeline.env, self.pipeline.model, steps=steps, **many))
-        key = keys.fold_in(keys.key(0, device=state.key.device), APART)
-        name = f"evaluation program of {steps} steps"
-        played: Evaluation = self._called(name, play, state.learner.params, state.normalizer, key)
+    def _episodes(self, state: RunState) -> Evaluation:
+        """Return greedy episodes [S, E], the same ones for all members. They are compiled for the processor alone."""
+        process = self.arguments.process
+        inputs = state.learner.params, state.normalizer, keys.fold_in(keys.key(0, device=state.key.device), APART)
+        if process.backend == "none" or process.device != "cpu":
+            short = self._evaluation(SHORT)(*inputs)
+            return short if bool(short.ended.all()) else self._evaluation(LONGEST)(*inputs)
+        played: Evaluation = self._called(EVALUATION, self._evaluation(LONGEST), *inputs)
         return played
+
+    def _evaluation(self, steps: int) -> Evaluate:
+        many: dict[str, Any] = {"episodes": self.episodes, "normalizer": self.pipeline.normalizer}
+        return each(evaluate(self.pipeline.env, self.pipeline.model, steps=steps, **many))
 
     def _called(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return the result of a function's program, which the first call compiles or loads."""
@@ -115,13 +120,9 @@ class Members:
         return first_call(run, partial(run, *arguments), self.notice, torch.device(device), name)
 
 
-def greedy_scores(episodes: Callable[[RunState, int], Evaluation], state: RunState) -> list[float]:
+def greedy_scores(episodes: Callable[[RunState], Evaluation], state: RunState) -> list[float]:
     """Return the mean return of each member's greedy episodes."""
-    for steps in (SHORT, LONGEST):  # again for longer if an episode is not over
-        result = episodes(state, steps)
-        if bool(result.ended.all()):
-            break
-    scores: list[float] = result.returns.to(torch.float64).mean(-1).tolist()
+    scores: list[float] = episodes(state).returns.to(torch.float64).mean(-1).tolist()
     return scores
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._inductor.config as inductor
 from torch import Tensor
 
 from purestep.core import keys
@@ -17,6 +16,7 @@ from purestep.core.scan import scan
 from purestep.core.spaces import contains, sample
 from purestep.core.steps import TimeStep, ended
 from purestep.core.tree import all_finite, leaves, same_structure, tree_map
+from purestep.runtime.compile import program
 
 STEPS, WORLDS = 40, 16
 ONE_STEP = 2e-6  # absolute and relative: the rounding of one step in float32, batched or compiled otherwise
@@ -157,8 +157,8 @@ def test_one_graph_holds_resets_and_a_scan_of_steps(name: str, backend: str, com
     actions = sample(env.action_space, keys.split(act, 12).reshape(3, 4, 2))
     draw = torch.vmap(torch.vmap(drawn.draw, in_dims=(None, 0)), in_dims=(None, 0))
     inputs = (keys.split(begin, 4), actions, draw(env.params, keys.split(go, 12).reshape(3, 4, 2)))
-    with inductor.patch(cpp_wrapper=True):  # the loop in C++, as programs are compiled; a step must not hold constants
-        close(compiled(play, backend)(*inputs), play(*inputs))
+    lowered = program(play) if backend == "inductor" else compiled(play, backend)
+    close(lowered(*inputs), play(*inputs))
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:

@@ -480,8 +480,9 @@ def test_mypy_reports_writes_and_missing_fields(tmp_path: Path) -> None:
         "Point(torch.ones(1))\n"
     )
     root = Path(__file__).parents[3]
+    places = ("--config-file", str(root / "pyproject.toml"), "--cache-dir", str(root / ".mypy_cache"))
     run = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", str(root / "pyproject.toml"), str(source)],
+        [sys.executable, "-m", "mypy", *places, str(source)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
