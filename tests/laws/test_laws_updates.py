@@ -88,9 +88,8 @@ def test_a_checkpoint_on_disk_loses_nothing() -> None:
 
 
 def prober(name: str) -> Factory:
-    """The learners, set up for a budget of some thousand steps."""
+    """Learners beside PPO, set up for a budget of some thousand steps."""
     return {
-        "ppo": lambda model: ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2),
         "decoupled_ppo": lambda model: decoupled_ppo(model, adam(0.02), gamma=0.5, epochs=2, minibatches=2),
         "a2c": lambda model: a2c(model, adam(0.02), gamma=0.5),
         "reinforce": lambda model: reinforce(model, adam(0.02), gamma=0.5),
@@ -98,7 +97,8 @@ def prober(name: str) -> Factory:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ppo", "decoupled_ppo", "a2c", "reinforce"])
+@pytest.mark.parametrize("name", ["decoupled_ppo", "a2c", "reinforce"])
 def test_probes(name: str) -> None:
+    """PPO learns them where the mutants of these laws are killed."""
     report = verify(probe_laws(gamma=0.5), prober(name), profile=named_profile("night"))
     assert report, str(report)

@@ -23,6 +23,7 @@ from purestep.core.causal import CausalModel
 from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, sgd
 from purestep.core.record import replace
 from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.runtime.effects.hugging_face.optional import library
 from purestep.runtime.text.trainer import TrainStepResult, language_trainer
 
 TOLD = json.loads((Path(__file__).parents[3] / "benchmarks" / "peers" / "trl_step.json").read_text())
@@ -66,11 +67,11 @@ def optimizer(given: dict[str, Any]) -> Optimizer:
 
 
 def model_of(told: dict[str, Any]) -> CausalModel:
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     from purestep.runtime.effects.hugging_face.causal_lm import causal_model
 
-    return causal_model(LlamaForCausalLM(LlamaConfig(**told["config"])).double())
+    llama = library()  # its types would take type checkers half a minute
+    return causal_model(llama.LlamaForCausalLM(llama.LlamaConfig(**told["config"])).double())
 
 
 @pytest.fixture(scope="module")
