@@ -41,8 +41,19 @@ def purestep(installed: Path, folder: Path, *words: str) -> subprocess.Completed
     return subprocess.run(command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
 
 
+@pytest.fixture(scope="module")
+def whole(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run's folder, and what its training printed."""
+    folder = tmp_path_factory.mktemp("whole")
+    trained = purestep(installed, folder, "train", "hill", *SHORT, "--run", "whole")
+    assert trained.returncode == 0, trained.stderr
+    return folder / "whole", trained.stdout
+
+
 @pytest.mark.slow
-def test_it_is_listed_trained_resumed_evaluated_and_drawn(installed: Path, tmp_path: Path) -> None:
+def test_it_is_listed_trained_resumed_evaluated_and_drawn(
+    installed: Path, whole: tuple[Path, str], tmp_path: Path
+) -> None:
     listed = purestep(installed, tmp_path, "train", "--help")
     assert "\n  hill         of hill_climbing\n" in listed.stdout
     helped = purestep(installed, tmp_path, "train", "hill", "--help")
@@ -52,10 +63,9 @@ def test_it_is_listed_trained_resumed_evaluated_and_drawn(installed: Path, tmp_p
     refused = purestep(installed, tmp_path, "train", "hill", "--generations", "0")
     assert refused.stderr == "purestep: --generations is 0, wanted at least 1; change it\n"
 
-    trained = purestep(installed, tmp_path, "train", "hill", *SHORT, "--run", "whole")
-    assert trained.returncode == 0, trained.stderr
-    assert "evaluation: 3 episodes: return" in trained.stdout
-    assert "learning curve: whole/learning_curve.png" in trained.stdout
+    shutil.copytree(whole[0], tmp_path / "whole")
+    assert "evaluation: 3 episodes: return" in whole[1]
+    assert "learning curve: whole/learning_curve.png" in whole[1]
     rows = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6]
 
@@ -74,9 +84,11 @@ def test_it_is_listed_trained_resumed_evaluated_and_drawn(installed: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_a_run_that_was_cut_short_goes_on_with_the_same_bits(installed: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_cut_short_goes_on_with_the_same_bits(
+    installed: Path, whole: tuple[Path, str], tmp_path: Path
+) -> None:
     for run in ("whole", "cut"):
-        assert purestep(installed, tmp_path, "train", "hill", *SHORT, "--run", run).returncode == 0
+        shutil.copytree(whole[0], tmp_path / run)
     for late in sorted((tmp_path / "cut" / "checkpoints").glob("step_*"))[1:]:
         for path in (*late.iterdir(), late):
             path.rmdir() if path.is_dir() else path.unlink()
