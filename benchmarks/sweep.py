@@ -45,7 +45,7 @@ def purestep(given: argparse.Namespace) -> Report:
     for row in rows:
         scores.setdefault(json.dumps(row["point"]), []).append(row["score"] or 0.0)
     best = max(statistics.mean(each) for each in scores.values())
-    compilations = (called.stdout + called.stderr).count("compiling the program")
+    compilations = (called.stdout + called.stderr).count("compiling the ")
     return {"seconds": seconds, "members": len(rows), "programs compiled": compilations, "best mean return": best}
 
 
