@@ -8,6 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE  # tests start many processes, each of which wo
 
 .PHONY: train test slow engines lint types mypy pyright format clean
 
+# Modules become bytecode when first imported; to compile all of them takes as long as to install them.
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	@start=$$(date +%s); \

@@ -156,7 +156,7 @@ def _serve() -> dict[str, Any]:
                 codes[asked] = os.waitstatus_to_exitcode(status)
         print(json.dumps(codes.get(asked, "")), flush=True)
     for child in alive:
-        os.kill(child, signal.SIGKILL)
+        os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
     return {}
 

@@ -67,7 +67,6 @@ def optimizer(given: dict[str, Any]) -> Optimizer:
 
 
 def model_of(told: dict[str, Any]) -> CausalModel:
-
     from purestep.runtime.effects.hugging_face.causal_lm import causal_model
 
     llama = library()  # its types would take type checkers half a minute
