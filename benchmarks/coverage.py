@@ -1,7 +1,7 @@
-"""Lines and branches that the quick tests run, by package, at each commit that is named.
+"""Lines and branches that the tests run, by package, at each commit that is named: the quick tests, or with `--slow` all.
 
-Each commit is cloned into a temporary folder with an environment of its own, `coverage` beside it, and its quick tests are run
-on two workers; processes that tests start count too. Needs the history of the repository. Prints a row for each commit and
+Each commit is cloned into a temporary folder with an environment of its own, `coverage` beside it, and its tests are run on two
+workers; processes that tests start count too. Needs the history of the repository. Prints a row for each commit and
 package and writes results/coverage.json. Tests that coverage itself disturbs, as those of what an import needs, may fail.
 """
 
@@ -34,7 +34,7 @@ def called(*words: object, folder: Path, **environment: str) -> subprocess.Compl
     return subprocess.run(list(map(str, words)), cwd=folder, env=own, capture_output=True, text=True, check=False)
 
 
-def measured(commit: str, home: Path) -> dict[str, Any]:
+def measured(commit: str, home: Path, *, slow: bool) -> dict[str, Any]:
     """Return the coverage of each package at a commit, and the outcome of its tests. Raises: SystemExit without either."""
     clone = home / "clone"
     for words in (("clone", "--quiet", evidence.ROOT, clone), ("-C", clone, "checkout", "--quiet", commit)):
@@ -53,7 +53,8 @@ def measured(commit: str, home: Path) -> dict[str, Any]:
     settings.write_text(SETTINGS.format(home=home, source=clone))
     traced = {"PYTHONPATH": str(home / "start"), "COVERAGE_PROCESS_START": str(settings)}
     start = time.perf_counter()
-    tests = called(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", folder=clone, **traced)
+    marked = ("-m", "slow or not slow") if slow else ()
+    tests = called(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *marked, folder=clone, **traced)
     seconds, said = time.perf_counter() - start, (tests.stdout.strip().splitlines() or [""])[-1]
     table = home / "table.json"
     for words in (("combine", "--quiet"), ("json", "--quiet", "-o", table)):
@@ -84,21 +85,24 @@ def shares(counts: Counter[str]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints each commit's figures as they are found."""
+    """Print each commit's figures as they are found."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__)
     parser.add_argument("commits", nargs="+", help="before and after, as 6ff8643 HEAD")
+    parser.add_argument(
+        "--slow", action="store_true", help="run the slow tests too, and write results/coverage_slow.json"
+    )
     given, start = parser.parse_args(), time.perf_counter()
     found: dict[str, Any] = {}
     for commit in given.commits:
         name = evidence.git("rev-parse", "--short", commit)
         with tempfile.TemporaryDirectory() as home:
-            found[name] = measured(name, Path(home))
+            found[name] = measured(name, Path(home), slow=given.slow)
         print(name, found[name]["tests"], f"{found[name]['seconds']} s")
         for package, counts in found[name]["packages"].items():
             print(
                 f"  {package:12} lines {counts['lines, %']:6.2f} %  branches {counts['branches, %']:6.2f} %", flush=True
             )
-    evidence.write("coverage", seconds=time.perf_counter() - start, figures=found)
+    evidence.write("coverage_slow" if given.slow else "coverage", seconds=time.perf_counter() - start, figures=found)
 
 
 if __name__ == "__main__":
