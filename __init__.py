@@ -21,7 +21,7 @@ Algorithms:
     a2c, Algorithm, TrainState, ppo, reinforce, scheduled
 Rollouts, training and evaluation:
     Worlds, begin, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, population,
-    with_hyperparameters, program
+    with_hyperparameters, program, probe, probed, with_probes
 Effects and machines:
     Machine, drive, replay_buffer, queue
 Text environments:
@@ -132,6 +132,8 @@ if TYPE_CHECKING:
     from .core.policy import scalar as scalar
     from .core.policy import separate as separate
     from .core.policy import shared as shared
+    from .core.probes import probe as probe
+    from .core.probes import probed as probed
     from .core.record import check as check
     from .core.record import record as record
     from .core.record import replace as replace
@@ -174,6 +176,7 @@ if TYPE_CHECKING:
     from .runtime.train import Trainer as Trainer
     from .runtime.train import train as train
     from .runtime.train import trainer as trainer
+    from .runtime.train import with_probes as with_probes
     from .runtime.validate import validate as validate
 else:
     _MODULES = {
@@ -238,6 +241,7 @@ else:
             "separate",
             "shared",
         ),
+        "core.probes": ("probe", "probed"),
         "core.record": ("check", "record", "replace", "select", "stack", "static", "take", "tensor"),
         "core.scan": ("scan",),
         "core.spaces": ("Box", "Discrete", "Fields"),
@@ -256,7 +260,7 @@ else:
         "runtime.recipes.train_text": ("train_text",),
         "runtime.rollout": ("Worlds", "begin", "rollout"),
         "runtime.text.trainer": ("language_trainer",),
-        "runtime.train": ("RunState", "Trainer", "train", "trainer"),
+        "runtime.train": ("RunState", "Trainer", "train", "trainer", "with_probes"),
         "runtime.validate": ("validate",),
     }
     __all__ = [name for names in _MODULES.values() for name in names]

@@ -5,6 +5,7 @@ them recursively; of torch, the standard library and purestep's compiler the ver
 describe reliably is refused, so that two functions of one identity compute the same.
 """
 
+import contextvars
 import dataclasses
 import dis
 import enum
@@ -130,6 +131,8 @@ class _Walk:
             yield f"type variable {value.__name__}".encode()
         elif get_origin(value) is not None:
             yield from self._all("type", (("origin", get_origin(value)), ("of", get_args(value))))
+        elif isinstance(value, contextvars.ContextVar):
+            yield from self._all("context variable", (("name", value.name), ("value", value.get(...))))
         elif kind.__module__ == "typing":
             yield f"typing {value!r}".encode()
         elif isinstance(value, enum.Enum):

@@ -11,6 +11,7 @@ from ..core.env import Env, halves
 from ..core.errors import ShapeError, at_least, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
+from ..core.probes import unprobed
 from ..core.record import record, select
 from ..core.scan import scan
 from ..core.steps import Trajectory, Transition, ended
@@ -81,7 +82,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
         env_key, policy_key = keys.split(key)
         env_noise = torch.vmap(lambda k: parts.draw(physics, k))(keys.split(env_key, length))
         # Only the distribution's shape matters for its noise; its values are unused, so the compiler drops them.
-        distribution, value, memory = model.apply(params, observe(worlds.observation), worlds.memory)
+        distribution, value, memory = unprobed(model.apply)(params, observe(worlds.observation), worlds.memory)
         same_structure("rollout: the model's memory", memory, worlds.memory)
         same_structure("rollout: the memory to begin with", worlds.fresh, worlds.memory)
         if value.ndim != 1:

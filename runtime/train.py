@@ -1,6 +1,6 @@
 """`train = map(update)`: rollout and update as one iteration, iterations as one scan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..core.errors import ChoiceError, ShapeError, at_least, choose, message
 from ..core.keys import Key, check_key
 from ..core.networks import as_they_are
 from ..core.policy import ActorCritic
+from ..core.probes import probed
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
 from ..core.steps import Trajectory
@@ -154,6 +155,55 @@ def trainer(
         play=lambda state: play(state, keys.split(state.key, 3)[0])[1],
         named=model.named,
     )
+
+
+def with_probes(one: Trainer, *names: str) -> Trainer:
+    """Return the trainer with three more metrics for each name of a probe: NAME_mean, NAME_min and NAME_max.
+
+    They are over all values of the iteration: steps, worlds and minibatches. Probes of other names are ignored. Uncompiled, the
+    run is the same bit for bit; a `program`, on the CPU alone, agrees within rounding. Make a `population` of the result, not
+    the other way round.
+    Raises: ChoiceError for no name or a metric that there is; in `iterate` for a name that no probe has.
+
+    >>> from purestep.algorithms.a2c import a2c
+    >>> from purestep.core.envs import make
+    >>> from purestep.core.optim.optimizers import sgd
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.probes import probe
+    >>> env = make("cartpole")
+    >>> def step(params, state, action, key):
+    ...     probe("action", action)
+    ...     return env.step(params, state, action, key)
+    >>> model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
+    >>> seen = attrs.evolve(env, step=step, hoisted=None)
+    >>> watched = with_probes(trainer(seen, model, a2c(model, sgd(0.1)), envs=2, horizon=3), "action")
+    >>> _, metrics = train(watched, 1)(watched.init(keys.key(0)))
+    >>> metrics["action_min"], metrics["action_max"]
+    (tensor([0.]), tensor([1.]))
+    """
+    where = "with_probes: names"
+    if not names:
+        raise ChoiceError(
+            message(where, got="none", wanted="at least one", remedy="pass those of the probes to bring out")
+        )
+    made = [f"{name}_{part}" for name in names for part in ("mean", "min", "max")]
+    for name in made:
+        if (*one.metrics, *made).count(name) > 1:
+            remedy = "rename the probe"
+            raise ChoiceError(message(where, got=f"{name!r}, twice", wanted="metrics of their own", remedy=remedy))
+    iterate = one.iterate
+
+    def probing(state: RunState) -> tuple[RunState, Metrics]:
+        (after, metrics), values = probed(iterate)(state)
+        more = [number for name in names for number in _summary(choose(where, name, values))]
+        return after, {**metrics, **dict(zip(made, more, strict=True))}
+
+    return attrs.evolve(one, iterate=probing, metrics=(*one.metrics, *made))
+
+
+def _summary(values: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    whole = torch.cat([value.to(torch.float32).flatten() for value in values])
+    return whole.mean(), whole.min(), whole.max()
 
 
 def _shifted(past: Tensor, newest: Tensor) -> Tensor:

@@ -57,6 +57,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/inductor/direct_trace.py": {"random", "sys"},  # whose state shows whether a function draws from it
     "runtime/inductor/untraceable.py": {"logging", "pathlib"},
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
+    "core/probes.py": {"contextvars"},  # a probe finds the caller that asks for values
     "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
     "runtime/recipes/text.py": {"tyro", "pathlib"},  # and options of its own on the command line

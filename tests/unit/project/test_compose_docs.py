@@ -59,7 +59,7 @@ def plain_of(names: Names, **settings: Any) -> ps.Algorithm:
 
 
 def test_every_section_has_one_block_of_public_names() -> None:
-    assert len(SECTIONS) == PAGE.count("\n## ") == PAGE.count("```python") == 11
+    assert len(SECTIONS) == PAGE.count("\n## ") == PAGE.count("```python") == 12
     assert tuple(SECTIONS)[:2] == BASIS
     used = {name for code in SECTIONS.values() for name in TAKEN.findall(code)}
     assert used <= set(PUBLIC)
@@ -128,6 +128,17 @@ def test_memory_is_reset_at_the_end_of_an_episode_also_in_the_loss(remembered: N
     endless = ps.replace(played, terminated=torch.zeros_like(played.terminated))
     assert loss(params, worlds, played) != loss(params, other, played)
     assert loss(params, worlds, endless) == loss(params, other, endless)
+
+
+def test_probes_are_metrics_and_values(names: Names) -> None:
+    run("Probe", names)
+    means, largest = names["metrics"]["drift_mean"], names["metrics"]["drift_max"]
+    assert means.shape == (5,)
+    assert bool((means < largest).all())
+    (drift,) = names["values"]["drift"]
+    torch.testing.assert_close(
+        drift, torch.cat([names["state"].worlds.observation.abs().T, names["trajectory"].observation[1:, :, 0].abs()])
+    )
 
 
 def test_the_loss_replays_the_memory_that_acted(remembered: Names) -> None:

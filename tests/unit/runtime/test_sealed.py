@@ -4,6 +4,7 @@ import os
 import pickle
 import stat
 from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,22 @@ def test_an_identity_refuses_what_looks_things_up_by_itself() -> None:
     for function in (lambda x: eval("x"), lambda x: vars(x), lambda x: globals()):
         with pytest.raises(UnknownError, match="a call of"):
             identity(function)
+
+
+FACTOR = ContextVar("factor", default=2)
+
+
+def test_the_value_of_a_context_variable_is_part_of_an_identity() -> None:
+    def scaled_by_context(x: Tensor) -> Tensor:
+        return x * FACTOR.get()
+
+    before = identity(scaled_by_context)
+    token = FACTOR.set(3)
+    try:
+        assert identity(scaled_by_context) != before
+    finally:
+        FACTOR.reset(token)
+    assert identity(scaled_by_context) == before
 
 
 def test_pickle_leaves_the_identity_as_it_was() -> None:

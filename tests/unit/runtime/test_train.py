@@ -17,14 +17,16 @@ from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.keys import Key
 from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, sgd
 from purestep.core.policy import ActorCritic, actor_critic_mlp
+from purestep.core.probes import probe, probed
 from purestep.core.record import check, replace, stack, tensor
 from purestep.core.record import record as a_record
-from purestep.core.steps import Trajectory, ended
+from purestep.core.steps import TimeStep, Trajectory, ended
 from purestep.core.tree import clone, leaves, same_structure
 from purestep.runtime.compile import program
 from purestep.runtime.normalizer import running
+from purestep.runtime.population import population
 from purestep.runtime.rollout import rollout
-from purestep.runtime.train import COUNTS, RunState, Trainer, folded, train, trainer
+from purestep.runtime.train import COUNTS, RunState, Trainer, folded, train, trainer, with_probes
 
 ENVS, HORIZON = 2, 8
 CARTPOLE = make("cartpole")
@@ -257,3 +259,73 @@ def test_each_world_may_have_params_of_its_own() -> None:
 def test_params_for_each_world_have_to_be_given() -> None:
     with pytest.raises(ChoiceError, match="trainer: params is none, wanted a row for each env; pass params"):
         trainer(make("cartpole"), MODEL, a2c(MODEL, sgd(0.1)), envs=2, horizon=16, own_params=True)
+
+
+# --- probes ---
+
+
+def watched() -> Trainer:
+    """CartPole whose steps have a probe, and a policy that has another, in rollouts and in losses."""
+
+    def step(params: Any, state: Any, action: Tensor, key: Key) -> tuple[Any, TimeStep]:
+        state, timestep = SHORT.step(params, state, action, key)
+        probe("angle", timestep.next_observation[2])
+        return state, timestep
+
+    def apply(params: Any, observation: Tensor, memory: Any) -> Any:
+        distribution, value, memory = MODEL.apply(params, observation, memory)
+        return distribution, probe("value", value), memory
+
+    model = attrs.evolve(MODEL, apply=apply)
+    algorithm = ppo(model, chain(clip_by_global_norm(0.5), adam(0.01)), epochs=2, minibatches=2)
+    return trainer(attrs.evolve(SHORT, step=step, hoisted=None), model, algorithm, envs=ENVS, horizon=HORIZON)
+
+
+def test_probes_are_metrics_over_all_values_of_an_iteration_and_change_nothing() -> None:
+    made = watched()
+    state = made.init(keys.key(0))
+    (after, plain), values = probed(made.iterate)(state)
+    shapes = [tuple(value.shape) for value in values["value"]]
+    assert shapes == [
+        (HORIZON, ENVS),
+        (HORIZON, ENVS),
+        (HORIZON, ENVS),
+        (4, HORIZON * ENVS // 2),
+    ]  # played, two, losses
+    angles = made.play(state).next_observation[..., 2]  # type: ignore[operator]
+    seen, metrics = with_probes(made, "angle", "value").iterate(state)
+    assert_bits(seen, after)
+    assert_bits(seen, made.iterate(state)[0])
+    every = torch.cat([value.flatten() for value in values["value"]])
+    wanted = {"angle": angles, "value": every}
+    for name, numbers in wanted.items():
+        torch.testing.assert_close(metrics[f"{name}_mean"], numbers.mean())
+        assert (metrics[f"{name}_min"], metrics[f"{name}_max"]) == (numbers.min(), numbers.max())
+    assert {name: metrics[name] for name in plain} == plain
+
+
+@pytest.mark.slow
+def test_probes_of_a_compiled_population_are_those_of_each_member() -> None:
+    made = with_probes(watched(), "angle", "value")
+    seeds = stack([keys.key(seed) for seed in range(2)])
+    learn = program(train(population(made), 2))
+    _, metrics = learn(population(made).init(seeds))
+    assert learn.reason == ""
+    assert metrics["angle_min"].shape == (2, 2)
+    for member, seed in enumerate(seeds):
+        _, alone = train(made, 2)(made.init(seed))
+        for name, numbers in alone.items():
+            torch.testing.assert_close(metrics[name][:, member], numbers, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_names_of_probes_that_cannot_be_metrics_are_refused() -> None:
+    made = watched()
+    with pytest.raises(ChoiceError, match="with_probes: names is none, wanted at least one"):
+        with_probes(made)
+    for watching, names in ((made, ("angle", "angle")), (with_probes(made, "angle"), ("angle",))):
+        with pytest.raises(ChoiceError, match="with_probes: names is 'angle_mean', twice"):
+            with_probes(watching, *names)
+    with pytest.raises(
+        ChoiceError, match=r"with_probes: names is 'angel', wanted one of \['angle', 'value'\]; did you"
+    ):
+        train(with_probes(made, "angel"), 1)(made.init(keys.key(0)))
