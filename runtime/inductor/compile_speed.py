@@ -4,6 +4,8 @@ import contextlib
 import contextvars
 import functools
 import gc
+import itertools
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,8 +15,11 @@ from typing import Any
 
 import torch
 import torch._inductor.codecache as codecache
-from torch._inductor.cpu_vec_isa import pick_vec_isa
+import torch._inductor.config as inductor
+import torch._inductor.cpu_vec_isa as features
 
+STOCK_FEATURES = features.valid_vec_isa_list
+STOCK_HEADER = getattr(codecache, "_precompile_header", None)
 VERSIONS = ("2.13.",)  # versions of torch for whose code this was written
 
 
@@ -46,13 +51,13 @@ def hurried() -> Iterator[None]:
     seconds, a population of 32 takes 38 instead of 54).
     """
     context = contextvars.copy_context()  # the compiler's options are context variables
-    threading.Thread(target=lambda: context.run(_foresee), daemon=True).start()
     collects = gc.isenabled()
     gc.disable()
     try:
         with contextlib.ExitStack() as stack:
             for owner, values in _shortcuts():
                 stack.enter_context(replaced(owner, values))
+            threading.Thread(target=lambda: context.run(_foresee), daemon=True).start()
             yield
     finally:
         if collects:
@@ -60,9 +65,12 @@ def hurried() -> Iterator[None]:
 
 
 def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
-    builds = (codecache, {"_worker_compile_cpp": _side_by_side})
+    builds: list[tuple[Any, dict[str, Any]]] = [
+        (codecache, {"_worker_compile_cpp": _side_by_side, "_precompile_header": _header_once}),
+        (features, {"valid_vec_isa_list": _first_features}),
+    ]
     if not torch.__version__.startswith(VERSIONS):
-        return [builds]
+        return builds
     import torch._higher_order_ops.utils as operators
     import torch._inductor.codegen.cpp as kernels
     import torch._inductor.sizevars as sizes
@@ -70,7 +78,7 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Dtypes
 
     return [
-        builds,
+        *builds,
         (SourceInfo, {"add_code": _once_each(SourceInfo.add_code)}),  # called at each call of a function
         (Dtypes, {"__init__": _once(Dtypes.__init__)}),  # a singleton, refilled at each operation of a kernel
         (kernels, {"stride_at_vec_range": _stride(sizes.stride_at_vec_range, vars(sizes)["sympy"])}),
@@ -114,16 +122,57 @@ def _stride(stock: Callable[..., Any], sympy: Any) -> Callable[..., Any]:
     return stride
 
 
+def _first_features() -> list[Any]:
+    """Return the first of the processor's instruction sets for which the compiler builds and runs a test, the one it takes.
+
+    It tests all of them otherwise (14 against 3 seconds of the processor before the first program of a machine). Two threads
+    that test at once would see each other's flags, and no later process would find what one compiles with them.
+    """
+    with _FEATURES_LOCK:
+        if inductor.cpp.simdlen is not None or os.getenv("ATEN_CPU_CAPABILITY") or not features.x86_isa_checker():
+            return STOCK_FEATURES()
+        return _tested_features()
+
+
+_FEATURES_LOCK = threading.Lock()
+
+
+@functools.cache
+def _tested_features() -> list[Any]:
+    named = features.x86_isa_checker()
+    known = (one for one in features.supported_vec_isa_list if all(word in named for word in str(one).split()))
+    return list(itertools.islice(filter(None, known), 1))
+
+
 def _foresee() -> None:
-    """Detect the processor's features, by compiling some C++; precompile the headers if this machine has none yet."""
-    pick_vec_isa()
-    folder = getattr(codecache, "_HEADER_DIR", None)
-    if folder is not None and not any(Path(folder).glob("*.gch")):
-        never: Future[None] = Future()
-        with contextlib.suppress(Exception):  # the compilation itself meets the same error, and reports it
-            codecache.CppWrapperCodeCache.load_async(
-                "", submit_fn=lambda _: never, optimized_code="//", needs_vec_isa=False, kernel_needs_vec_isa=True
-            )
+    """Detect the processor's features, by compiling some C++; verify the precompiled headers, or make them."""
+    never: Future[None] = Future()
+    with contextlib.suppress(Exception):  # the compilation itself meets the same error, and reports it
+        features.pick_vec_isa()
+        codecache.CppWrapperCodeCache.load_async(
+            "", submit_fn=lambda _: never, optimized_code="//", needs_vec_isa=False, kernel_needs_vec_isa=True
+        )
+
+
+_HEADERS: dict[tuple[str, str, str], Future[str]] = {}  # by folder, header and command line
+_HEADERS_LOCK = threading.Lock()
+
+
+def _header_once(header: str, command: str, **options: Any) -> str:
+    """Return the path of a precompiled header, made or verified once in a process: it is preprocessed and hashed to be."""
+    key = (codecache._HEADER_DIR, header, command)
+    with _HEADERS_LOCK:
+        known = _HEADERS.get(key)
+        own = known is None or (known.done() and not Path(f"{known.result()}.gch").exists())
+        future: Future[str] = Future() if own or known is None else known
+        _HEADERS[key] = future
+    if own:
+        try:
+            future.set_result(STOCK_HEADER(header, command, **options))  # type: ignore[misc]
+        except BaseException as error:
+            del _HEADERS[key]
+            future.set_exception(error)
+    return future.result()
 
 
 def _side_by_side(lock_path: str, builders: Sequence[Any]) -> None:

@@ -2,12 +2,15 @@
 
 import contextlib
 import gc
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch._inductor.codecache as codecache
+import torch._inductor.cpu_vec_isa as features
 from torch import Tensor
 
 from purestep.core.scan import scan
@@ -48,6 +51,61 @@ def sources(folder: Path) -> set[str]:
     """The names of a program's C++ files, its loop's and its kernels', which are hashes of what is in them."""
     found = (path for end in ("main", "optimized") for path in folder.rglob(f"*.{end}.cpp"))
     return {path.name for path in found if path.stat().st_size > 2}  # not those that only build the headers early
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("named", ["", "avx2", "default"])
+def test_the_instruction_set_is_the_one_that_the_compiler_would_choose(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if named:
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", named)
+    with hurried():
+        chosen = features.pick_vec_isa()
+    assert features.valid_vec_isa_list is compile_speed.STOCK_FEATURES
+    assert str(chosen) == str(features.pick_vec_isa())
+
+
+def test_features_are_tested_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, most = list[int](), list[int]()
+
+    def tested() -> list[Any]:
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.01)
+        inside.pop()
+        return []
+
+    monkeypatch.setattr(compile_speed, "_tested_features", tested)
+    monkeypatch.setattr(features, "x86_isa_checker", lambda: ["avx2"])
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: compile_speed._first_features(), range(8)))
+    assert set(most) == {1}
+
+
+def test_a_header_is_precompiled_once_while_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+
+    def precompile(header: str, command: str, **_: Any) -> str:
+        made.append(f"{header} {command}")
+        if command == "fails":
+            raise ZeroDivisionError
+        path = tmp_path / f"{len(made)}.h"
+        (tmp_path / f"{len(made)}.h.gch").touch()
+        return str(path)
+
+    monkeypatch.setattr(compile_speed, "STOCK_HEADER", precompile)
+    monkeypatch.setattr(codecache, "_HEADER_DIR", str(tmp_path))
+    with ThreadPoolExecutor(4) as pool:
+        paths = set(pool.map(lambda _: compile_speed._header_once("a.h", "plain"), range(8)))
+    assert (paths, made) == ({str(tmp_path / "1.h")}, ["a.h plain"])
+    (tmp_path / "1.h.gch").unlink()
+    assert compile_speed._header_once("a.h", "plain") == str(tmp_path / "2.h")
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            compile_speed._header_once("a.h", "fails")
+    assert made == ["a.h plain", "a.h plain", "a.h fails", "a.h fails"]
 
 
 @pytest.mark.slow
