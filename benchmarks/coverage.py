@@ -2,7 +2,8 @@
 
 Each commit is cloned into a temporary folder with an environment of its own, `coverage` beside it, and its tests are run on two
 workers; processes that tests start count too. Needs the history of the repository. Prints a row for each commit and
-package and writes results/coverage.json. Tests that coverage itself disturbs, as those of what an import needs, may fail.
+package and writes results/coverage.json (with `--slow` coverage_slow.json), where other commits' rows stay. Tests that coverage
+itself disturbs, as those of what an import needs, may fail.
 """
 
 import argparse
@@ -92,17 +93,19 @@ def main() -> None:
         "--slow", action="store_true", help="run the slow tests too, and write results/coverage_slow.json"
     )
     given, start = parser.parse_args(), time.perf_counter()
-    found: dict[str, Any] = {}
+    file = "coverage_slow" if given.slow else "coverage"
+    path = evidence.RESULTS / f"{file}.json"
+    found: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
     for commit in given.commits:
         name = evidence.git("rev-parse", "--short", commit)
         with tempfile.TemporaryDirectory() as home:
             found[name] = measured(name, Path(home), slow=given.slow)
+        evidence.write(file, seconds=time.perf_counter() - start, figures=found)
         print(name, found[name]["tests"], f"{found[name]['seconds']} s")
         for package, counts in found[name]["packages"].items():
             print(
                 f"  {package:12} lines {counts['lines, %']:6.2f} %  branches {counts['branches, %']:6.2f} %", flush=True
             )
-    evidence.write("coverage_slow" if given.slow else "coverage", seconds=time.perf_counter() - start, figures=found)
 
 
 if __name__ == "__main__":
