@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from attrs import field, frozen
 from torch import Tensor
+from torch._C._functorch import TransformType, _unwrap_for_grad, get_interpreter_stack
 
 from .errors import CompileError, StructureError, message
 
@@ -126,7 +127,7 @@ def _found(name: str, value: Tensor) -> None:
 
 
 def _depth() -> int:
-    return len(torch._C._functorch.get_interpreter_stack() or ())
+    return len(get_interpreter_stack() or ())
 
 
 def _outside(value: Tensor, depth: int) -> Tensor:
@@ -141,14 +142,14 @@ def _outside(value: Tensor, depth: int) -> Tensor:
 
     interpreter: Any = retrieve_current_functorch_interpreter()
     level = interpreter.level()
-    if interpreter.key() == torch._C._functorch.TransformType.Vmap:
+    if interpreter.key() == TransformType.Vmap:
         (inner,), (axis,) = unwrap_batched((value,), level)
         with interpreter.lower():
             if axis is None:
                 inner = inner.expand(interpreter.batch_size(), *inner.shape)
             return _outside(inner.movedim(axis or 0, 0), depth)
-    if interpreter.key() == torch._C._functorch.TransformType.Grad:
-        inner = torch._C._functorch._unwrap_for_grad(value, level)
+    if interpreter.key() == TransformType.Grad:
+        inner = _unwrap_for_grad(value, level)
         with interpreter.lower():
             return _outside(inner.detach(), depth)
     got, remedy = interpreter.key().name, "return the value from the transformed function"

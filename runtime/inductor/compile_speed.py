@@ -146,9 +146,12 @@ def _tested_features() -> list[Any]:
 
 def _foresee() -> None:
     """Detect the processor's features, by compiling some C++; verify the precompiled headers, or make them."""
+    features.pick_vec_isa()
+    folder = getattr(codecache, "_HEADER_DIR", None)
+    if any(known == folder for known, *_ in _HEADERS):
+        return
     never: Future[None] = Future()
     with contextlib.suppress(Exception):  # the compilation itself meets the same error, and reports it
-        features.pick_vec_isa()
         codecache.CppWrapperCodeCache.load_async(
             "", submit_fn=lambda _: never, optimized_code="//", needs_vec_isa=False, kernel_needs_vec_isa=True
         )
