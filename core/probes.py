@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+import torch._C._functorch as functorch
 from attrs import field, frozen
 from torch import Tensor
-from torch._C._functorch import TransformType, _unwrap_for_grad, get_interpreter_stack
 
 from .errors import CompileError, StructureError, message
 
@@ -127,7 +127,7 @@ def _found(name: str, value: Tensor) -> None:
 
 
 def _depth() -> int:
-    return len(get_interpreter_stack() or ())
+    return len(functorch.get_interpreter_stack() or ())
 
 
 def _outside(value: Tensor, depth: int) -> Tensor:
@@ -142,14 +142,14 @@ def _outside(value: Tensor, depth: int) -> Tensor:
 
     interpreter: Any = retrieve_current_functorch_interpreter()
     level = interpreter.level()
-    if interpreter.key() == TransformType.Vmap:
+    if interpreter.key() == functorch.TransformType.Vmap:
         (inner,), (axis,) = unwrap_batched((value,), level)
         with interpreter.lower():
             if axis is None:
                 inner = inner.expand(interpreter.batch_size(), *inner.shape)
             return _outside(inner.movedim(axis or 0, 0), depth)
-    if interpreter.key() == TransformType.Grad:
-        inner = _unwrap_for_grad(value, level)
+    if interpreter.key() == functorch.TransformType.Grad:
+        inner = functorch._unwrap_for_grad(value, level)
         with interpreter.lower():
             return _outside(inner.detach(), depth)
     got, remedy = interpreter.key().name, "return the value from the transformed function"

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch._inductor import codecache
 
+from purestep.core.probes import probe, probed
+from purestep.core.scan import scan
 from purestep.properties import check
 from purestep.runtime.compile import program
 from purestep.runtime.files.secret import NAME, is_private, private_folder, secret_in
@@ -205,6 +207,11 @@ def test_the_value_of_a_context_variable_is_part_of_an_identity() -> None:
     finally:
         FACTOR.reset(token)
     assert identity(scaled_by_context) == before
+
+
+def test_functions_with_scans_and_probes_have_an_identity() -> None:
+    run = probed(lambda x: scan(lambda total, row: (probe("row", total + row), row), x, x[None]))
+    assert identity(run) == identity(run)
 
 
 def test_pickle_leaves_the_identity_as_it_was() -> None:
