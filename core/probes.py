@@ -17,9 +17,7 @@ from .errors import CompileError, StructureError, message
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Values = dict[
-    str, tuple[Tensor, ...]
-]  # for each name a tensor for each place of the function that has it, as they were met
+Values = dict[str, tuple[Tensor, ...]]  # for each name a tensor for each place that has it, in the order met
 
 
 @frozen
