@@ -1,11 +1,12 @@
 """Rankings by proofs with confidences, by embeddings, and by both, among all entities and among 100 negatives.
 
-For each data set: rules as they come or mined; confidence alone (one rule a proof, by noisy-or and by the best proof), search
-with confidence (proofs of up to `rules` rules), weights learned from train facts, embeddings, and the hybrids of both. Every
-choice (how proofs are joined, the decay of learned weights, the form of an embedding, the weight of a hybrid) is made on the
-valid split among all entities; test figures are of that choice. "only the score is swapped" ranks by the same proofs: by
-their number, by the best proof, by noisy-or, by the learned weights. Figures of policies are those of `proofs.table`, which
-ranks the same test facts by the same 100 negatives. Writes results/prove_scores.json, one set after the other.
+For each data set: rules as they come or mined; confidence alone (one rule a proof, by noisy-or, by the best proof and by
+groundings), search with confidence (proofs of two rules and more, up to `rules`), weights learned from train facts, embeddings,
+and the hybrids of both. Every choice (the rules of a proof, how proofs are joined, the decay of learned weights, the form of an
+embedding, the weight of a hybrid) is made on the valid split among all entities; test figures are of that choice. "only the
+score is swapped" ranks by the same proofs: by their number, by the best proof, by noisy-or of proofs and of groundings, by the
+learned weights. Figures of policies are those of `proofs.table`, which ranks the same test facts by the same 100 negatives.
+Writes results/prove_scores.json, one set after the other.
 """
 
 import argparse
@@ -43,7 +44,7 @@ NAME = "prove_scores"
 NEGATIVES = 100
 DECAYS = (1e-5, 1e-4)
 STEPS = 150
-JOINS: tuple[Join, ...] = ("noisy_or", "max")
+JOINS: tuple[Join, ...] = ("noisy_or", "max", "groundings")
 Row = dict[str, Any]
 
 
@@ -52,7 +53,7 @@ class Scored:
     """A data set, and the bounds of what is tried on it."""
 
     mining: Mining | None = None  # None: the rules that come with it
-    rules: int = 2  # of the proofs of "search with confidence"
+    rules: int = 2  # of the proofs of "search with confidence", at most
     expansions: int = 2000
     learn: int = 2000  # train facts from which weights are learned
     queries: int = 0  # of test and valid; 0: all
@@ -168,15 +169,16 @@ def measured(name: str, data: Path, home: Path, seeds: int, embedded: bool, tell
         print(name, label, json.dumps(told), flush=True)
         tell(row)
 
-    one = Kept(prover(made, own_weights, SearchLimits(rules=1, expansions=1 << 40)))
-    deep = (
-        one
-        if case.rules == 1
-        else Kept(prover(made, own_weights, SearchLimits(rules=case.rules, expansions=case.expansions)))
-    )
-    for label, kept in {"confidence alone": one, "search with confidence": deep}.items():
-        join, table, valid_mrr = best({join: kept.table(own_weights, join) for join in JOINS})
-        say(label, {"join": join, "valid": valid_mrr, **figures(made, table, *asked), "effort": kept.effort()})
+    searches = {1: Kept(prover(made, own_weights, SearchLimits(rules=1, expansions=1 << 40)))}
+    for rules in range(2, case.rules + 1):
+        searches[rules] = Kept(prover(made, own_weights, SearchLimits(rules=rules, expansions=case.expansions)))
+    deep = searches[1]
+    for label, depths in {"confidence alone": [1], "search with confidence": list(searches)[1:] or [1]}.items():
+        options = {(rules, join): searches[rules].table(own_weights, join) for rules in depths for join in JOINS}
+        (rules, join), table, valid_mrr = best(options)
+        deep = searches[rules]
+        told = {"rules of a proof, at most": rules, "join": join, "valid": valid_mrr, **figures(made, table, *asked)}
+        say(label, told | {"effort": deep.effort()})
 
     learned, order = list[tuple[Tensor, Table]](), made.world.queries
     for seed in range(seeds):
@@ -194,6 +196,7 @@ def measured(name: str, data: Path, home: Path, seeds: int, embedded: bool, tell
         "number of proofs": deep.table(own_weights, "number"),
         "best proof": deep.table(own_weights, "max"),
         "noisy-or": deep.table(own_weights, "noisy_or"),
+        "noisy-or of groundings": deep.table(own_weights, "groundings"),
         "learned weights, best proof": deep.table(weights, "max"),
         "learned weights, noisy-or": deep.table(weights, "noisy_or"),
     }
@@ -209,17 +212,18 @@ def measured(name: str, data: Path, home: Path, seeds: int, embedded: bool, tell
         form, table, valid_mrr = best(tables)
         told = {"form": form, "valid": valid_mrr, "CPU seconds of training": round(spent, 1)}
         say(f"embedding, seed {seed}", told | figures(made, table, *asked))
-        options: dict[Any, Table] = {
+        mixed: dict[Any, Table] = {
             (label, weight): hybrid(by_proofs, table, weight)
             for label, by_proofs in (
                 ("noisy-or", deep.table(own_weights, "noisy_or")),
+                ("groundings", deep.table(own_weights, "groundings")),
                 ("learned", learned[seed][1]),
             )
             for weight in WEIGHTS
         }
-        choice, joined, valid_mrr = best(options)
+        choice, hybrids, valid_mrr = best(mixed)
         top = dict(sorted(valid_mrr.items(), key=lambda pair: -pair[1])[:5])
-        say(f"hybrid, seed {seed}", {"choice": str(choice), "valid": top, **figures(made, joined, *asked)})
+        say(f"hybrid, seed {seed}", {"choice": str(choice), "valid": top, **figures(made, hybrids, *asked)})
     say("means", spread(row))
 
 

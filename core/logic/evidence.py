@@ -15,21 +15,25 @@ def doubt(log_weight: Tensor) -> Tensor:
     return -torch.log1p(-torch.exp(log_weight).clamp_max(CERTAIN))
 
 
-def noisy_or(log_weight: Tensor, answer: Tensor, count: int) -> Tensor:
+def noisy_or(log_weight: Tensor, answer: Tensor, count: int, times: Tensor | tuple[()] = ()) -> Tensor:
     """Return -log of the probability that no proof of an answer holds: float64 [N], int64 [N] -> float64 [count].
 
     s = -log prod_i (1 - w_i) = sum_i -log(1 - w_i),    probability = 1 - exp(-s)
 
-    `answer` is the number of each proof's answer; an answer without proofs has 0. The sum keeps apart probabilities near 1.
+    `answer` is the number of each proof's answer; an answer without proofs has 0. A proof counts as often as `times` [N] says,
+    by default once. The sum keeps apart probabilities near 1.
     Weights are added in increasing order, so that the result does not depend on that of the proofs.
     Source: Pearl 1988, "Probabilistic reasoning in intelligent systems", section 4.3.
 
     >>> score = noisy_or(torch.log(torch.tensor([0.5, 0.5, 0.2])), torch.tensor([0, 0, 1]), 3)
     >>> 1 - torch.exp(-score)
     tensor([0.7500, 0.2000, 0.0000], dtype=torch.float64)
+    >>> 1 - torch.exp(-noisy_or(torch.log(torch.tensor([0.5])), torch.tensor([0]), 1, torch.tensor([3])))
+    tensor([0.8750], dtype=torch.float64)
     """
     order = torch.sort(log_weight, stable=True).indices
-    parts = doubt(log_weight.to(torch.float64))[order]
+    parts = doubt(log_weight.to(torch.float64))
+    parts = (parts if isinstance(times, tuple) else parts * times)[order]
     return torch.zeros(count, dtype=torch.float64, device=parts.device).index_add(0, answer[order], parts)
 
 

@@ -12,7 +12,14 @@ from ...core.logic.terms import Vocabulary
 from .search import ProofsFound
 
 TINY = 1e-300  # above 0: a proof is better than none
-Join = Literal["noisy_or", "max", "probability"]  # the last one is that of the guide: of any of the proofs found
+Join = Literal["noisy_or", "max", "groundings", "probability"]
+"""The evidence of an answer: noisy-or of its proofs, the best proof, noisy-or with a proof as often as it has groundings, and
+the guide's probability of any of the proofs found.
+
+"noisy_or" takes a rule's confidence for the probability of its head where its body is true for some facts, as in AnyBURL's
+files. "groundings" takes it for the probability that one instance of the rule holds, as in ProbLog's programs: two neighbours
+in Africa are more evidence than one. Proofs that share an instance count as independent there.
+"""
 
 
 @frozen
@@ -57,8 +64,8 @@ def joined(names: Vocabulary, found: ProofsFound, join: Join) -> JoinedAnswers:
     )
     owner, count = distinct // constants**2, distinct.shape[0]
     atom = torch.stack([distinct // constants % constants, distinct % constants], -1)
-    if join == "noisy_or":
-        score = noisy_or(found.log_weight, proof_of, count)
+    if join in ("noisy_or", "groundings"):
+        score = noisy_or(found.log_weight, proof_of, count, found.groundings if join == "groundings" else ())
         probability = -torch.expm1(-score)
     elif join == "probability":
         probability = torch.zeros(count, dtype=torch.float64, device=proof_of.device)

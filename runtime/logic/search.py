@@ -3,7 +3,8 @@
 The last goal of each state is the query itself, under a mark that no rule or fact resolves. It takes part in all substitutions,
 so that a state of which only this goal is left is a proof, and the goal its answer: uncle(X, ann) is asked once, and its
 answers are all X. A proof is the rules that it applies, in their places: with other facts for the same rules it is the same
-proof of the answer, because a rule's confidence is the probability of its head where its body is true for some of them.
+proof of the answer, because a rule's confidence is the probability of its head where its body is true for some of them; the
+number of such groundings is kept beside it.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,6 +57,7 @@ class States:
     trace: Tensor  # int64 [M]: hash of the rules in their places
     moves: Tensor  # int32 [M, T]: facts 0..F-1 and rules F..F+R-1 in order, then UNUSED
     seen: Tensor  # int64 [M, T]: hashes of the states before
+    groundings: Tensor  # int64 [M]: choices of facts that lead to this state by the same rules
 
     def __getitem__(self, index: Tensor) -> "States":
         return States(*(getattr(self, field.name)[index] for field in attrs.fields(States)))
@@ -70,6 +72,7 @@ class ProofsFound:
     log_weight: Tensor  # float64 [N]
     log_prob: Tensor  # float64 [N]
     moves: Tensor  # int32 [N, T]: see `States`
+    groundings: Tensor  # int64 [N]: choices of facts with which the rules prove the answer; 1 for samples
     facts: int  # F, the number of the first rule in `moves`
     expanded: Tensor  # int64 [Q]: states whose successors were computed
     cut: Tensor  # int64 [Q]: states that were left because of the bounds
@@ -167,7 +170,7 @@ def search(
     expanded, cut = torch.zeros(count, dtype=torch.int64, device=device), none[:, 0].clone()
     waiting = _opened(names, base, queries, bounds)
     parts: list[States] = []
-    step = 0
+    step, adds = 0, bounds.strategy != "sample"
     while waiting.owner.shape[0]:
         taken, later, dropped = _chosen(waiting, expanded, bounds, count)
         cut = cut + dropped
@@ -181,22 +184,23 @@ def search(
                 log_prob = after.log_prob + guide(portion, after, row).to(torch.float64)
                 after = attrs.evolve(after, log_prob=log_prob)
             proofs = after.goals[:, 0, 0] == names.end
-            parts.append(_distinct(names, after[proofs]))
+            parts.append(_distinct(names, after[proofs], adds))
             if bounds.strategy == "sample":
                 chances = (after.log_weight - portion.log_weight[row]) if guide is None else after.log_prob
                 step += 1
                 proofs = proofs | ~_drawn(chances, row, portion.owner.shape[0], keys.fold_in(_needed(key), step))
             fresh.append(after[~proofs])
         waiting = _joined(fresh)
-        waiting = waiting if bounds.strategy == "sample" else _distinct(names, waiting)
+        waiting = waiting if bounds.strategy == "sample" else _distinct(names, waiting, adds)
     every = _joined([_opened(names, base, queries[:0], bounds), *parts])
-    every = _distinct(names, every)
+    every = _distinct(names, every, adds)
     return ProofsFound(
         owner=every.owner,
         answer=every.goals[:, 0, 1:],
         log_weight=every.log_weight,
         log_prob=every.log_prob,
         moves=every.moves,
+        groundings=every.groundings,
         facts=base.facts.shape[0] - 1,
         expanded=expanded,
         cut=cut,
@@ -236,6 +240,7 @@ def _opened(names: Vocabulary, base: Knowledge, queries: Tensor, bounds: SearchL
         trace=nothing,
         moves=torch.full((*owner.shape, steps), UNUSED, dtype=torch.int32, device=owner.device),
         seen=nothing[:, None].repeat(1, steps),
+        groundings=torch.ones_like(owner),
     )
 
 
@@ -243,14 +248,21 @@ def _joined(parts: list[States]) -> States:
     return States(*(torch.cat([getattr(part, field.name) for part in parts]) for field in attrs.fields(States)))
 
 
-def _distinct(names: Vocabulary, states: States) -> States:
-    """Return the states without those that repeat a state, of the same query, by the same rules in the same places."""
+def _distinct(names: Vocabulary, states: States, adds: bool) -> States:
+    """Return the states without those that repeat a state, of the same query, by the same rules in the same places.
+
+    Those that stay have the groundings of all of them, if that `adds`; a walk that was sampled twice is no second grounding.
+    """
     if not states.owner.shape[0]:
         return states
     marks = extended_hash(extended_hash(state_hash(names, states.goals), states.trace), states.owner)
     distinct, inverse = torch.unique(marks, return_inverse=True)
     order = torch.arange(marks.shape[0], device=marks.device)
     first = torch.full_like(distinct, marks.shape[0]).scatter_reduce(0, inverse, order, "amin")
+    if adds:
+        states = attrs.evolve(
+            states, groundings=torch.zeros_like(distinct).index_add(0, inverse, states.groundings)[inverse]
+        )
     return states[torch.sort(first).values]
 
 
@@ -405,5 +417,6 @@ def _moved(
         trace=extended_hash(states.trace[row], rule.clamp_min(-1) + 1),
         moves=torch.where(here, origin[:, None].to(torch.int32), before),
         seen=seen,
+        groundings=states.groundings[row],
     )
     return after[~again], row[~again]

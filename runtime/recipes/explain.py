@@ -212,7 +212,7 @@ def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Ans
     atoms = torch.stack([_with_variables(names, query) for query in queries])
     ground = (atoms[:, 1:] <= len(names.constants)).all(-1)
     found = searcher.proofs(atoms, torch.where(ground[:, None], atoms, 0))
-    every = joined(names, found, "max" if own.join == "max" else "noisy_or")
+    every = joined(names, found, "noisy_or" if own.join == "valid" else own.join)
     best = _best_proofs(found, every)
     told: list[list[QueryAnswer]] = [[] for _ in queries]
     counts = torch.bincount(every.proof_of, minlength=every.owner.shape[0]).tolist()

@@ -122,7 +122,7 @@ class Search:
     guide: Literal["confidence", "policy", "breadth"] = "confidence"  # which states are expanded first, or kept
     depth: int = 2  # rules that a proof may apply
     expansions: int = 1000  # states that may be expanded for one query
-    join: Literal["noisy_or", "max", "valid"] = "valid"  # of an answer's proofs; "valid" ranks that split better
+    join: Literal["noisy_or", "max", "groundings", "valid"] = "valid"  # of an answer's proofs; valid: the best there
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""

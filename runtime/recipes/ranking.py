@@ -34,6 +34,7 @@ from .prove_settings import Ranking, Search
 RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")
 FIT_STEPS, FIT_DECAY = 150, 1e-5  # of learned weights
 EMBEDDING_STEPS = 3000
+JOINS: tuple[Join, ...] = ("noisy_or", "max", "groundings")
 TUNED = 1000  # valid facts, at most, by which something is chosen
 
 
@@ -142,7 +143,7 @@ def _by_tables(options: Ranking, prover: Prover, notice: Notice) -> Iterator[tup
             weights, weighed_proofs(made, ranker.table(weights, "noisy_or").prover, chosen)
         )
         name = "learned confidence"
-    joins: dict[str, Table] = {join: ranker.table(weights, join) for join in ("noisy_or", "max")}
+    joins: dict[str, Table] = {join: ranker.table(weights, join) for join in JOINS}
     joined = options.searching.join
     join = joined if joined != "valid" else _best(made, joins, notice, "--join", "noisy_or")
     by_proofs = joins[join]

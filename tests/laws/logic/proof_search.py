@@ -23,6 +23,8 @@ Rule = tuple[Atom, tuple[Atom, ...]]
 NAMES = vocabulary(["p", "q", "r"], ["a", "b", "c", "d"], variables=9)
 CONSTANTS, PREDICATES = 4, 3
 DEPTH = 2
+CERTAIN = 1.0 - 1e-9  # a fact's weight
+JOINS: tuple[Join, ...] = ("noisy_or", "max", "groundings")
 SOURCE = "Pearl 1988, Probabilistic reasoning in intelligent systems, section 4.3"
 
 
@@ -91,6 +93,9 @@ def cases(draw: DrawFn) -> Case:
     # A chain of two rules, which random ones rarely form: r(a, b), q(X, Y) <- r(X, Y), p(X, Y) <- q(X, Y).
     facts = list(dict.fromkeys([*facts, (3, 1, 2)]))
     rules += [((2, x, y), ((3, x, y),)), ((1, x, y), ((2, x, y),))]
+    if draw(st.booleans()):  # p(X, Z) <- r(X, Y), q(Y, Z), by two Y
+        facts = list(dict.fromkeys([*facts, (3, 1, 3), (2, 2, 4), (2, 3, 4)]))
+        rules.append(((1, x, z), ((3, x, y), (2, y, z))))
     weights = draw(st.lists(st.sampled_from([0.25, 0.5, 0.5, 0.75]), min_size=len(rules), max_size=len(rules)))
     ends = st.one_of(st.just(5), st.just(5), constant)
     queries = draw(st.lists(st.tuples(predicate, constant, ends), min_size=2, max_size=2, unique=True))
@@ -155,13 +160,12 @@ def every_proof(case: Case, query: Atom) -> Iterator[tuple[int, tuple[int, ...],
             weights = [case.weights[rule] for rule in trace if rule >= 0]
             yield _walk(binding, answer), trace, float(torch.tensor(weights, dtype=torch.float64).prod())
             return
-        shape = _shape(goals, answer, binding)
-        if shape in seen:
-            return
         some = [any(_ground(_walk(binding, term)) for term in goal[1:]) for goal in goals]
         first = some.index(True) if True in some else 0
         goal, rest = goals[first], [*goals[:first], *goals[first + 1 :]]
         shape = _shape([goal, *rest], answer, binding)
+        if shape in seen:
+            return
         for fact in facts:
             matched = _match(goal, fact, binding)
             if matched is not None:
@@ -178,14 +182,16 @@ def every_proof(case: Case, query: Atom) -> Iterator[tuple[int, tuple[int, ...],
     yield from go([(query[0], query[1], answer)], {}, (), set())
 
 
-def _expected(case: Case) -> Tensor:
+def _expected(case: Case, *, groundings: bool = False) -> Tensor:
+    """Multiply the doubts of all proofs of each answer; of those by the same rules one counts, or each of their groundings."""
     table = torch.zeros(len(case.queries), CONSTANTS + 1, dtype=torch.float64)
     for row, query in enumerate(case.queries):
-        distinct = {(answer, trace): weight for answer, trace, weight in every_proof(case, query)}
+        every = [(answer, trace, weight) for answer, trace, weight in every_proof(case, query)]
         for constant in range(1, CONSTANTS + 1):
+            own = [proof for proof in every if proof[0] == constant]
             miss = 1.0
-            for (answer, _), weight in distinct.items():
-                miss *= 1.0 - weight if answer == constant else 1.0
+            for _, _, weight in own if groundings else dict.fromkeys(own):
+                miss *= 1.0 - min(weight, CERTAIN)
             table[row, constant] = 1.0 - miss
     return table
 
@@ -202,12 +208,17 @@ def counts_the_last_rule(found: ProofsFound) -> ProofsFound:
     return evolve(found, log_weight=found.log_weight / (found.rules() >= 0).sum(-1).clamp_min(1))
 
 
+def counts_once(found: ProofsFound) -> ProofsFound:
+    """Give each proof one grounding."""
+    return evolve(found, groundings=torch.ones_like(found.groundings))
+
+
 def keeps_one_proof(found: ProofsFound) -> ProofsFound:
     """Keep the first proof of each answer."""
     marks = (found.owner * 100 + found.answer[:, 0]) * 100 + found.answer[:, 1]
     kept = torch.tensor([place for place, mark in enumerate(marks.tolist()) if mark not in marks[:place].tolist()])
     kept = kept.to(torch.int64)
-    columns = ("owner", "answer", "log_weight", "log_prob", "moves")
+    columns = ("owner", "answer", "log_weight", "log_prob", "moves", "groundings")
     return evolve(found, **{name: getattr(found, name)[kept] for name in columns})
 
 
@@ -273,12 +284,13 @@ MUTANTS: dict[str, Callable[[Searching], Searching]] = {"keeps one proof of each
 
 _law = law_constructor(cases, SOURCE, most=12)  # each searches several times
 TWO, PROVEN = "an answer with two proofs", "an answer by a rule"
+SEVERAL = "a proof by rules with two groundings"
 DEEP = "a proof by two rules of what is no fact"
 
 
 def proof_search_laws() -> Suite:
     """The laws of a search for all proofs."""
-    each = (_enumeration(), _beam(), _renaming(), _order(), _nothing(), _streaming(), _checked())
+    each = (_enumeration(), _groundings(), _beam(), _renaming(), _order(), _nothing(), _streaming(), _checked())
     return Suite("proof_search_laws", each)
 
 
@@ -298,11 +310,25 @@ def _enumeration() -> Law:
         # Of an answer that is no fact: beside a fact no other proof counts.
         seen(DEEP, any(two - known for two, known in zip(deep, facts, strict=True)))
         told = -torch.expm1(-case.scores(subject))
-        same("noisy-or against all proofs one by one", told, _expected(case).clamp_max(1 - 1e-9), DOUBLE)
+        same("noisy-or against all proofs one by one", told, _expected(case), DOUBLE)
 
     mutant = Mutant("takes a mean of the rules of a proof", _edited(counts_the_last_rule))
     claim = "An answer's probability is 1 - prod (1 - w) over all of its proofs, w the product of their rules' weights."
     return _law("enumeration", claim, mutant, check, TWO, DEEP, most=60)
+
+
+def _groundings() -> Law:
+    def check(subject: Searching, case: Case, seen: Seen) -> None:
+        own = [[(a, t) for a, t, _ in every_proof(case, query)] for query in case.queries]
+        seen(
+            SEVERAL, any(any(rule >= 0 for rule in proof[1]) for each in own for proof in each if each.count(proof) > 1)
+        )
+        told = -torch.expm1(-case.scores(subject, "groundings"))
+        same("noisy-or against all groundings one by one", told, _expected(case, groundings=True), DOUBLE)
+
+    mutant = Mutant("counts proofs by the same rules once", _edited(counts_once))
+    claim = "Joined by groundings, an answer's probability is 1 - prod (1 - w) over all choices of rules and facts."
+    return _law("groundings", claim, mutant, check, SEVERAL, most=60)
 
 
 def _beam() -> Law:
@@ -331,7 +357,7 @@ def _renaming() -> Law:
             case.weights,
             tuple(map(renamed, case.queries)),
         )
-        for join in ("noisy_or", "max"):
+        for join in JOINS:
             told = other.scores(subject, join)
             same(f"{join} under other names", told[:, 1:].flip(-1), case.scores(subject, join)[:, 1:], DOUBLE)
 
@@ -344,7 +370,7 @@ def _order() -> Law:
         _proven(case, seen)
         seen("several rules", len(case.rules) > 1)
         other = evolve(case, rules=case.rules[::-1], weights=case.weights[::-1], facts=case.facts[::-1])
-        for join in ("noisy_or", "max"):
+        for join in JOINS:
             same(f"{join} of rules in another order", other.scores(subject, join), case.scores(subject, join), DOUBLE)
 
     mutant = Mutant("distrusts the first rule", of_the_first_rule)
@@ -360,7 +386,7 @@ def _nothing() -> Law:
             weights=(*case.weights, 0.0),
         )
         seen("the rule proves something", bool((_expected(evolve(more, weights=(*case.weights, 0.5))) > 0).any()))
-        for join in ("noisy_or", "max"):
+        for join in JOINS:
             same(f"{join} with a rule of weight 0", more.scores(subject, join), case.scores(subject, join), DOUBLE)
 
     mutant = Mutant("gives it a small weight", of_no_weight)
