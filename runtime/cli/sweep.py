@@ -20,7 +20,7 @@ from ..recipes.classic import RECIPES
 from ..recipes.sweep_results import Ranked, ranked
 from ..recipes.sweep_settings import SAMPLERS, SWEPT, SettingValues, Sweep, axis_of, extremes, is_axis, setting_count
 from ..recipes.sweep_stages import stages
-from ..runs.arguments import changed, flag, option
+from ..runs.arguments import changed, flag, option, processors
 from .common import FLAGS, say
 
 SHOWN = 10  # settings in the table
@@ -28,6 +28,8 @@ ABOUT = """Train many settings and seeds of a recipe as one population, and rank
 
 A swept number gets several values: a list, --gamma 0.95,0.99, or a range, --learning-rate log:1e-4:1e-2 (drawn --samples times)
 or log:1e-4:1e-2:9 (a grid); also linear:LOW:HIGH. All options of the recipe may be given beside them.
+
+Each of --threads, by default one for each processor, trains 16 runs at once, up to --members runs in all.
 
 --sampler optuna draws each part of the settings (--members runs at once) where those before it scored well.
 --halving 3 trains all settings for a part of the steps; the best third goes on to three times as many, and so on to the end.
@@ -54,7 +56,7 @@ def sweep_command(words: list[str]) -> int:
     recipe = choose("purestep sweep: recipe", name, RECIPES)
     axes, words = _axes(words)  # afterwards an option and its value are two words
     choose("--sampler", option(words, "--sampler", Sweep().sampler), dict.fromkeys(SAMPLERS))
-    defaults = recipe.defaults(words)
+    defaults = changed(recipe.defaults(words), {"threads": processors()})
     usual = Sweeping(defaults, Sweep(), Path("runs") / f"{defaults.experience.env}-{name}-sweep")
     given = tyro.cli(
         Sweeping, default=usual, args=words, prog=f"purestep sweep {name}", description=ABOUT, config=FLAGS
@@ -114,7 +116,7 @@ def _axes(words: Sequence[str]) -> tuple[list[SettingValues], list[str]]:
 
 def _shared(words: Sequence[str]) -> list[str]:
     """Return the words without the sweep's own options and their values, as `train` takes them."""
-    own = {"--run", *(flag(one.name) for one in fields(Sweep))}
+    own = {"--run", "--threads", *(flag(one.name) for one in fields(Sweep))}
     return [word for before, word in pairwise(["", *words]) if not {before, word} & own]
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: many settings and seeds of a recipe as one population, trained by one program in parts that fit into memory.
+"""Sweeps: many settings and seeds of a recipe, trained by one program in parts, several of them at once in threads.
 
     RUN/sweep.json     arguments, swept numbers and options
     RUN/sweep.jsonl    a row for each member and each rung that it finished, appended after each part
@@ -7,13 +7,14 @@
 A sweep is always walked through from its first stage. Parts with rows in the file are not trained again, and the settings of a
 later stage follow from the scores of the stages before it. So a sweep that was stopped ends as one that was never stopped.
 
-A member's numbers depend on the size of its part and not on the others in it. Members that go on to another rung may change
-their position in a part. Compiled programs gave the same bits at every position (parts of 3, 5 and 9), so such members end as
-in a sweep without halving that has parts of this size. Without the compiler that holds for parts of one, else within rounding.
+A member's numbers depend on the size of its part, and not on the others in it or on the number of threads. Members that go on
+to another rung may change their position in a part. Compiled programs gave the same bits at every position (parts of 3, 5 and
+9), so such members end as in a sweep without halving that has parts of this size. Without the compiler that holds for parts of
+one, else within rounding.
 """
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from .sweep_settings import Point, SettingValues, Sweep, points
 from .sweep_stages import Stage, stages, survivors
 
 PLAN, ROWS = "sweep.json", "sweep.jsonl"
+PART = 16  # members of one call of the program, at most
 
 
 def trials(
@@ -47,12 +49,16 @@ def trials(
     options.check(axes)
     loop = loop_of(arguments.experience, arguments.process)
     planned = stages(axes, options, loop.iterations // loop.chunk)
-    plan = {"arguments": flatten(arguments), "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
+    settled = {name: value for name, value in flatten(arguments).items() if name != "threads"}
+    plan = {"arguments": settled, "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
     kept = _kept(run, json.loads(json.dumps(plan, default=str)))
     # With halving the last rung fills its parts, so no rung trains copies for nothing. Small parts cost little: PPO on CartPole
     # ran 74,000 steps/s in parts of one and 79,000 in parts of 9.
     widest = planned[-1 if options.halving else 0].settings * options.seeds
-    training = _Training(arguments, options, run, planned, min(options.members, widest), kept, notice)
+    size = min(PART, options.members, widest)
+    parallel = arguments.process.backend == "inductor" and arguments.process.device == "cpu"
+    together = min(arguments.process.threads, options.members // size) if parallel else 1
+    training = _Training(arguments, options, run, planned, size, together, kept, notice)
     proposed = _proposals(axes, options, planned)
     settings = next(proposed)
     for number in range(len(planned)):
@@ -88,6 +94,7 @@ class _Training:
     run: Path
     planned: Sequence[Stage]
     size: int  # of a part
+    together: int  # parts that are trained at once, each by a thread
     kept: list[Trial]  # results in the folder
     notice: Notice
     done: int = 0  # members so far
@@ -98,10 +105,14 @@ class _Training:
     def stage(self, number: int, settings: Sequence[Point]) -> Iterator[list[Trial]]:
         """Yield the results of each part of a stage."""
         members = [(point, seed) for point in settings for seed in range(self.options.seeds)]
-        for start in range(0, len(members), self.size):
-            part = members[start : start + self.size]
-            yield self._known(part, self._rung(number)) or self._train(number, start, part)
-            self.done += len(part)
+        parts = {start: members[start : start + self.size] for start in range(0, len(members), self.size)}
+        while parts:
+            start = next(iter(parts))
+            known = self._known(parts[start], self._rung(number))
+            group = {start: parts.pop(start) for start in list(parts)[: 1 if known else self.together]}
+            for new in [known] if known else self._train(number, group):
+                yield new
+                self.done += len(new)
         if number and (old := self._folder(number - 1)).exists():
             DISK.remove(old)
         self.before, self.states = members, ()
@@ -120,24 +131,26 @@ class _Training:
             raise CheckpointError(message(where, got="of other settings", wanted="those of this sweep", remedy=remedy))
         return found if len(found) == len(part) else []
 
-    def _train(self, number: int, start: int, part: Sequence[Member]) -> list[Trial]:
-        """Train a part and append its results to the folder."""
+    def _train(self, number: int, parts: Mapping[int, Sequence[Member]]) -> list[list[Trial]]:
+        """Train parts side by side, by where they start in the stage, and append their results to the folder."""
         if not isinstance(self.trained, Members):
             self.trained = Members(self.arguments, self.options.episodes, self.notice)
             write_whole(self.run / ROWS, _lines(self.kept[: self.done]).encode())  # without a part that was cut off
         rung, chunks = self._rung(number), self.planned[number].chunks
         every = self.options.seeds * sum(stage.settings for stage in self.planned)
         where = f" (rung {rung} of {len(self.planned)})" if self.options.halving else ""
-        self.notice(f"runs {self.done + 1} to {self.done + len(part)} of {every}{where}")
-        full = [*part, *[part[-1]] * (self.size - len(part))]  # one shape, so one program; the copies are not reported
-        begun = self._survived(self.trained, number, full) if rung > 1 else self.trained.begin(full)
-        cohort = self.trained.train(begun, chunks)
-        if rung < len(self.planned) and self.options.halving:
-            single.save(self._folder(number) / f"part_{start}", chunks, cohort, keep=1)
-        new = self.trained.results(part, cohort, rung)
-        with (self.run / ROWS).open("a", encoding="utf-8") as file:
-            file.write(_lines(new))
-        return new
+        self.notice(f"runs {self.done + 1} to {self.done + sum(map(len, parts.values()))} of {every}{where}")
+        # One shape, so one program; the copies are not reported.
+        full = [[*part, *[part[-1]] * (self.size - len(part))] for part in parts.values()]
+        begun = [self._survived(self.trained, number, one) if rung > 1 else self.trained.begin(one) for one in full]
+        found = []
+        for (start, part), cohort in zip(parts.items(), self.trained.train(begun, chunks), strict=True):
+            if rung < len(self.planned) and self.options.halving:
+                single.save(self._folder(number) / f"part_{start}", chunks, cohort, keep=1)
+            found.append(self.trained.results(part, cohort, rung))
+            with (self.run / ROWS).open("a", encoding="utf-8") as file:
+                file.write(_lines(found[-1]))
+        return found
 
     def _survived(self, trained: Members, number: int, members: Sequence[Member]) -> Cohort:
         """Return these members as the rung before left them. Raises: CheckpointError."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -41,7 +42,7 @@ class Members:
     """Trains members of a sweep. Learning rates anneal over the whole run, also for members that stop before its end."""
 
     def __init__(self, arguments: Any, episodes: int, notice: Notice) -> None:
-        torch.set_num_threads(arguments.process.threads)
+        torch.set_num_threads(1)
         self.arguments, self.episodes, self.notice = arguments, episodes, notice
         self.pipeline = actor_critic_pipeline(arguments)
         self.loop = loop_of(arguments.experience, arguments.process)
@@ -66,20 +67,27 @@ class Members:
         begun = self.begin(members)
         return Cohort(state=begun.state, history=begun.history.new_zeros(len(members), chunks, 3))
 
-    def train(self, cohort: Cohort, chunks: int) -> Cohort:
-        """Return the cohort after `chunks` chunks of the run, counted from its beginning."""
-        state, columns = cohort.state, [cohort.history]
-        ready = [] if TRAINING in self.programs else [self._called(TRAINING, self.chunk, state)]
-        size, done = cohort.history.shape[:2]
-        steps = iteration_steps(self.arguments.experience) * self.loop.chunk * size
-        with progress((chunks - done) * steps, unit="steps", by="steps", show=("episode_return",)) as bar:
+    def train(self, cohorts: Sequence[Cohort], chunks: int) -> Sequence[Cohort]:
+        """Return the cohorts after `chunks` chunks of the run, counted from its beginning, each trained by a thread."""
+        size, done = cohorts[0].history.shape[:2]
+        steps = iteration_steps(self.arguments.experience) * self.loop.chunk * size * len(cohorts)
+        ready = [] if TRAINING in self.programs else [self._advanced(cohorts[0])]  # one compiles, the others wait
+        with (
+            ThreadPoolExecutor(len(cohorts), initializer=torch.set_num_threads, initargs=(1,)) as pool,
+            progress((chunks - done) * steps, unit="steps", by="steps", show=("episode_return",)) as bar,
+        ):
             for number in range(1, chunks - done + 1):
-                state, metrics = ready.pop() if ready else self._called(TRAINING, self.chunk, state)
-                sums, counts = metrics["return_sum"].sum(0), metrics["episodes"].sum(0)
-                columns.append(torch.stack([sums, counts, metrics["finite"].amin(0)], -1)[:, None])
-                mean = float(sums.sum() / counts.sum().clamp(min=1))
-                bar({"steps": float(number * steps), "episode_return": mean})
-        return Cohort(state=state, history=torch.cat(columns, 1))
+                cohorts = [*ready, *pool.map(self._advanced, cohorts[len(ready) :])]
+                ready = []
+                sums, counts, _ = torch.cat([cohort.history[:, -1] for cohort in cohorts]).sum(0)
+                bar({"steps": float(number * steps), "episode_return": float(sums / counts.clamp(min=1))})
+        return cohorts
+
+    def _advanced(self, cohort: Cohort) -> Cohort:
+        """Return the cohort after another chunk."""
+        state, metrics = self._called(TRAINING, self.chunk, cohort.state)
+        row = metrics["return_sum"].sum(0), metrics["episodes"].sum(0), metrics["finite"].amin(0)
+        return Cohort(state=state, history=torch.cat([cohort.history, torch.stack(row, -1)[:, None]], 1))
 
     def results(self, members: Sequence[Member], cohort: Cohort, rung: int) -> list[Trial]:
         """Return the results of the first members of a cohort, which `members` names, by greedy evaluation."""

@@ -67,6 +67,15 @@ def most_threads() -> int:
     return max(256, 4 * (os.cpu_count() or 1))
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use.
+
+    >>> processors() >= 1
+    True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def check_threads(threads: int) -> None:
     """Raise ChoiceError unless this number of threads can be started.
 

@@ -4,6 +4,8 @@ Each law takes the function that runs a sweep, holds for the library's, and fail
 parameters, so that equal scores are equal parameters, bit for bit.
 """
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -210,3 +212,30 @@ def test_the_command_names_the_rungs(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "rungs: 8 settings to 32 steps, 2 settings to 96 steps" in said
     assert "--halving" not in lines[-1]
     assert (tmp_path / "sweep" / "sweep.png").exists()
+
+
+@pytest.mark.slow
+def test_the_number_of_threads_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a sweep that was stopped goes on with another number."""
+    monkeypatch.setattr(sweep, "PART", 2)
+    advanced, seen = sweep_members.Members._advanced, set[str]()
+
+    def recorded(members: Any, cohort: Any) -> Any:
+        seen.add(threading.current_thread().name.rpartition("_")[2])
+        time.sleep(0.05)  # longer than the pool takes to begin another thread
+        return advanced(members, cohort)
+
+    monkeypatch.setattr(sweep_members.Members, "_advanced", recorded)
+
+    def run(name: str, threads: int) -> Iterator[Trial]:
+        changes = {"backend": "inductor", "threads": threads}
+        return swept(sweep.trials, tmp_path / name, members=4, seeds=2, halving=2, changes=changes)
+
+    one = list(run("one", 1))
+    assert seen == {"MainThread", "0"}  # the first call, and a pool of one
+    assert list(run("two", 2)) == one
+    assert seen == {"MainThread", "0", "1"}
+    part = run("part", 2)
+    assert [next(part) for _ in range(3)] == one[:3]
+    part.close()  # type: ignore[attr-defined]
+    assert list(run("part", 1)) == one
