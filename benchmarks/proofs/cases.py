@@ -2,7 +2,7 @@
 
 Countries: the test facts' country is asked for its region, among the five regions, with one rule (S1) or two (S2). nations,
 kinship, umls, wn18rr: rules mined from the train facts, 100 filtered negatives for either argument; wn18rr on 300 test facts
-drawn by a key.
+drawn by a key. lineage: see there; the founder is asked for.
 """
 
 import shutil
@@ -16,6 +16,8 @@ from purestep.core import keys
 from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.recipes.prove_settings import Prove, prove_defaults
 from purestep.runtime.runs.arguments import changed
+
+from . import lineage
 
 TRANSITIVE = "locatedin(X, Z) :- locatedin(X, Y), locatedin(Y, Z).\n"
 NEIGHBOUR = "locatedin(X, Z) :- neighbor(X, Y), locatedin(Y, Z).\n"
@@ -43,15 +45,20 @@ CASES: Mapping[str, Case] = {
     "kinship": Case(changes=MINED),
     "umls": Case(changes=MINED),
     "wn18rr": Case(queries=300, changes=MINED),
+    "lineage": Case(lineage.RULES, depth=8, changes={"argument": "tail", "max_depth": 20, "steps": 400_000}),
 }
 
 
 def prepared(name: str, data: Path, home: Path) -> Prove:
-    """The arguments for a data set; for countries with a file of rules and one that says which constants are regions."""
+    """The arguments for a data set; for countries with rules and with the regions as a domain. A generated one is written."""
     case, source = CASES[name], data / name
     if not case.rules:
         return changed(prove_defaults(str(source)), case.changes)
     folder = home / name
+    if name == "lineage":
+        folder.mkdir()
+        lineage.written(folder, people=60, seed=0)
+        return changed(prove_defaults(str(folder)), case.changes)
     shutil.copytree(source, folder)
     (folder / "rules.txt").write_text(case.rules)
     words = {word for line in (folder / "train.txt").read_text().splitlines() for word in line.split("\t")[::2]}

@@ -70,7 +70,8 @@ SETS: Mapping[str, Scored] = {
     "family:200": Scored(rules=3, learn=1000),
     "umls": Scored(Mining(most=100), rules=1, learn=1000),
     "kinship": Scored(Mining(most=100), rules=1, learn=1000),
-    "wn18rr": Scored(Mining(most=100), rules=1, learn=2000, steps=10_000),
+    "lineage": Scored(rules=6, argument="tail", learn=500),
+    "wn18rr": Scored(Mining(most=300, length=3, confidence=0.003), rules=1, learn=2000, steps=10_000),
 }
 
 
@@ -148,7 +149,8 @@ def measured(name: str, data: Path, home: Path, seeds: int, embedded: bool, tell
         dataset = open_rules("mine", dataset, case.mining)
         row["CPU seconds of mining"] = round(time.process_time() - start, 1)
     made = proofs(dataset, facts=8, successors=8)
-    if case.mining is None:
+    remeasured = case.mining is not None and case.mining.length > 2  # as `train prove` does
+    if dataset.rules[0].confidence is None or remeasured:
         made = with_confidences(made)
     own_weights = rule_weights(made)
     row |= {"facts": len(dataset.train), "rules": len(dataset.rules), "settings": repr(case)}

@@ -1,55 +1,65 @@
 """Search for proofs guided by a policy against breadth first and the rules' confidences, at equal expansions.
 
-On a family whose rules follow from one another, proofs may apply four rules, and an exhaustive search is out of reach of the
-budgets. The same test queries are searched with the same budget, ordered by breadth, by confidence, by an untrained and by a
-trained policy; also by beams of the same width. Ranks are among all entities, by noisy-or of the proofs found. A policy also
-costs the seconds of its training and of its application. Writes results/prove_search.json.
+On a family whose rules follow from one another proofs may apply four rules, and on maternal lines (see `lineage`) eight: an
+exhaustive search is out of reach of the budgets. The same test queries are searched with the same budget, ordered by breadth, by
+confidence, by an untrained and by a trained policy; also by beams of an eighth of the budget. Ranks are among all entities, by
+noisy-or of the proofs found. A policy also costs the seconds of its training and of its application: rows with as many CPU
+seconds compare at equal seconds. Writes results/prove_search.json, where other data sets' rows stay.
 """
 
 import argparse
+import json
+import tempfile
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import evolve
+from attrs import evolve, frozen
 
 from purestep.core import keys
 from purestep.runtime.compile import program
-from purestep.runtime.logic.confidence import with_confidences
 from purestep.runtime.logic.guide import policy_guide
 from purestep.runtime.logic.link_ranking import among_all, ranked_by
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
 from purestep.runtime.logic.search import SearchLimits
 from purestep.runtime.recipes.arguments import loop_of
-from purestep.runtime.recipes.prove import model_of, prove_pipeline
+from purestep.runtime.recipes.prove import confident, model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 
 from .. import evidence
+from .cases import prepared
 
-BUDGETS = (25, 100, 400)
-RULES = 4
+BUDGETS = (25, 100, 400, 1600)
+NAME = "prove_search"
 
 
-def main() -> None:
-    """Trains a policy, and searches."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.search", description=__doc__)
-    parser.add_argument("--data", default="family:200", help="the data set (default: family:200)")
-    parser.add_argument("--steps", type=int, default=800_000, help="of training (default: 800,000)")
-    parser.add_argument("--seeds", type=int, default=3, help="trained policies (default: 3)")
-    parser.add_argument("--queries", type=int, default=0, help="test facts (default: all)")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    begin = time.perf_counter()
-    arguments = changed(prove_defaults(options.data), {"steps": options.steps})
+@frozen
+class Deep:
+    """A data set, and the bounds of proofs on it."""
+
+    rules: int
+    steps: int  # of training
+
+
+SETS: Mapping[str, Deep] = {"family:200": Deep(4, 800_000), "lineage": Deep(8, 800_000)}
+
+
+def measured(name: str, home: Path, seeds: int) -> dict[str, Any]:
+    """All searches on a data set."""
+    deep = SETS[name]
+    given = prepared(name, Path(), home) if name == "lineage" else prove_defaults(name)
+    arguments = changed(given, {"steps": deep.steps})
     pipeline = prove_pipeline(arguments)
-    made = with_confidences(pipeline.opened)
+    made = confident(arguments, pipeline.opened)
     model, loop = model_of(arguments, made), loop_of(arguments.experience, arguments.process)
     learn = program(train(pipeline.trainer, loop.chunk), name="train prove")
     guides: dict[str, Any] = {"breadth": (), "confidence": ()}
-    figures: dict[str, Any] = {"data": options.data, "steps": options.steps, "rules of a proof": RULES}
-    for seed in range(options.seeds):
+    figures: dict[str, Any] = {"settings": repr(deep)}
+    for seed in range(seeds):
         state = pipeline.trainer.init(keys.key(seed))
         guides[f"untrained policy {seed}"] = policy_guide(made.game.names, model, state.learner.params)
         start = time.process_time()
@@ -58,13 +68,12 @@ def main() -> None:
             state, _ = learn(state)
         figures[f"CPU seconds of training, seed {seed}"] = round(time.process_time() - start, 1)
         guides[f"trained policy {seed}"] = policy_guide(made.game.names, model, state.learner.params)
-    facts = made.dataset.test[: options.queries] if options.queries else made.dataset.test
-    asked, weights = among_all(made, facts), rule_weights(made)
-    for name, guide in guides.items():
-        order = "policy" if guide else name
+    asked, weights = among_all(made, made.dataset.test, arguments.experience.argument), rule_weights(made)
+    for label, guide in guides.items():
+        order = "policy" if guide else label
         for budget in BUDGETS:
             for strategy, width in (("exact", 0), ("beam", max(1, budget // 8))):
-                bounds = SearchLimits(RULES, budget, strategy, width, order)  # type: ignore[arg-type]
+                bounds = SearchLimits(deep.rules, budget, strategy, width, order)  # type: ignore[arg-type]
                 told: list[Effort] = []
                 own = evolve(prover(made, weights, bounds), guide=guide or None)
                 found = own.open_proofs(asked.queries, 1)[0]
@@ -76,9 +85,26 @@ def main() -> None:
                     "proofs per expansion": round(found.owner.shape[0] / max(int(found.expanded.sum()), 1), 3),
                     "CPU seconds": round(time.process_time() - start, 1),
                 }
-                figures[f"{name}, {strategy}, {budget} expansions"] = row
-                print(name, strategy, budget, row, flush=True)
-    evidence.write("prove_search", seconds=time.perf_counter() - begin, figures=figures)
+                figures[f"{label}, {strategy}, {budget} expansions"] = row
+                print(name, label, strategy, budget, row, flush=True)
+    return figures
+
+
+def main() -> None:
+    """Trains policies, and searches."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs.search", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=list(SETS), default=list(SETS), help="which (default: all)")
+    parser.add_argument("--seeds", type=int, default=3, help="trained policies (default: 3)")
+    options, start = parser.parse_args(), time.perf_counter()
+    torch.set_num_threads(1)
+    path = evidence.RESULTS / f"{NAME}.json"
+    found: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
+    for name in options.only:
+        with tempfile.TemporaryDirectory() as home:
+            begin = time.perf_counter()
+            figures = measured(name, Path(home), options.seeds)
+            found[name] = evidence.origin(NAME, time.perf_counter() - begin) | figures
+        evidence.write(NAME, seconds=time.perf_counter() - start, figures=found)
 
 
 if __name__ == "__main__":
