@@ -1,7 +1,7 @@
 """Search for proofs guided by a policy against breadth first and the rules' confidences, at equal expansions.
 
 On a family whose rules follow from one another proofs may apply four rules, and on maternal lines (see `lineage`) eight: an
-exhaustive search is out of reach of the budgets. The same test queries are searched with the same budget, ordered by breadth, by
+exhaustive search is out of reach. The same test queries are searched with the same budget, ordered by breadth, by
 confidence, by an untrained and by a trained policy; also by beams of an eighth of the budget. Ranks are among all entities, by
 noisy-or of the proofs found. A policy also costs the seconds of its training and of its application: rows with as many CPU
 seconds compare at equal seconds. Writes results/prove_search.json, where other data sets' rows stay.
