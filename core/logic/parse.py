@@ -1,7 +1,8 @@
 """Parsers of facts, rules, queries and domains, one per line; an invalid line is refused with its number.
 
 Blank lines, and lines that begin with % or #, are skipped, except that a line with two tabs is a fact. Spaces around a name
-are removed.
+are removed. As in Prolog, a name may be quoted: 'born in'('Graz', 'Washington, D.C.'), with '' for a quote in it. It then has
+any characters except tabs, and is no variable.
 """
 
 import re
@@ -10,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from attrs import frozen
 
 from ..errors import ChoiceError, choose, message
-from .rules import Rule, check_rule, names_variable
+from .rules import Rule, check_rule, constant, names_variable
 from .terms import Names
 
-WORD = r"([^\t(),]+)"
-RELATION = r"\s*((?!:-)[^\s(),\\]+)\s*"  # no spaces and operators, as in \+ p, not p, :- p
+QUOTED = r"'(?:[^'\t\n]|'')+'"
+WORD = rf"(\s*{QUOTED}\s*|[^\t(),]+)"
+RELATION = rf"\s*({QUOTED}|(?!:-)[^\s(),\\]+)\s*"  # else no spaces and operators, as in \+ p, not p, :- p
 ATOM = re.compile(rf"{RELATION}\({WORD},{WORD}\)")
 ATOMS = re.compile(rf"{ATOM.pattern}(?:\s*,{ATOM.pattern})*")
 REMEDY = "correct it, or begin it with % to skip it"
@@ -32,8 +34,8 @@ class DomainLines:
 def parse_facts(text: str, source: str) -> tuple[Names, ...]:
     """Return the facts of a text, in order: lines `relation(head, tail).` or `head<TAB>relation<TAB>tail`.
 
-    The final dot is optional. Names have any characters except tabs; in the first form also except ( ) and comma, and the
-    relation has no spaces and no backslash.
+    The final dot is optional. Names have any characters except tabs; in the first form, unless quoted, also except ( ) and
+    comma, and the relation has no spaces and no backslash.
     Raises: ChoiceError with the source, the line's number and the line.
 
     >>> parse_facts("near(a, b).\\n% a remark\\nb\\tnear\\tc d", "facts.txt")
@@ -43,14 +45,15 @@ def parse_facts(text: str, source: str) -> tuple[Names, ...]:
 
 
 def parse_query(text: str) -> Names:
-    """Return the atom of a text such as "near(a, b)". Raises: ChoiceError.
+    """Return the atom of a text such as "near(a, b)"; see `constant` for quotes that are left. Raises: ChoiceError.
 
-    >>> parse_query("locatedin(france, europe)")
-    ('locatedin', 'france', 'europe')
+    >>> parse_query("locatedin(france, europe)"), parse_query("'born in'(X, 'Graz')")
+    (('locatedin', 'france', 'europe'), ('born in', 'X', "'Graz'"))
     """
     atoms = _atoms(text.strip().removesuffix("."))
     if len(atoms) != 1:
-        raise _refused("query", text, "relation(head, tail)", "write one atom with two arguments")
+        remedy = "write one atom with two arguments, and names with spaces or commas in quotes: 'born in'(X, graz)"
+        raise _refused("query", text, "relation(head, tail)", remedy)
     return atoms[0]
 
 
@@ -60,14 +63,15 @@ def parse_rules(text: str, source: str) -> tuple[Rule, ...]:
     `name:score:near(x,y), in(y,z) -> in(x,z)`: arguments are variables and converted to capitals; the score is the confidence.
     `in(X, Z) :- near(X, Y), in(Y, Z).`: as in Prolog, a variable begins with a capital or _; the final dot is optional.
     `0.9 :: in(X, Z) :- near(X, Y), in(Y, Z).`: the same with a confidence, as in ProbLog.
-    `body<TAB>support<TAB>confidence<TAB>in(X,Z) <= near(X,Y), in(Y,Z)`: as AnyBURL writes them; both counts are ignored.
+    `body<TAB>support<TAB>confidence<TAB>in(X,Z) <= near(X,Y), in(Y,Z)`: as AnyBURL writes them, with single capitals for
+    variables; both counts are ignored.
     Raises: ChoiceError with the source and the line's number for a line of neither form, a rule without a body, one whose
     body does not bind a variable of its head, and the variable `_`, which in Prolog is a new variable each time.
 
-    >>> for rule in parse_rules("r0:0.9:near(x,y), in(y,z) -> in(x,z)\\nin(X, asia) :- near(X, china).", "rules.txt"):
+    >>> for rule in parse_rules("r0:0.9:near(x,y), in(y,z) -> in(x,z)\\n'is in'(X, 'Asia') :- near(X, china).", "rules.txt"):
     ...     print(rule.confidence, rule)
     0.9 in(X, Z) :- near(X, Y), in(Y, Z)
-    None in(X, asia) :- near(X, china)
+    None 'is in'(X, 'Asia') :- near(X, china)
     """
     return tuple(_rule(line, where) for where, line in _lines(text, source))
 
@@ -112,8 +116,19 @@ def _refused(where: str, line: str, wanted: str, remedy: str) -> ChoiceError:
 def _atoms(text: str) -> tuple[Names, ...]:
     """Return the atoms of `p(a,b), q(c,d)`; () for any other text."""
     found = ATOM.findall(text) if ATOMS.fullmatch(text.strip()) else []
-    atoms = tuple((predicate.strip(), first.strip(), second.strip()) for predicate, first, second in found)
+    atoms = tuple((_unquoted(name), _argument(first), _argument(second)) for name, first, second in found)
     return atoms if all(word for atom in atoms for word in atom) else ()
+
+
+def _unquoted(text: str) -> str:
+    word = text.strip()
+    return word[1:-1].replace("''", "'") if re.fullmatch(QUOTED, word) else word
+
+
+def _argument(text: str) -> str:
+    """Return a variable or a constant; one that would be a variable without its quotes keeps them."""
+    word = _unquoted(text)
+    return f"'{word}'" if names_variable(word) and text.strip() != word else word
 
 
 def _fact(line: str, where: str) -> Names:
@@ -122,7 +137,8 @@ def _fact(line: str, where: str) -> Names:
         if len(words) == 3 and all(words):
             return words[1], words[0], words[2]
     elif len(atoms := _atoms(line.removesuffix("."))) == 1:
-        return atoms[0]
+        relation, head, tail = atoms[0]
+        return relation, constant(head), constant(tail)
     wanted = "relation(head, tail). or head<TAB>relation<TAB>tail"
     raise _refused(where, line, wanted, REMEDY)
 
@@ -146,11 +162,17 @@ def _rule(line: str, where: str) -> Rule:
         wanted = "`name:score:body(x,y), body(y,z) -> head(x,z)` or `head(X,Z) :- body(X,Y), body(Y,Z).`"
         raise _refused(where, line, wanted, REMEDY)
     atoms = tuple((name, a.upper(), b.upper()) if arrow else (name, a, b) for name, a, b in (*heads, *body))
+    if "\t" in line:
+        atoms = tuple((name, _of_anyburl(a), _of_anyburl(b)) for name, a, b in atoms)
     words = {word for atom in atoms for word in atom[1:]}
     if "_" in words or (arrow and not all(names_variable(word) for word in words)):
         wanted = "variables that begin with a letter" if arrow else "a name for every variable"
         raise _refused(where, line, wanted, "rename what is none, e.g. x, y, z" if arrow else "write X, Y, ... for _")
     return check_rule(where, Rule(atoms[0], atoms[1:], float(score) if score else None))
+
+
+def _of_anyburl(word: str) -> str:
+    return f"'{word}'" if names_variable(word) and len(word) > 1 else word
 
 
 def _is_number(text: str) -> bool:

@@ -1,5 +1,6 @@
 """Rules head <- body in names, and their encoding as numbers, with variables numbered from the vocabulary's first one."""
 
+import re
 from collections.abc import Sequence
 
 import torch
@@ -10,13 +11,15 @@ from ..errors import ChoiceError, choose, message
 from .terms import PADDING, Names, Vocabulary
 
 VOID = (PADDING, PADDING, PADDING)
+OPERATORS = re.compile(r"[\s(),\\]|^['%#]|^:-")  # in a relation that is to be quoted
+MARKS = re.compile(r"[\t(),]|^'")  # in a constant
 
 
 @frozen
 class Rule:
-    """A rule: the head holds if all atoms of the body hold. Words that begin with a capital or _ are variables.
+    """A rule: the head holds if all atoms of the body hold. Words that begin with a capital or _ are variables, unless quoted.
 
-    Rules are equal if their clauses are, whatever their confidence.
+    Rules are equal if their clauses are, whatever their confidence. As text, names are quoted where `parse_rules` needs it.
     """
 
     head: Names
@@ -24,7 +27,10 @@ class Rule:
     confidence: float | None = field(default=None, eq=False, repr=False)  # estimate of P(head | body); None: unknown
 
     def __str__(self) -> str:
-        atoms = [f"{predicate}({first}, {second})" for predicate, first, second in (self.head, *self.body)]
+        atoms = [
+            f"{_written(predicate, OPERATORS)}({_written(first, MARKS)}, {_written(second, MARKS)})"
+            for predicate, first, second in (self.head, *self.body)
+        ]
         return f"{atoms[0]} :- {', '.join(atoms[1:])}"
 
 
@@ -35,6 +41,25 @@ def names_variable(word: str) -> bool:
     [True, True, False]
     """
     return word[:1].isupper() or word[:1] == "_"
+
+
+def constant(word: str) -> str:
+    """Return the name of a constant in a rule: without the quotes of one that would be a variable.
+
+    >>> constant("'Graz'"), constant("graz"), constant("'tis")
+    ('Graz', 'graz', "'tis")
+    """
+    return word[1:-1] if _quoted(word) else word
+
+
+def _quoted(word: str) -> bool:
+    return len(word) > 2 and word[0] == word[-1] == "'" and names_variable(word[1:])
+
+
+def _written(name: str, special: re.Pattern[str]) -> str:
+    """Return a name as it is written in a rule."""
+    inner = constant(name)
+    return "'" + inner.replace("'", "''") + "'" if _quoted(name) or special.search(name) else name
 
 
 def check_rule(where: str, rule: Rule) -> Rule:
@@ -94,8 +119,8 @@ def _numbered(names: Vocabulary, rule: Rule, where: str) -> list[tuple[int, int,
     return [
         (
             choose(f"{where}: predicate", predicate, predicates),
-            choose(f"{where}: constant", first, terms),
-            choose(f"{where}: constant", second, terms),
+            choose(f"{where}: constant", constant(first), terms),
+            choose(f"{where}: constant", constant(second), terms),
         )
         for predicate, first, second in atoms
     ]

@@ -14,7 +14,7 @@ from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.logic.knowledge import contains
 from ...core.logic.parse import parse_query
-from ...core.logic.rules import names_variable
+from ...core.logic.rules import constant, names_variable
 from ...core.logic.state import ProofState
 from ...core.logic.terms import Names, Vocabulary, encode
 from ..effects import folder
@@ -86,6 +86,7 @@ def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
     """
     asked = parse_query(query)
     prover = prover_of(run)
+    asked = _unquoted(prover.made, asked)
     ((attempt, tree),) = prover.tried([asked])
     return drawn(prover, attempt, tree, out or run / folder.PROOF)
 
@@ -121,6 +122,7 @@ def lines_of(run: Path, query: str, out: Path, options: Options) -> Iterator[str
     """
     asked = parse_query(query)
     prover = prover_of(run)
+    asked = _unquoted(prover.made, asked)
     if not is_open(prover, asked) and options.score == "policy" and not options.json:
         ((attempt, tree),) = prover.tried([asked])
         found = drawn(prover, attempt, tree, out)
@@ -295,6 +297,15 @@ def deepest(prover: Prover) -> Explanation | tuple[()]:
         return ()
     attempt, tree = max(proven, key=lambda each: each[1].height())
     return drawn(prover, attempt, tree, prover.run / folder.PROOF)
+
+
+def _unquoted(made: Proofs, query: Names) -> Names:
+    """Return the query without quotes. Raises: ChoiceError for a quoted name that is unknown, which would be a variable."""
+    predicate, *words = query
+    for word in words:
+        if constant(word) != word:
+            _check_known(made, (predicate, constant(word), constant(word)))
+    return predicate, constant(words[0]), constant(words[1])
 
 
 def _check_known(made: Proofs, query: Names, *, variables: bool = False) -> None:

@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from purestep.core.errors import ChoiceError
 from purestep.core.logic.parse import parse_domains, parse_facts, parse_query, parse_rules
-from purestep.core.logic.rules import Rule
+from purestep.core.logic.rules import Rule, constant, encode_rules, names_variable
+from purestep.core.logic.terms import vocabulary
 
 WORD = st.text(st.characters(exclude_categories=["Zs", "Zl", "Zp", "Cc", "Cs"], exclude_characters="(),%#"), min_size=1)
-RELATION = WORD.filter(lambda word: "\\" not in word and not word.startswith(":-"))
-ATOM = st.tuples(RELATION, WORD, WORD)
+RELATION = WORD.filter(lambda word: word[0] != "'").filter(lambda word: "\\" not in word and not word.startswith(":-"))
+ATOM = st.tuples(RELATION, *[WORD.filter(lambda word: not (word[0] == word[-1] == "'"))] * 2)
+NAME = st.text(st.sampled_from("aZ_ ,()'\\.%é"), min_size=1).filter(lambda name: name == name.strip())
 
 
 @given(st.lists(ATOM))
@@ -69,6 +71,26 @@ def test_queries_are_one_atom() -> None:
     for text in ("", "locatedin", "p(a,b), p(b,c)", "p(a,b,c)", "a\tp\tb"):
         with pytest.raises(ChoiceError, match=r"query is .*, wanted relation\(head, tail\)"):
             parse_query(text)
+
+
+@given(NAME, NAME, NAME)
+def test_quoted_names_have_any_characters(relation: str, head: str, tail: str) -> None:
+    quoted = ["'" + name.replace("'", "''") + "'" for name in (relation, head, tail)]
+    text = f"{quoted[0]}({quoted[1]}, {quoted[2]})"
+    assert parse_facts(text, "x") == ((relation, head, tail),)
+    query = parse_query(text)
+    assert (query[0], *map(constant, query[1:])) == (relation, head, tail)
+    assert not any(map(names_variable, query[1:]))
+    (rule,) = parse_rules(f"{quoted[0]}(X, {quoted[1]}) :- {quoted[0]}(X, {quoted[2]}).", "x")
+    assert (rule.head[0], rule.head[1], constant(rule.head[2])) == (relation, "X", head)
+    assert parse_rules(str(rule), "x") == (rule,)
+
+
+def test_a_constant_with_a_capital_is_quoted_or_in_a_rule_of_anyburl() -> None:
+    quoted, anyburl = parse_rules("p(X, 'Graz') :- q(X, Y).\n9\t5\t0.5\tp(X,Graz) <= q(X,A)", "x")
+    assert quoted.head == anyburl.head == ("p", "X", "'Graz'")
+    names = vocabulary(["p", "q"], ["Graz", "wien"], variables=2)
+    assert encode_rules(names, [quoted])[0].tolist() == [[1, 3, 1]]
 
 
 def test_rules_of_both_forms() -> None:
