@@ -66,10 +66,10 @@ class Scored:
 SETS: Mapping[str, Scored] = {
     "countries_S1": Scored(rules=4, argument="tail", learn=500),
     "countries_S2": Scored(rules=4, argument="tail", learn=500),
-    "nations": Scored(Mining(most=50), rules=1, learn=1000),
+    "nations": Scored(Mining(most=50, confidence=0.01), rules=1, learn=1000),
     "family:200": Scored(rules=3, learn=1000),
-    "umls": Scored(Mining(most=100), rules=1, learn=1000),
-    "kinship": Scored(Mining(most=100), rules=1, learn=1000),
+    "umls": Scored(Mining(most=100, confidence=0.01), rules=1, learn=1000),
+    "kinship": Scored(Mining(most=100, confidence=0.01), rules=1, learn=1000),
     "lineage": Scored(rules=6, argument="tail", learn=500),
     "wn18rr": Scored(Mining(most=300, length=3, confidence=0.003), rules=1, learn=2000, steps=10_000),
 }
