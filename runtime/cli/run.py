@@ -17,7 +17,7 @@ from ..effects import folder
 from ..effects.distributed.launched import on_one_rank
 from ..effects.reporting.png import check_picture
 from ..recipes.prove_settings import Search
-from ..runs.arguments import check_whole, flag, flatten, gathered, option
+from ..runs.arguments import check_whole, flag, flatten, gathered, label, option
 from ..runs.kinds import recorded
 from ..runs.recipe import Nothing, Program, Recipe
 from ..runs.registry import HIDDEN, OWN, find, listed
@@ -112,7 +112,7 @@ def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
     values = flatten(defaults)
     pattern = recipe.folder or recipe.name + ("-{seed}" if "seed" in values else "")
     named = [name for _, name, _, _ in Formatter().parse(pattern) if name]
-    chosen = {name: Path(option(words, flag(name), str(values[name]))).name for name in named}
+    chosen = {name: label(option(words, flag(name), str(values[name]))) for name in named}
     return Path("runs") / pattern.format(**chosen)
 
 

@@ -43,6 +43,7 @@ from .layout import PICTURE as PICTURE
 from .layout import PROOF as PROOF
 from .layout import TENSORBOARD as TENSORBOARD
 from .layout import names_of, removals
+from .module_reference import is_reference
 
 MARKER = ".purestep.json"
 FORM = 1  # format version of the marker
@@ -254,16 +255,17 @@ def existing(run: Path) -> Path:
 
 
 def resume_command(run: Path) -> str:
-    """Return the command that resumes the run in a folder; with --trust if the run names a task to import.
+    """Return the command that resumes the run in a folder; with --trust if the run names a task or environment to import.
 
     >>> resume_command(Path("runs/safe"))
     'purestep resume runs/safe'
     """
     try:
-        reference = read_json(run / ARGUMENTS).get("reference")
+        held = read_json(run / ARGUMENTS)
     except CheckpointError:
-        reference = ""
-    return f"purestep resume {run}{' --trust' if reference else ''}"
+        held = {}
+    imports = held.get("reference") or is_reference(str(held.get("env", "")))
+    return f"purestep resume {run}{' --trust' if imports else ''}"
 
 
 def write_json(path: Path, value: Mapping[str, Any], *, files: Files = DISK) -> None:

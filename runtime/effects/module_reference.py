@@ -11,6 +11,15 @@ from ...core.errors import ChoiceError, described, message
 PREFIX = "purestep_task_"  # of the names under which files are imported
 
 
+def is_reference(text: str) -> bool:
+    """Return whether a text is a reference PLACE:NAME, and not a name.
+
+    >>> is_reference("boat.py:BOAT"), is_reference("cartpole")
+    (True, False)
+    """
+    return ":" in text
+
+
 def absolute(reference: str) -> str:
     """Return the reference PLACE:NAME with the path of its file made absolute, so that it can be resolved from any folder.
 

@@ -1,4 +1,4 @@
-"""PPO, A2C and REINFORCE on a named environment, built from their settings: one table."""
+"""PPO, A2C and REINFORCE on an environment, built from their settings: one table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +7,9 @@ from ...algorithms.a2c import a2c
 from ...algorithms.ppo import ppo
 from ...algorithms.reinforce import reinforce
 from ...core.envs import make
-from ..train import trainer
+from ..effects.env_reference import digest_of, load_env
+from ..effects.module_reference import is_reference
+from ..train import trainer, with_probes
 from ..validate import validate
 from .arguments import loop_of
 from .pipeline import Pipeline, network, normalizer, optimizer, placed
@@ -28,14 +30,18 @@ TABLE: Mapping[type, tuple[Callable[..., Any], tuple[str, ...]]] = {
 
 
 def actor_critic_pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
-    """Return the components of a run. Raises: ChoiceError for an unknown environment or device; errors of `validate`."""
+    """Return the components of a run. An environment named by a reference is imported.
+
+    Raises: ChoiceError for an unknown environment or device; errors of `validate`.
+    """
     with placed(arguments.process.device):
         return _pipeline(arguments)
 
 
 def _pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
     experience, learner = arguments.experience, arguments.learner
-    env = validate(make(experience.env))
+    yours = is_reference(experience.env)
+    env = validate(load_env(experience.env) if yours else make(experience.env))
     model = network(env, learner)
     algorithm, names = TABLE[type(arguments)]
     settings = {name: getattr(arguments, name) for name in names}
@@ -46,4 +52,6 @@ def _pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
     learns = algorithm(model, optimizer(learner, updates), gamma=learner.gamma, **settings)
     scales = normalizer(experience, learner)
     iteration = trainer(env, model, learns, envs=experience.envs, horizon=experience.horizon, normalizer=scales)
-    return Pipeline(env, model, scales, iteration)
+    if experience.probes:
+        iteration = with_probes(iteration, *experience.probes)
+    return Pipeline(env, model, scales, iteration, content=digest_of(experience.env) if yours else "")

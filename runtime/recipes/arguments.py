@@ -7,6 +7,7 @@ from attrs import frozen
 
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
+from ..effects.module_reference import is_reference
 from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes
 from ..runs.training_machine import Loop, plan
 
@@ -15,12 +16,13 @@ from ..runs.training_machine import Loop, plan
 class ExperienceOptions:
     """The source of experience."""
 
-    env: str  # the environment
+    env: str  # the environment: one of purestep's by name, or yours: FILE.py:NAME or MODULE:NAME of an Env
     seed: int = 0  # every random number of the run follows from it
     steps: int = 500_000  # in the environment, all worlds together; rounded up to whole chunks of iterations
     envs: int = 4  # worlds that are played side by side
     horizon: int = 128  # steps in each of them from one update to the next
     normalize: Literal["none", "observations", "rewards", "both"] = "none"  # what is scaled by its running spread
+    probes: tuple[str, ...] = ()  # names that your environment gives to `probe`: their means and extremes are metrics
 
 
 @frozen
@@ -93,7 +95,8 @@ def run_steps(arguments: Any) -> int:
 
 def check_shared(experience: ExperienceOptions, learner: Learner, process: Process) -> None:
     """Refuse numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
-    choose("--env", experience.env, dict.fromkeys(ENV_NAMES))
+    if not is_reference(experience.env):
+        choose("--env", experience.env, dict.fromkeys(ENV_NAMES))
     check_whole("--seed", experience.seed, 0, SEEDS)
     check_wholes(experience, 1, "steps", "envs", "horizon")
     for size in learner.hidden:

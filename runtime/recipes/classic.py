@@ -5,15 +5,18 @@ Only defaults that differ from the settings' own are listed here.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
 from ..deferred import deferred
+from ..effects.module_reference import absolute, is_reference
 from ..runs.arguments import changed, option
-from ..runs.recipe import Recipe
+from ..runs.recipe import RESUME, START, Recipe
+from ..runs.trusting import check_trust, trusted
 from .arguments import ExperienceOptions, Moving, run_steps
-from .settings import A2C, PPO, PlayedEpisodes, Playing, Reinforce, check_a2c, check_ppo, check_reinforce
+from .settings import A2C, PPO, PlayedEpisodes, Playing, Reinforce, Resuming, check_a2c, check_ppo, check_reinforce
 
 USUAL = "cartpole"
 Changes = Mapping[str, Any]
@@ -64,7 +67,9 @@ def _recipe(
     name: str, about: str, settings: Any, changes: Mapping[str, Changes], check: Callable[[Any], None]
 ) -> Recipe:
     def defaults(words: Sequence[str]) -> Any:
-        env = choose("--env", option(words, "--env", USUAL), {each: each for each in ENV_NAMES})
+        env = option(words, "--env", USUAL)
+        if not is_reference(env):
+            choose("--env", env, dict.fromkeys(ENV_NAMES))
         return changed(settings(ExperienceOptions(env=env)), changes.get(env, {}))
 
     return Recipe(
@@ -79,14 +84,27 @@ def _recipe(
         folder=f"{{env}}-{name}-{{seed}}",
         title=lambda arguments: f"{name} on {arguments.experience.env} for {run_steps(arguments):,} steps",
         closing=Playing,
-        resuming=Playing,
+        resuming=Resuming,
+        start=_start,
+        resume=_resume,
         moving=Moving,
         evaluating=PlayedEpisodes,
         report=deferred(str(__package__), "report", "final_lines"),
     )
 
 
+def _start(run: Path, recipe: Recipe, arguments: Any, **how: Any) -> Any:
+    """Start a run, which records its environment's file by an absolute path."""
+    return START(run, recipe, changed(arguments, {"env": absolute(arguments.experience.env)}), **how)
+
+
+def _resume(run: Path, *, options: Resuming, **how: Any) -> Any:
+    return RESUME(run, options=options, trust=trusted("resume", run, options.trust), **how)
+
+
 def _build(name: str, arguments: Any, context: Any) -> Any:
+    env = arguments.experience.env
+    check_trust(context.run, context.trust, {"env": env} if is_reference(env) else {})
     from .actor_critic import actor_critic_pipeline  # here: it imports torch
     from .pipeline import components_of
 

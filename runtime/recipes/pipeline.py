@@ -108,7 +108,7 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
 
     def accept(where: Path, manifest: Manifest) -> None:
         if manifest.environment.get(DATA) != facts.get(DATA):
-            got, remedy = "a run on other facts or rules", "bring back the files it was trained on, or train anew"
+            got, remedy = "a run on other files", "bring back the files it was trained on, or train anew"
             raise CheckpointError(message(str(where), got=got, wanted="the same", remedy=remedy))
 
     return Components(

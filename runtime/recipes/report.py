@@ -13,22 +13,25 @@ from ..runs.arguments import check_whole
 from ..runs.curves import curve
 from ..runs.recipe import Notice
 from ..runs.run import restored
+from ..runs.trusting import trusted
 from ..train import RunState
 from .pipeline import Pipeline
-from .settings import PlayedEpisodes, Playing
+from .settings import PlayedEpisodes, Playing, Resuming
 
 Choice = Literal["mode", "sample"]
 SHORT, LONGEST = 128, 1024  # steps; no named environment has longer episodes than LONGEST
 APART = 2**31  # separates the keys of evaluations from those of training
 
 
-def evaluated(run: Path, *, episodes: int = 100, seed: int = 0, action: Choice = "mode") -> Summary:
+def evaluated(
+    run: Path, *, episodes: int = 100, seed: int = 0, action: Choice = "mode", trust: bool = False
+) -> Summary:
     """Play whole episodes with the policy of the newest checkpoint; write evaluation.json into the run's folder.
 
-    Raises: CheckpointError, ChoiceError.
+    An environment of yours, which the run names, is imported with `trust`. Raises: CheckpointError, ChoiceError, TrustError.
     """
     check_whole("--episodes", episodes, 1)
-    held = restored(run, changes={"device": "cpu"})
+    held = restored(run, changes={"device": "cpu"}, trust=trusted("evaluate", run, trust))
     result = summary(played(held.components.opened, held.state, episodes, seed, action))
     about = {"iteration": held.loop.iteration, "seed": seed, "action": action}
     folder.write_json(run / folder.EVALUATION, {**about, **asdict(result)})
@@ -49,11 +52,11 @@ def played(pipeline: Pipeline, state: RunState, episodes: int, seed: int, action
 
 def evaluation_lines(run: Path, options: PlayedEpisodes, notice: Notice) -> Iterator[str]:
     """Evaluate the run's newest checkpoint; yield the line to print. Raises: CheckpointError, ChoiceError."""
-    result = evaluated(run, episodes=options.episodes, seed=options.seed, action=options.action)
+    result = evaluated(run, episodes=options.episodes, seed=options.seed, action=options.action, trust=options.trust)
     yield f"evaluation: {result.line()}"
 
 
-def final_lines(run: Path, options: Playing, notice: Notice) -> Iterator[str]:
+def final_lines(run: Path, options: Playing | Resuming, notice: Notice) -> Iterator[str]:
     """Evaluate the run's newest checkpoint and draw its learning curve; yield the lines to print. Raises: CheckpointError."""
-    yield f"evaluation: {evaluated(run, episodes=options.episodes).line()}"
+    yield f"evaluation: {evaluated(run, episodes=options.episodes, trust=True).line()}"
     yield from curve(run, notice)

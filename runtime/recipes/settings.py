@@ -90,12 +90,25 @@ class Playing:
 
 
 @frozen
+class Resuming:
+    """Episodes, played by the policy, and trust in an environment."""
+
+    episodes: int = 100  # of the evaluation at the end
+    trust: bool = False  # import the environment that the run's folder names
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_wholes(self, 1, "episodes")
+
+
+@frozen
 class PlayedEpisodes:
     """Play episodes with the newest checkpoint's policy."""
 
     episodes: int = 100  # how many
     seed: int = 0  # decides where they begin
     action: Literal["mode", "sample"] = "mode"  # "mode" takes the likeliest action, "sample" draws one
+    trust: bool = False  # import the environment that the run's folder names
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""

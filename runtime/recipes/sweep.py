@@ -26,6 +26,8 @@ from ...core.record import take
 from ...core.tree import tree_map
 from ..effects.checkpoint import single
 from ..effects.checkpoint.atomic_files import DISK, write_whole
+from ..effects.env_reference import digest_of
+from ..effects.module_reference import is_reference
 from ..effects.optuna_study import proposals
 from ..runs.arguments import flatten
 from ..runs.recipe import Notice
@@ -50,7 +52,9 @@ def trials(
     loop = loop_of(arguments.experience, arguments.process)
     planned = stages(axes, options, loop.iterations // loop.chunk)
     settled = {name: value for name, value in flatten(arguments).items() if name != "threads"}
-    plan = {"arguments": settled, "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
+    plan: dict[str, Any] = {"arguments": settled, "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
+    if is_reference(arguments.experience.env):
+        plan["env"] = digest_of(arguments.experience.env)
     kept = _kept(run, json.loads(json.dumps(plan, default=str)))
     # With halving the last rung fills its parts, so no rung trains copies for nothing. Small parts cost little: PPO on CartPole
     # ran 74,000 steps/s in parts of one and 79,000 in parts of 9.
@@ -187,7 +191,7 @@ def _kept(run: Path, plan: Any) -> list[Trial]:
         run.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(plan, indent=1).encode())
     elif json.loads(path.read_text(encoding="utf-8")) != plan:
-        remedy = "give the arguments it was begun with, or name another folder with --run"
+        remedy = "give the arguments and the environment it was begun with, or name another folder with --run"
         raise CheckpointError(message(str(run), got="another sweep", wanted="this one", remedy=remedy))
     rows = (run / ROWS).read_text(encoding="utf-8").splitlines(keepends=True) if (run / ROWS).exists() else []
     return [trial_of(json.loads(line)) for line in rows if line.endswith("\n")]  # without a line that was cut off

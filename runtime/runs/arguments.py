@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import attrs
@@ -38,6 +39,16 @@ def flag(name: str) -> str:
     '--learning-rate'
     """
     return "--" + name.replace("_", "-")
+
+
+def label(value: str) -> str:
+    """Return a value as a part of a folder's name: of a path its last part, of FILE.py:NAME the name.
+
+    >>> label("data/kinship"), label("worlds/boat.py:BOAT"), label("family:200")
+    ('kinship', 'BOAT', 'family:200')
+    """
+    last = Path(value).name
+    return last.partition(".py:")[2] or last
 
 
 def check_wholes(settings: Any, low: int, *names: str) -> None:

@@ -25,6 +25,11 @@ class Trust:
 NOTHING = Trust()
 
 
+def trusted(command: str, run: Path, every: bool) -> Trust:
+    """Return the trust of a command that has only the flag --trust."""
+    return Trust(every=every, typed=(command, str(run)), by_name=False)
+
+
 def check_trust(run: Path, trust: Trust, named: Mapping[str, str]) -> None:
     """Refuse functions that the command line does not name, before anything is imported.
 

@@ -345,7 +345,7 @@ def test_a_run_whose_facts_have_changed_is_refused(
     (countries / "train.txt").write_text(TRAIN.replace("peru", "chile"))
     capsys.readouterr()
     assert main.main([str(run) if word == "RUN" else word for word in command]) == 1
-    assert f"{run} is a run on other facts or rules, wanted the same; bring back the files" in one_line(capsys)
+    assert f"{run} is a run on other files, wanted the same; bring back the files" in one_line(capsys)
 
 
 @pytest.mark.parametrize(

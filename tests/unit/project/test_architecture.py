@@ -73,6 +73,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/cli/run.py": {"tyro", "pathlib"},  # what its commands do
     "runtime/cli/replay.py": {"tyro", "pathlib"},
     "runtime/cli/sweep.py": {"tyro", "pathlib"},
+    "runtime/recipes/sweep_members.py": {"concurrent"},  # whose parts are trained by threads
     "runtime/recipes/sweep_settings.py": {"random"},  # a generator of its own, from a seed
     "runtime/cli/view.py": {"tyro", "pathlib"},
     "runtime/cli/host.py": {"tyro", "pathlib"},
