@@ -48,7 +48,7 @@ def metrics(run: Path) -> list[dict[str, float]]:
 
 
 def test_it_is_trained_like_one_of_puresteps_own(tmp_path: Path, boat: Path) -> None:
-    numbers = {"learning_rate": 2e-3, "gamma": 0.98, "gae_lambda": 0.9}  # cartpole's defaults
+    numbers: dict[str, Any] = {"learning_rate": 2e-3, "gamma": 0.98, "gae_lambda": 0.9}  # cartpole's defaults
     runs.train("ppo", tmp_path / "own", env=f"{boat}:POLE", **SMALL, **numbers, notice=runs.silent)
     runs.train("ppo", tmp_path / "named", env="cartpole", **SMALL, notice=runs.silent)
     assert metrics(tmp_path / "own") == metrics(tmp_path / "named") != []
