@@ -78,7 +78,24 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
 
 def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
     codes = [main.main(words[1:]) for words in commands()]
-    wanted = [130, 130, 130, 130, 0, 130, 130, 130, 1, 1, 130, 130, 130, 1, 130]  # help, and two that need a real run
+    wanted = [
+        130,
+        130,
+        130,
+        130,
+        130,
+        0,
+        130,
+        130,
+        130,
+        1,
+        1,
+        130,
+        130,
+        130,
+        1,
+        130,
+    ]  # help, and two that need a real run
     assert codes == wanted
     assert [name for name, _ in played] == [
         "train",
@@ -86,6 +103,7 @@ def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
         "evaluate",
         "plot",
         "plot",
+        "train",
         "sweep",
         "train",
         "evaluate",
@@ -95,7 +113,7 @@ def test_the_commands_are_ones_we_have(played: list[tuple[str, Path]]) -> None:
         "teach",
     ]
     runs = {"runs/one", "runs/cartpole-ppo-0", "runs/family", "runs/zorplex", "runs/async", "runs/cache"}
-    runs |= {"runs/cartpole-ppo-sweep"}
+    runs |= {"runs/cartpole-ppo-sweep", "runs/env-ppo-0"}
     assert {str(path) for _, path in played} == runs
 
 
@@ -152,7 +170,7 @@ SHORTER = {
 
 
 MADE = {  # by the commands on each run
-    "one": ["runs/cartpole-ppo-0", "both.png", "runs/cartpole-ppo-sweep"],
+    "one": ["runs/cartpole-ppo-0", "both.png", "runs/env-ppo-0", "runs/cartpole-ppo-sweep"],
     "family": ["runs/family/proof.png"],
     "zorplex": ["runs/zorplex/model/model.safetensors"],
     "async": ["runs/async/timeline.png"],
@@ -171,6 +189,7 @@ def commands_on(run: str) -> list[list[str]]:
 def test_the_commands_do_what_they_say(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "line.py").write_text(blocks("python")[0].partition("model =")[0])
     first = [["purestep", "train", "ppo", "--run", "runs/cartpole-ppo-0"]] if run == "one" else []
     for words in [*first, *commands_on(run)]:
         shorter = SHORTER.get(" ".join(words[1 : 5 if "--mode" in words else 3]), ())
