@@ -1,7 +1,9 @@
-"""PPO on CartPole on a GPU: steps a second of whole iterations, beside rejax on the same card, and a run by the command line.
+"""PPO on CartPole on a GPU: steps a second of whole iterations, a run and a sweep by the command line, beside rejax.
 
-Each program is compiled, run once, and timed over the next chunks of five iterations. rejax is measured where this python has
-it. `--device cpu` tries the benchmark without a GPU. In a copy without its history, PURESTEP_COMMIT names its commit.
+Each program is compiled, run once, and timed over the next chunks of five iterations, with products in float32 and in TF32, as
+rejax computes them. The sweep trains learning rates x seeds from a fresh process to its pictures, on both sides in one part, then
+again with the kernels of the first run. rejax is measured on the same card where this python has it. `--device cpu` tries
+the benchmark without a GPU, `--parts` runs some of it. In a copy without its history, PURESTEP_COMMIT names its commit.
 """
 
 import argparse
@@ -28,8 +30,10 @@ from purestep.runtime.train import folded
 from . import evidence
 
 SHAPES = ("4096x128", "64x128")
+PARTS = ("iterations", "sweep", "train", "uncompiled")
 CHUNK, CHUNKS = 5, 20
 EPISODES = 100
+RATES, SEEDS, STEPS = 100, 5, 50_000  # of the sweep
 
 
 def wait(device: str) -> None:
@@ -67,23 +71,58 @@ def measured(shape: str, device: str, backend: Literal["inductor", "none"]) -> d
     }
 
 
-def rejax(shape: str) -> dict[str, float]:
-    """The same of rejax, by its script: one program of all iterations, compiled apart."""
-    envs, horizon = map(int, shape.split("x"))
-    steps = CHUNK * CHUNKS * envs * horizon
-    words = {"--envs": envs, "--horizon": horizon, "--steps": steps, "--threads": os.cpu_count()}
+def rejax(words: dict[str, float]) -> dict[str, Any]:
+    """The report of rejax's script: one program of all iterations, compiled apart; nothing where this python has no rejax."""
+    words = {**words, "--threads": os.cpu_count() or 1}
     command = [sys.executable, str(evidence.ROOT / "benchmarks" / "peers" / "rejax_ppo.py")]
     command += [str(word) for pair in words.items() for word in pair]
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if importlib.util.find_spec("rejax") is None:
         return {}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
-    told = json.loads(done.stdout.splitlines()[-1])
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
+
+
+def rejax_iterations(shape: str) -> dict[str, float]:
+    """The iterations of a shape by rejax."""
+    envs, horizon = map(int, shape.split("x"))
+    if not (report := rejax({"--envs": envs, "--horizon": horizon, "--steps": CHUNK * CHUNKS * envs * horizon})):
+        return {}
     return {
-        "compile seconds": round(told["compile_seconds"], 1),
-        "milliseconds an iteration": round(told["run_seconds"] / CHUNK / CHUNKS * 1e3, 3),
-        "steps a second": round(told["steps_per_second"]),
+        "compile seconds": round(report["compile_seconds"], 1),
+        "milliseconds an iteration": round(report["run_seconds"] / CHUNK / CHUNKS * 1e3, 3),
+        "steps a second": round(report["steps_per_second"]),
     }
+
+
+def sweeps(device: str) -> dict[str, Any]:
+    """The same sweep twice by the command line, and by rejax: seconds from the start of each process to its end."""
+    rates = f"log:1e-4:1e-2:{RATES}"
+    flags = ["--env", "cartpole", "--no-anneal", "--steps", str(STEPS), "--learning-rate", rates, "--episodes", "16"]
+    numbers = ["--gamma", "0.99", "--gae-lambda", "0.95", "--value-coefficient", "0.5"]
+    found: dict[str, Any] = {"members": RATES * SEEDS, "steps of each": STEPS}
+    with TemporaryDirectory() as folder:
+        for name in ("first", "second"):
+            begin, run = time.perf_counter(), ["--run", f"{folder}/{name}", "--device", device]
+            more = ["--seeds", str(SEEDS), "--members", str(RATES * SEEDS)]
+            command = [sys.executable, "-m", "purestep", "sweep", "ppo", *flags, *numbers, *more, *run]
+            subprocess.run(command, check=True)
+            found[f"{name} run, seconds"] = round(time.perf_counter() - begin, 1)
+        rows = [json.loads(line) for line in (Path(folder) / "second" / "sweep.jsonl").read_text().splitlines()]
+    means: dict[str, float] = {}
+    for row in rows:
+        point = json.dumps(row["point"])
+        means[point] = means.get(point, 0.0) + (row["score"] or 0.0) / SEEDS
+    found["best mean return"] = max(means.values())
+    begin = time.perf_counter()
+    if report := rejax({"--envs": 4, "--horizon": 128, "--steps": STEPS, "--rates": RATES, "--seeds": SEEDS}):
+        found["rejax"] = {
+            "seconds": round(time.perf_counter() - begin, 1),
+            **{f"{name} seconds": round(report[f"{name}_seconds"], 1) for name in ("import", "compile", "run")},
+            "best mean return": report["final_return"],
+        }
+    return found
 
 
 def command_line(device: str) -> dict[str, float]:
@@ -102,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--device", default="cuda", help="default: cuda")
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), metavar="ENVSxHORIZON")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="default: all")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     start, device = time.perf_counter(), arguments.device
@@ -116,10 +156,18 @@ def main() -> None:
         print(name, json.dumps(found), flush=True)
         evidence.write("gpu", seconds=time.perf_counter() - start, figures=figures)
 
-    for shape in arguments.shapes:
-        write(shape, {"purestep": measured(shape, device, "inductor"), "rejax": rejax(shape)})
-    write("64x128, uncompiled", measured("64x128", device, "none"))
-    write("train ppo", command_line(device))
+    for shape in arguments.shapes if "iterations" in arguments.parts else ():
+        own = {"purestep": measured(shape, device, "inductor")}
+        torch.backends.cuda.matmul.allow_tf32 = True
+        own["purestep, TF32"] = measured(shape, device, "inductor")
+        torch.backends.cuda.matmul.allow_tf32 = False
+        write(shape, {**own, "rejax": rejax_iterations(shape)})
+    if "sweep" in arguments.parts:
+        write("sweep", sweeps(device))
+    if "train" in arguments.parts:
+        write("train ppo", command_line(device))
+    if "uncompiled" in arguments.parts:
+        write("64x128, uncompiled", measured("64x128", device, "none"))
 
 
 if __name__ == "__main__":

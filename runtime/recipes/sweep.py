@@ -38,7 +38,7 @@ from .sweep_settings import Point, SettingValues, Sweep, points
 from .sweep_stages import Stage, stages, survivors
 
 PLAN, ROWS = "sweep.json", "sweep.jsonl"
-PART = 16  # members of one call of the program, at most
+PART = 16  # members of one call of the program on the processor, at most; a GPU takes all that are trained at once
 
 
 def trials(
@@ -59,8 +59,9 @@ def trials(
     # With halving the last rung fills its parts, so no rung trains copies for nothing. Small parts cost little: PPO on CartPole
     # ran 74,000 steps/s in parts of one and 79,000 in parts of 9.
     widest = planned[-1 if options.halving else 0].settings * options.seeds
-    size = min(PART, options.members, widest)
-    parallel = arguments.process.backend == "inductor" and arguments.process.device == "cpu"
+    processor = arguments.process.device == "cpu"
+    size = min(PART if processor else widest, options.members, widest)
+    parallel = arguments.process.backend == "inductor" and processor
     together = min(arguments.process.threads, options.members // size) if parallel else 1
     training = _Training(arguments, options, run, planned, size, together, kept, notice)
     proposed = _proposals(axes, options, planned)
