@@ -1,8 +1,8 @@
 """PPO on CartPole on a GPU: steps a second of whole iterations, a run and a sweep by the command line, beside rejax.
 
 Each program is compiled, run once, and timed over the next chunks of five iterations, with products in float32 and in TF32, as
-rejax computes them. The sweep trains learning rates x seeds from a fresh process to its pictures, on both sides in one part, then
-again with the kernels of the first run. rejax is measured on the same card where this python has it. `--device cpu` tries
+rejax computes them. The sweep trains learning rates x seeds from a fresh process to its pictures, on both sides in one part,
+then again with the kernels of the first run. rejax is measured on the same card where this python has it. `--device cpu` tries
 the benchmark without a GPU, `--parts` runs some of it. In a copy without its history, PURESTEP_COMMIT names its commit.
 """
 
