@@ -29,7 +29,8 @@ ABOUT = """Train many settings and seeds of a recipe as one population, and rank
 A swept number gets several values: a list, --gamma 0.95,0.99, or a range, --learning-rate log:1e-4:1e-2 (drawn --samples times)
 or log:1e-4:1e-2:9 (a grid); also linear:LOW:HIGH. All options of the recipe may be given beside them.
 
-Each of --threads, by default one for each processor, trains 16 runs at once, up to --members runs in all.
+Each of --threads, by default one for each processor, trains 16 runs at once, up to --members runs in all. With --device
+cuda all of these are trained by one call.
 
 --sampler optuna draws each part of the settings (--members runs at once) where those before it scored well.
 --halving 3 trains all settings for a part of the steps; the best third goes on to three times as many, and so on to the end.

@@ -41,7 +41,7 @@ class Learner:
 class Process:
     """Threads, compilation and checkpoints."""
 
-    threads: int = 1  # of PyTorch; more help large batches only
+    threads: int = 1  # of PyTorch (more help large batches only); in a sweep each trains a part of the runs
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
     backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
     device: str = "cpu"  # of the learner and its worlds: cpu, cuda or cuda:N; `evaluate` runs on the CPU
