@@ -126,19 +126,35 @@ def _scan(piece: GraphModule, node: Node, loop: Loop) -> Callable[..., Any]:
     """Return the function of a part that holds a scan and nothing else: its inputs -> those outputs of it that are read."""
     holder, *groups = cast("tuple[Any, ...]", node.args)
     body: GraphModule = getattr(piece, holder.target)
-    run = loop(_lowered(body, [inner.meta["val"] for inner in _placeholders(body)], unrolled))
+    examples = [inner.meta["val"] for inner in _placeholders(body)]
+    iterate = _lowered(body, examples, unrolled)
+    run = loop(lambda values: iterate(_laid(values, examples)))
     places = {inner: place for place, inner in enumerate(_placeholders(piece))}
     carry, xs, rest = ([places[inner] for inner in group] for group in groups)
     read: Any = _output(piece).args[0]
     several = isinstance(read, tuple | list)
-    numbers: list[int] = [one.args[1] for one in (read if several else (read,))]
+    outputs: Sequence[Node] = read if several else (read,)
+    numbers, layouts = [cast("int", one.args[1]) for one in outputs], [one.meta["val"] for one in outputs]
 
     def scan(*inputs: Any) -> Any:
         found = run(*([inputs[place] for place in group] for group in (carry, xs, rest)))
-        chosen = [found[number] for number in numbers]
+        chosen = _laid([found[number] for number in numbers], layouts)
         return chosen if several else chosen[0]
 
     return scan
+
+
+def _laid(values: Sequence[Any], examples: Sequence[Any]) -> list[Any]:
+    """Return the values in the strides of the traced ones, which compiled parts rely on.
+
+    A scan under vmap is traced with members in any dimension of its carry, and another one after an iteration.
+    """
+    return [
+        value
+        if not isinstance(value, Tensor) or value.stride() == like.stride()
+        else value.new_empty_strided(value.shape, like.stride()).copy_(value)
+        for value, like in zip(values, examples, strict=True)
+    ]
 
 
 def unrolled(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], list[Tensor]]:

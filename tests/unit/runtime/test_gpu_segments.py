@@ -56,7 +56,25 @@ def transposed(x: Tensor) -> Any:
     return last, rows, *scan(outer, last, x), torch.arange(3)
 
 
-@pytest.mark.parametrize("function", [nested, random, transposed, torch.sin])
+def members(x: Tensor) -> Any:
+    """Scans for several members, whose carries are turned in each iteration, so that their strides are not the traced ones."""
+
+    def inner(table: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        return (table * row).T, table.sum(0)
+
+    def member(column: Tensor) -> Any:
+        def outer(table: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+            new, rows = scan(inner, table.T, columns)
+            return (new.T * row).sin(), rows.T
+
+        columns = torch.stack([column, column * 2, column + 1], 1)
+        last, rows = scan(outer, columns[:3].cos().T, columns)
+        return last @ last, rows.sum(-1)
+
+    return torch.vmap(member, in_dims=1)(x)
+
+
+@pytest.mark.parametrize("function", [nested, random, transposed, members, torch.sin])
 @pytest.mark.slow
 def test_segments_give_the_values_of_the_function(function: Function) -> None:
     x = keys.normal(keys.key(0), (4, 3))
@@ -67,7 +85,7 @@ def test_segments_give_the_values_of_the_function(function: Function) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("function", [nested, random, transposed])
+@pytest.mark.parametrize("function", [nested, random, transposed, members])
 def test_a_program_on_a_gpu_gives_the_values_again_and_again(function: Function) -> None:
     with torch.device("cuda"):
         run = program(function)
