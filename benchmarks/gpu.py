@@ -1,9 +1,9 @@
 """PPO on CartPole on a GPU: steps a second of whole iterations, a run and a sweep by the command line, beside rejax.
 
 Each program is compiled, run once, and timed over the next chunks of five iterations, with products in float32 and in TF32, as
-rejax computes them. The sweep trains learning rates x seeds from a fresh process to its pictures, on both sides in one part,
-then again with the kernels of the first run. rejax is measured on the same card where this python has it. `--device cpu` tries
-the benchmark without a GPU, `--parts` runs some of it. In a copy without its history, PURESTEP_COMMIT names its commit.
+rejax computes them. The sweep trains learning rates x seeds from a fresh process to its pictures, on both sides in one part.
+rejax is measured on the same card where this python has it. `--device cpu` tries the benchmark without a GPU. `--parts` runs
+some of it; rows of other parts stay in results/gpu.json. In a copy without its history, PURESTEP_COMMIT names its commit.
 """
 
 import argparse
@@ -97,19 +97,17 @@ def rejax_iterations(shape: str) -> dict[str, float]:
 
 
 def sweeps(device: str) -> dict[str, Any]:
-    """The same sweep twice by the command line, and by rejax: seconds from the start of each process to its end."""
+    """The same sweep by the command line and by rejax: seconds from the start of each process to its end."""
     rates = f"log:1e-4:1e-2:{RATES}"
     flags = ["--env", "cartpole", "--no-anneal", "--steps", str(STEPS), "--learning-rate", rates, "--episodes", "16"]
     numbers = ["--gamma", "0.99", "--gae-lambda", "0.95", "--value-coefficient", "0.5"]
     found: dict[str, Any] = {"members": RATES * SEEDS, "steps of each": STEPS}
     with TemporaryDirectory() as folder:
-        for name in ("first", "second"):
-            begin, run = time.perf_counter(), ["--run", f"{folder}/{name}", "--device", device]
-            more = ["--seeds", str(SEEDS), "--members", str(RATES * SEEDS)]
-            command = [sys.executable, "-m", "purestep", "sweep", "ppo", *flags, *numbers, *more, *run]
-            subprocess.run(command, check=True)
-            found[f"{name} run, seconds"] = round(time.perf_counter() - begin, 1)
-        rows = [json.loads(line) for line in (Path(folder) / "second" / "sweep.jsonl").read_text().splitlines()]
+        begin, run = time.perf_counter(), Path(folder) / "run"
+        more = ["--seeds", str(SEEDS), "--members", str(RATES * SEEDS), "--run", str(run), "--device", device]
+        subprocess.run([sys.executable, "-m", "purestep", "sweep", "ppo", *flags, *numbers, *more], check=True)
+        found["seconds"] = round(time.perf_counter() - begin, 1)
+        rows = [json.loads(line) for line in (run / "sweep.jsonl").read_text().splitlines()]
     means: dict[str, float] = {}
     for row in rows:
         point = json.dumps(row["point"])
@@ -146,13 +144,15 @@ def main() -> None:
     torch.set_num_threads(1)
     start, device = time.perf_counter(), arguments.device
     card = torch.cuda.get_device_name() if device != "cpu" else "cpu"
-    figures: dict[str, Any] = {"card": card, "torch": torch.__version__}
+    path = evidence.RESULTS / "gpu.json"
+    figures: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
+    figures |= {"card": card, "torch": torch.__version__}
     word = torch.equal(keys.bits(keys.key(1), (1000,)), keys.bits(keys.key(1, device=device), (1000,)).cpu())
     figures["random bits as on the CPU"] = bool(word)
-    print(json.dumps(figures), flush=True)
+    print(card, torch.__version__, flush=True)
 
     def write(name: str, found: dict[str, Any]) -> None:
-        figures[name] = found
+        figures[name] = {"commit": evidence.origin("gpu", 0.0)["commit"], **found}
         print(name, json.dumps(found), flush=True)
         evidence.write("gpu", seconds=time.perf_counter() - start, figures=figures)
 
