@@ -20,7 +20,7 @@ import torch._inductor.cpu_vec_isa as features
 
 STOCK_FEATURES = features.valid_vec_isa_list
 STOCK_HEADER = getattr(codecache, "_precompile_header", None)
-VERSIONS = ("2.13.",)  # versions of torch for whose code this was written
+VERSIONS = ("2.13.", "2.14.")  # versions of torch for whose code this was written
 
 
 @contextlib.contextmanager

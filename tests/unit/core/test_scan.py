@@ -272,9 +272,6 @@ def test_a_gradient_through_scan(xs: list[float], weight: float) -> None:
 COEFFICIENTS = [0.5, -1.0, 2.0, 0.25]
 
 
-@pytest.mark.skipif(
-    torch.__version__ < "2.13", reason="torch 2.11 refuses this gradient of its scan, or gives a wrong one"
-)
 def test_a_gradient_through_a_compiled_scan(compiled: Any) -> None:
     weight = torch.tensor(0.5, requires_grad=True)
     compiled(polynomial)(weight, torch.tensor(COEFFICIENTS)).backward()
@@ -369,5 +366,5 @@ def test_mistakes_are_named(act: Callable[[], Any], error: type[Exception], text
 
 def test_a_mistake_in_a_compiled_function_is_named_too(compiled: Any) -> None:
     text = r"scan: carry is \[\] torch.float64, wanted \[\] torch.float32"
-    with pytest.raises(Exception, match=text if torch.__version__ >= "2.13" else "StructureError"):
+    with pytest.raises(Exception, match=text):
         compiled(lambda c, xs: scan(lambda c, x: (c.double(), c), c, xs))(torch.ones(()), X)
