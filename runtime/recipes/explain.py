@@ -30,7 +30,7 @@ from ..logic.proofs import Proofs
 from ..logic.search import Guide, ProofsFound, SearchLimits
 from ..runs.run import restored
 from . import prove
-from .prove_settings import Prove, Search
+from .prove_settings import Prove, Search, check_policy
 
 TRIED = 50  # first test queries that are tried for the picture of a run
 FEW = 20  # names that an error lists
@@ -46,6 +46,11 @@ class Prover:
     params: Any
     worlds: ProofState  # [B] the proofs under way when it was saved
     iteration: int
+
+    @property
+    def trained(self) -> bool:
+        """Return whether there is a policy, and not the rules alone."""
+        return self.arguments.experience.steps > 0
 
     def tried(self, queries: Sequence[Names]) -> tuple[tuple[ProofAttempt, Goal], ...]:
         """Return the policy's attempt at each query, and its tree. Raises: ChoiceError for unknown names."""
@@ -122,8 +127,9 @@ def lines_of(run: Path, query: str, out: Path, options: Options) -> Iterator[str
     """
     asked = parse_query(query)
     prover = prover_of(run)
+    check_policy(prover.arguments, "confidence", options.searching)
     asked = _unquoted(prover.made, asked)
-    if not is_open(prover, asked) and options.score == "policy" and not options.json:
+    if prover.trained and not is_open(prover, asked) and options.score == "policy" and not options.json:
         ((attempt, tree),) = prover.tried([asked])
         found = drawn(prover, attempt, tree, out)
         yield from found.text
@@ -289,14 +295,23 @@ def drawn(prover: Prover, attempt: ProofAttempt, tree: Goal, out: Path) -> Expla
     return Explanation((f"{steps[0].goal}: {end}", *lines(steps), *left_out(attempt)), out)
 
 
-def deepest(prover: Prover) -> Explanation | tuple[()]:
-    """Draw the tallest proof tree of the first test queries into the run's folder; return () where none is proven."""
+def deepest(prover: Prover) -> Path | None:
+    """Draw the policy's tallest proof of the first test queries into the run's folder; return None where none is proven."""
     queries = prover.made.dataset.test[:TRIED]
     proven = [each for each in prover.tried(queries) if each[0].end == "proven"]
     if not proven:
-        return ()
+        return None
     attempt, tree = max(proven, key=lambda each: each[1].height())
-    return drawn(prover, attempt, tree, prover.run / folder.PROOF)
+    return drawn(prover, attempt, tree, prover.run / folder.PROOF).picture
+
+
+def deepest_by_rules(prover: Prover, own: Search) -> Path | None:
+    """Draw the tallest of the best proofs of the first test queries, as `deepest` does with the policy's."""
+    found = [each for each in answered(prover, prover.made.dataset.test[:TRIED], own) if each.answers]
+    if not found:
+        return None
+    told = max(found, key=lambda each: each.answers[0].tree.height())
+    return answers_drawn(prover, told, prover.run / folder.PROOF)
 
 
 def _unquoted(made: Proofs, query: Names) -> Names:

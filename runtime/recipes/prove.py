@@ -97,7 +97,7 @@ def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
     facts = made.world.base.facts[:-1]
 
     def prepare(state: RunState) -> RunState:
-        if not learner.warm_up:
+        if not learner.warm_up or not arguments.experience.steps:
             return state
         run = learn if arguments.process.backend == "none" else program(learn, name="link prediction")
         places = layout(network.init(keys.key(0)))
@@ -123,7 +123,7 @@ def _pipeline(arguments: Prove) -> Pipeline:
     updates = loop_of(graph, arguments.process).iterations * arguments.epochs * arguments.minibatches
     algorithm = ppo(
         model,
-        optimizer(learner, updates),
+        optimizer(learner, max(1, updates)),
         gamma=learner.gamma,
         lambda_=arguments.gae_lambda,
         clip=arguments.clip,

@@ -29,7 +29,7 @@ class Graph:
     mined_support: int = 2  # least number of train facts that a mined rule proves
     mining_seconds: float = math.inf  # after which no further bodies of 3 atoms are counted; they come in random order
     seed: int = 0  # every random number of the run follows from it
-    steps: int = 800_000  # moves, in all proofs together; rounded up to whole chunks of iterations
+    steps: int = 800_000  # moves, in all proofs together, in whole chunks of iterations; 0: no policy, the rules alone
     envs: int = 128  # proofs that are tried side by side
     horizon: int = 32  # moves in each of them from one update to the next
     atoms: int = 6  # goals that a state may hold
@@ -90,8 +90,8 @@ def check_prove(arguments: Prove) -> None:
     check_threads(process.threads)
     check_device(process.device)
     check_whole("--reward", graph.reward, 0, 5)
-    check_wholes(graph, 1, "steps", "envs", "horizon", "atoms", "successors", "facts", "max_depth")
-    check_wholes(graph, 0, "negatives", "skip_unary")
+    check_wholes(graph, 1, "envs", "horizon", "atoms", "successors", "facts", "max_depth")
+    check_wholes(graph, 0, "steps", "negatives", "skip_unary")
     check_wholes(learner, 1, "size", "width")
     check_wholes(learner, 0, "blocks", "warm_up")
     check_wholes(process, 1, "checkpoints")
@@ -169,8 +169,29 @@ class Ranking:
         self.searching.check()
 
 
+def check_policy(arguments: Prove, score: str, search: Search) -> None:
+    """Refuse the score of a policy, and a search guided by one, where none is trained. Raises: ChoiceError.
+
+    >>> check_policy(Prove(Graph(steps=0)), "policy", Search())
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --score is policy, wanted confidence, as --steps 0 trains no policy; leave it out
+    """
+    if arguments.experience.steps:
+        return
+    asked = (
+        ("--score", score, score == "policy", "confidence"),
+        ("--guide", search.guide, search.guide == "policy", "confidence or breadth"),
+        ("--search", search.search, search.strategy()[0] in ("greedy", "sample"), "exact or beam:N"),
+    )
+    for flag, got, refused, wanted in asked:
+        if refused:
+            wanted = f"{wanted}, as --steps 0 trains no policy"
+            raise ChoiceError(message(flag, got=got, wanted=wanted, remedy="leave it out"))
+
+
 def check_ranking(arguments: Prove, options: Ranking) -> None:
-    """Refuse the ranking of facts that the run's data does not have. Raises: ChoiceError."""
+    """Refuse the ranking of facts that the run's data does not have, or by a policy that it lacks. Raises: ChoiceError."""
+    check_policy(arguments, options.score, options.searching)
     if options.split == "valid":
         from ..effects.datasets import open_dataset  # here: it imports torch
         from .ranking import check_split
@@ -190,6 +211,10 @@ def _build(arguments: Prove, context: Any) -> Any:
     return components_of(NAME, arguments, prove_pipeline(arguments))
 
 
+def _length(arguments: Prove) -> str:
+    return f"for {run_steps(arguments):,} steps" if arguments.experience.steps else "by its rules alone"
+
+
 NAME = "prove"
 RECIPE = Recipe(
     name=NAME,
@@ -201,7 +226,7 @@ RECIPE = Recipe(
     ready=check_ranking,
     chosen_by="data",
     folder="{data}-prove-{seed}",
-    title=lambda arguments: f"{NAME} on {arguments.experience.data} for {run_steps(arguments):,} steps",
+    title=lambda arguments: f"{NAME} on {arguments.experience.data} {_length(arguments)}",
     closing=Ranking,
     resuming=Ranking,
     moving=Moving,

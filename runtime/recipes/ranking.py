@@ -28,8 +28,8 @@ from ..runs.arguments import flatten
 from ..runs.curves import curve
 from ..runs.recipe import Notice
 from . import prove
-from .explain import Prover, deepest, prover_of, searcher_of
-from .prove_settings import Ranking, Search
+from .explain import Prover, deepest, deepest_by_rules, prover_of, searcher_of
+from .prove_settings import Ranking, Search, check_policy
 
 RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")
 FIT_STEPS, FIT_DECAY = 150, 1e-5  # of learned weights
@@ -51,21 +51,23 @@ def final_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
     prover = prover_of(run)
     notice_left_out("of the training's proofs", *lost_in_training(prover.worlds), notice)
     yield from ranked(options, prover, notice)
-    found = deepest(prover)
-    if found:
-        yield f"proof: {found.picture}"
+    picture = deepest(prover) if prover.trained else deepest_by_rules(prover, options.searching)
+    if picture:
+        yield f"proof: {picture}"
     else:
         notice("no picture of a proof: none of the first test queries was proven")
-    yield from curve(run, notice)
+    if prover.trained:
+        yield from curve(run, notice)
 
 
 def ranked(options: Ranking, prover: Prover, notice: Notice) -> Iterator[str]:
     """Rank as the options say; yield a line for each score and protocol, and write evaluation.json. Raises: ChoiceError."""
     options.check()
+    check_policy(prover.arguments, options.score, options.searching)
     check_split(options, prover.made.dataset)
     about: dict[str, Any] = {"iteration": prover.iteration, "options": flatten(options)}
     rows: list[dict[str, Any]] = []
-    if options.score != "confidence" and _greedy_policy(options):
+    if prover.trained and options.score != "confidence" and _greedy_policy(options):
         result, rate = _standing(options, prover)
         counted = {name: value for name, value in asdict(result, recurse=False).items() if name != "ranking"}
         about |= {**_numbers(result.ranking), **counted}

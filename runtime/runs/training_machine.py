@@ -84,14 +84,17 @@ def plan(iterations: int, checkpoints: int) -> Loop:
     """Return a run of at least this number of iterations, in chunks, with this number of checkpoints, evenly spread.
 
     A chunk is a twentieth of a short run and ten iterations of a long one; the run is rounded up to whole chunks. It depends
-    on nothing else, so that a resumed run has the chunks of one that never stopped. Raises: ChoiceError.
+    on nothing else, so that a resumed run has the chunks of one that never stopped. A run of no iterations is its first state,
+    saved. Raises: ChoiceError.
 
     >>> plan(977, 10)
     Loop(iterations=980, chunk=10, every=100, iteration=0, saved=0, diverged=0, interrupted=False)
     """
-    if iterations < 1 or checkpoints < 1:
-        got, wanted = (iterations, checkpoints), "both at least 1"
+    if iterations < 0 or checkpoints < 1:
+        got, wanted = (iterations, checkpoints), "at least (0, 1)"
         raise ChoiceError(message("plan: (iterations, checkpoints)", got=got, wanted=wanted, remedy="raise them"))
+    if not iterations:
+        return Loop(iterations=0, chunk=1, every=1, saved=-1)
     chunk = max(1, min(10, iterations // 20))
     chunks = math.ceil(iterations / chunk)
     return Loop(iterations=chunks * chunk, chunk=chunk, every=chunk * math.ceil(chunks / checkpoints))

@@ -96,6 +96,23 @@ def test_train_ranks_draws_a_proof_and_a_curve_and_says_what_it_took(tmp_path: P
     assert {path.name for path in run.iterdir()} >= {folder.MARKER, *names_of("prove")} - {"view.html"}
 
 
+def test_without_steps_the_rules_alone_rank_and_explain(tmp_path: Path, capsys: Said) -> None:
+    run = tmp_path / "run"
+    for command in (["train", "prove", "--run", str(run), *TINY, "--steps", "0"], ["resume", str(run), *ASKED]):
+        assert main.main(command) == 0
+        out = capsys.readouterr().out
+        assert [line.split(":")[0] for line in out.splitlines()] == ["evaluation", "evaluation", "proof", "time"]
+        assert len(lines_after(out, "evaluation: confidence of proofs (")) == 2
+        assert (run / "proof.png").read_bytes().startswith(PNG)
+    assert main.main(["explain", "father(p014, p028)", "--run", str(run)]) == 0
+    assert "father(p014, p028): 1 answer, " in capsys.readouterr().out
+    for words in (["--score", "policy"], ["--guide", "policy"], ["--search", "greedy"], ["--search", "sample:4"]):
+        assert main.main(["evaluate", str(run), *words]) == 1
+        said = one_line(capsys)
+        assert said.startswith(f"purestep: {words[0]} is {words[1]}, wanted ")
+        assert said.endswith(", as --steps 0 trains no policy; leave it out")
+
+
 @pytest.mark.slow
 def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
     trained: Path, monkeypatch: pytest.MonkeyPatch
@@ -109,7 +126,7 @@ def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
 
     monkeypatch.setattr(explain, "drawn", drawn)
     prover = explain.prover_of(trained)
-    assert explain.deepest(prover) is wanted
+    assert explain.deepest(prover) == wanted.picture
     ((attempt, tree, out),) = told
     every = prover.tried(prover.made.dataset.test)
     heights = [other.height() for end, other in every if end.end == "proven"]

@@ -146,7 +146,7 @@ def test_a_wrong_number_is_named_by_its_flag(changes: dict[str, Any], said: str,
     assert not (tmp_path / "run").exists()
 
 
-@given(st.integers(1, 10**6), st.integers(1, 50))
+@given(st.integers(0, 10**6), st.integers(1, 50))
 def test_a_plan_covers_what_was_asked_in_whole_chunks(iterations: int, checkpoints: int) -> None:
     loop = plan(iterations, checkpoints)
     assert iterations <= loop.iterations < iterations + loop.chunk
