@@ -73,10 +73,11 @@ def whole_run(steps: int) -> dict[str, Any]:
     pipeline, loop = actor_critic_pipeline(arguments), loop_of(arguments.experience, arguments.process)
     trainer = pipeline.trainer
     torch.set_num_threads(arguments.process.threads)
-    run = compiled(lowered("ppo", arguments, pipeline, loop))
+    begun = trainer.init(keys.key(arguments.experience.seed))
+    run = compiled(lowered("ppo", arguments, pipeline, loop, begun))
     forget()
     began = time.perf_counter()
-    state, metrics = run(trainer.init(keys.key(arguments.experience.seed)))
+    state, metrics = run(begun)
     run.settle()
     warm, warmed = seen(), time.perf_counter()
     for _ in range(loop.iterations // loop.chunk - 1):
