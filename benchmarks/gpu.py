@@ -146,13 +146,13 @@ def main() -> None:
     card = torch.cuda.get_device_name() if device != "cpu" else "cpu"
     path = evidence.RESULTS / "gpu.json"
     figures: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
-    figures |= {"card": card, "torch": torch.__version__}
     word = torch.equal(keys.bits(keys.key(1), (1000,)), keys.bits(keys.key(1, device=device), (1000,)).cpu())
     figures["random bits as on the CPU"] = bool(word)
     print(card, torch.__version__, flush=True)
 
     def write(name: str, found: dict[str, Any]) -> None:
-        figures[name] = {"commit": evidence.origin("gpu", 0.0)["commit"], **found}
+        origin = {"commit": evidence.origin("gpu", 0.0)["commit"], "card": card, "torch": torch.__version__}
+        figures[name] = {**origin, **found}
         print(name, json.dumps(found), flush=True)
         evidence.write("gpu", seconds=time.perf_counter() - start, figures=figures)
 

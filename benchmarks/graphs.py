@@ -1,6 +1,7 @@
 """One graph for each program, compiled once: a whole PPO run on CartPole, and every named env in one process.
 
-Counted by the compiler itself, from before the first call to after the last. What is counted can be seen: a function with a
+Graphs, breaks and recompilations are counted by torch's compiler, which sees none of a program that is traced directly;
+compilations by the program, from before the first call to after the last. What is counted can be seen: a function with a
 graph break, one with another shape, and a settled program with another shape stand beside as controls. Prints a table and
 writes benchmarks/results/graphs.json; exit code 1 for a break, a recompilation, or a difference from the uncompiled function.
 """

@@ -75,9 +75,7 @@ def members(x: Tensor) -> Any:
 
 
 @pytest.mark.parametrize("function", [nested, random, transposed, members, torch.sin])
-@pytest.mark.filterwarnings(
-    "ignore:There is a performance drop"
-)  # torch's, on a copy under vmap; a `program` ignores it
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # torch's, under vmap; a `program` ignores it
 @pytest.mark.slow
 def test_segments_give_the_values_of_the_function(function: Function) -> None:
     x = keys.normal(keys.key(0), (4, 3))
