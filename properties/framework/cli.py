@@ -198,16 +198,18 @@ def verify_command(arguments: Sequence[str]) -> int:
         print("purestep verify: name one target, --gym ID or --package NAME", file=sys.stderr)
         return 2
     try:
+        pages = _pages(options)
         if options.package:
             from .package import verify_package
 
             reports, failed = verify_package(options.package, laws=options.laws, limit=options.limit)
         else:
             reports, failed = _verify_one(options)
-        _write_pages(options, reports)
+        for file, make in pages.items():
+            file.write_text(make(reports), encoding="utf-8")
         return failed
     except PurestepError as error:
-        print(f"purestep verify: {error}", file=sys.stderr)
+        print(f"purestep verify: {str(error).removeprefix('verify: ')}", file=sys.stderr)
         return 2
 
 
@@ -313,18 +315,20 @@ def verify_apart(
     return Report(found.suite.name, name, tuple(results[law] for law in found.suite))
 
 
-def _write_pages(options: argparse.Namespace, reports: Sequence["Report"]) -> None:
+def _pages(options: argparse.Namespace) -> dict[Path, "Callable[[Sequence[Report]], str]"]:
+    """Return the files to write and their makers. Raises: StructureError without a folder for one."""
     from .pages import html_of, junit_of
 
-    for file, make in ((options.junit, junit_of), (options.html, html_of)):
-        if file:
-            try:
-                file.write_text(make(reports), encoding="utf-8")
-            except OSError as error:
-                remedy = "name a file in a folder that exists"
-                raise StructureError(
-                    message(f"verify: {file}", got=described(error), wanted="a file to write", remedy=remedy)
-                ) from error
+    asked: list[tuple[Path | None, Callable[[Sequence[Report]], str]]] = [
+        (options.junit, junit_of),
+        (options.html, html_of),
+    ]
+    pages = {file: make for file, make in asked if file}
+    for file in pages:
+        if not file.parent.is_dir():
+            wanted, remedy = "a file in a folder that exists", f"make {file.parent} first"
+            raise StructureError(message("verify: page", got=file, wanted=wanted, remedy=remedy))
+    return pages
 
 
 def write_command(arguments: Sequence[str]) -> int:
@@ -340,7 +344,7 @@ def write_command(arguments: Sequence[str]) -> int:
         found = chosen(load(options.target), options.suite, call=options.call, declared=declared, given=given)
         text = written(options.target, found, options.declare, options.given, options.call)
     except PurestepError as error:
-        print(f"purestep write: {error}", file=sys.stderr)
+        print(f"purestep write: {str(error).removeprefix('verify: ')}", file=sys.stderr)
         return 2
     if options.out is None:
         print(text, end="")

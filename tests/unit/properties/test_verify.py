@@ -1,6 +1,7 @@
 """Strangers' objects: matched with a suite, called in the way that they need, judged by the convention that they declare."""
 
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from purestep.core.errors import StructureError
 from purestep.properties import Law, Mutant, Seen, Suite, dyadic, run, same, verify
-from purestep.properties.framework import cli, profiles
+from purestep.properties.framework import cli, paste, profiles
 from purestep.properties.framework.catalogue import ROWS, named, suite_of
 from purestep.properties.framework.cli import chosen, laws_command, verify_command, write_command
 from purestep.properties.framework.isolated import ItemResult, each_apart
@@ -243,6 +244,54 @@ def test_bad_targets_end_in_one_line(
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "name one target, --gym ID or --package NAME"),
+        (["--gym", "CartPole-v1", "--package", "json"], "name one target, --gym ID or --package NAME"),
+        (["--package", "no_such_package"], "no_such_package"),
+        (["absent.py:x"], "absent.py"),
+        (["THEIRS:kl_square", "--declare", "unbiased"], "wanted name=value"),
+        (["THEIRS:kl_square", "--declare", "unbiased=(("], "write a Python expression"),
+        (
+            ["THEIRS:kl_square", "--suite", "wrapper"],
+            "wanted inner declared; add --declare inner=VALUE",
+        ),
+        (
+            ["THEIRS:kl_square", "--html", "no_folder/laws.html"],
+            "wanted a file in a folder that exists; make no_folder first",
+        ),
+    ],
+)
+def test_a_command_that_cannot_be_is_one_line(
+    theirs: str, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    assert verify_command([word.replace("THEIRS", theirs) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert "verify: verify:" not in error
+    assert error.count("\n") == 1
+
+
+def test_an_id_of_gymnasium_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command(["--gym", "CartPole-v1", "--only-name"]) == 0
+    assert capsys.readouterr().out == "CartPole-v1: gym, because --gym names an environment\n"
+
+
+def test_a_test_file_is_printed_and_its_errors_are_one_line(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert write_command([f"{theirs}:kl_square"]) == 0
+    assert "test_kl_square = " in capsys.readouterr().out
+    assert write_command([f"{theirs}:nothing"]) == 2
+    assert capsys.readouterr().err.startswith("purestep write: ")
+
+
+def test_counterexamples_can_be_pasted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert paste.main(["--suite", "kl_laws", "--out", str(tmp_path / "paste.json")]) == 0
+    pasted = json.loads((tmp_path / "paste.json").read_text())["figures"]
+    assert pasted["pasted"] == pasted["counterexamples"] >= 3
+    assert "counterexamples can be pasted" in capsys.readouterr().out
 
 
 def test_a_convention_that_an_object_obeys_is_named(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
