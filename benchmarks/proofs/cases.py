@@ -14,7 +14,7 @@ from attrs import evolve, field, frozen
 
 from purestep.core import keys
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.recipes.prove_settings import Prove, prove_defaults
+from purestep.runtime.recipes.prove_settings import MOVES, Prove, prove_defaults
 from purestep.runtime.runs.arguments import changed
 
 from . import lineage
@@ -53,19 +53,19 @@ def prepared(name: str, data: Path, home: Path) -> Prove:
     """The arguments for a data set; for countries with rules and with the regions as a domain. A generated one is written."""
     case, source = CASES[name], data / name
     if not case.rules:
-        return changed(prove_defaults(str(source)), case.changes)
+        return changed(prove_defaults(str(source)), {"steps": MOVES, **case.changes})
     folder = home / name
     if name == "lineage":
         folder.mkdir()
         lineage.written(folder, people=60, seed=0)
-        return changed(prove_defaults(str(folder)), case.changes)
+        return changed(prove_defaults(str(folder)), {"steps": MOVES, **case.changes})
     shutil.copytree(source, folder)
     (folder / "rules.txt").write_text(case.rules)
     words = {word for line in (folder / "train.txt").read_text().splitlines() for word in line.split("\t")[::2]}
     places = " ".join(sorted(words - set(REGIONS)))
     domains = f"place {places}\nregion {' '.join(REGIONS)}\nlocatedin:place:region\n"
     (folder / "domain2constants.txt").write_text(domains)
-    return changed(prove_defaults(str(folder)), case.changes)
+    return changed(prove_defaults(str(folder)), {"steps": MOVES, **case.changes})
 
 
 def chosen(made: Proofs, queries: int) -> Proofs:

@@ -23,7 +23,7 @@ from purestep.runtime.logic.breadth import deriver, shortest_proofs
 from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.logic.rank import asked, ranking_result, scored_by_length
 from purestep.runtime.recipes.prove import opened
-from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
+from purestep.runtime.recipes.prove_settings import MOVES, USUAL, prove_defaults
 
 from .. import evidence
 
@@ -36,7 +36,7 @@ def trained(folder: Path, data: str, seed: int) -> dict[str, float]:
     """The command, timed as a whole, in caches of its own; and what its evaluation says."""
     asked = [] if data == USUAL else ["--data", data]
     words = [sys.executable, "-m", "purestep.runtime.cli.main", "train", "prove", *asked, "--run", str(folder)]
-    words += ["--seed", str(seed)] if seed else []
+    words += ["--steps", str(MOVES), *(["--seed", str(seed)] if seed else [])]
     caches = {"XDG_CACHE_HOME": str(folder.parent / "home"), "TORCHINDUCTOR_CACHE_DIR": str(folder.parent / "compiler")}
     start = time.perf_counter()
     text = subprocess.run(words, env={**os.environ, **caches}, check=True, capture_output=True, text=True).stdout

@@ -15,7 +15,8 @@ from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.logic.rank import asked, scorer
 from purestep.runtime.logic.recycle import IDLE, FinishedProofs, Play, Slots, idle, play, proven_all
 from purestep.runtime.recipes.prove import prove_pipeline
-from purestep.runtime.recipes.prove_settings import USUAL, prove_defaults
+from purestep.runtime.recipes.prove_settings import MOVES, USUAL, prove_defaults
+from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 
 from ..parts.timing import compile_seconds, ratio, scaled, turns
@@ -46,7 +47,7 @@ def waiting(run: Play, calls: int, *, for_all: bool) -> Play:
 
 def learnt() -> Any:
     """The params of a policy that the recipe has trained for a while."""
-    pipeline = prove_pipeline(prove_defaults(USUAL))
+    pipeline = prove_pipeline(changed(prove_defaults(USUAL), {"steps": MOVES}))
     learn = program(train(pipeline.trainer, UPDATES), name="train prove")
     state, _ = learn(pipeline.prepare(pipeline.trainer.init(keys.key(0))))
     return state.learner.params

@@ -20,7 +20,7 @@ from purestep.core.steps import Trajectory
 from purestep.runtime.compile import program
 from purestep.runtime.recipes.pipeline import Pipeline
 from purestep.runtime.recipes.prove import prove_pipeline
-from purestep.runtime.recipes.prove_settings import USUAL, Prove, prove_defaults
+from purestep.runtime.recipes.prove_settings import MOVES, USUAL, Prove, prove_defaults
 from purestep.runtime.rollout import rollout
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import RunState, train
@@ -84,7 +84,7 @@ def main() -> None:
             name: prepared(name, options.data, Path(home)) for name in options.only
         }
         for name, arguments in asked.items():
-            told[name] = furthest(changed(arguments, {"warm_up": 300}))
+            told[name] = furthest(changed(arguments, {"steps": MOVES, "warm_up": 300}))
             print(name, told[name], flush=True)
     worst = max(
         row[lowering]

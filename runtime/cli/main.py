@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, Command] = {
     "train": _own("train a policy, evaluate it and draw its learning curve", "run", "train_command"),
     "sweep": _own("train many settings and seeds at once and rank them", "sweep", "sweep_command"),
     "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "run", "evaluate_command"),
-    "explain": _own("show how a policy that was trained to prove proves something", "run", "explain_command"),
+    "explain": _own("show proofs, or the answers of an open question, on a run of prove", "run", "explain_command"),
     "chat": _own("try tasks with a trained language model and see the turns", "chat", "chat_command"),
     "resume": _own("go on with a run that was stopped", "run", "resume_command"),
     "plot": _own("draw the learning curve of one run, or of several seeds", "run", "plot_command"),

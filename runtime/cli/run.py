@@ -268,7 +268,7 @@ def plot_command(words: list[str]) -> int:
 
 
 def explain_command(words: list[str]) -> int:
-    """`purestep explain QUERY`: shows how the policy proves something."""
+    """`purestep explain QUERY`: shows proofs or answers."""
 
     prove = find("prove")
     usual, picture = _usual_folder(prove, prove.defaults(()), ()), Path(folder.PROOF)

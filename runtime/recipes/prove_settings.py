@@ -13,6 +13,8 @@ from ..runs.recipe import Recipe
 from .arguments import Moving, Process, iteration_steps, run_steps
 
 USUAL = "family:200"
+MOVES = 800_000  # which train a policy of such a family
+TRAINS = f"--steps {MOVES}"
 
 
 @frozen
@@ -29,7 +31,7 @@ class Graph:
     mined_support: int = 2  # least number of train facts that a mined rule proves
     mining_seconds: float = math.inf  # after which no further bodies of 3 atoms are counted; they come in random order
     seed: int = 0  # every random number of the run follows from it
-    steps: int = 800_000  # moves, in all proofs together, in whole chunks of iterations; 0: no policy, the rules alone
+    steps: int = 0  # moves, in all proofs together, in whole chunks of iterations; 0: no policy, the rules alone
     envs: int = 128  # proofs that are tried side by side
     horizon: int = 32  # moves in each of them from one update to the next
     atoms: int = 6  # goals that a state may hold
@@ -212,13 +214,15 @@ def _build(arguments: Prove, context: Any) -> Any:
 
 
 def _length(arguments: Prove) -> str:
-    return f"for {run_steps(arguments):,} steps" if arguments.experience.steps else "by its rules alone"
+    if not arguments.experience.steps:
+        return f"by its rules alone ({TRAINS} trains a policy)"
+    return f"for {run_steps(arguments):,} steps"
 
 
 NAME = "prove"
 RECIPE = Recipe(
     name=NAME,
-    about="proofs on a knowledge graph, learnt with PPO",
+    about="proofs on a knowledge graph, by its rules or learnt with PPO",
     defaults=defaults,
     build=_build,
     evaluate=deferred(str(__package__), "ranking", "evaluation_lines"),

@@ -139,7 +139,7 @@ def test_the_first_line_comes_before_anything_heavy(tmp_path: Path) -> None:
         "train ppo": "ppo on cartpole for 501,760 steps, into runs/cartpole-ppo-0",
         "train a2c --run here": "a2c on cartpole for 501,760 steps, into here",
         "train reinforce": "reinforce on cartpole for",
-        "train prove": "prove on family:200 for 811,008 steps, into runs/family:200-prove-0",
+        "train prove": "prove on family:200 by its rules alone (--steps 800000 trains a policy), into runs/family:200-prove-0",
         "train zorplex": "zorplex by grpo, 100 steps, into runs/zorplex-compositional-grpo-0",
         "train cache": "cache by grpo, 40 steps, into runs/modular_sum-cache-grpo-42",
         **{f"{command} {run}": f"loading {run}" for command in ("evaluate", "resume") for run in runs},
