@@ -45,6 +45,7 @@ def test_compiled_directly_it_gives_what_it_gives_uncompiled() -> None:
     assert all(torch.equal(one, other) for one, other in whole)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_traced_is_compiled_the_usual_way() -> None:
     changed = REFUSED["a part of an argument that is changed"]
     run = program(lambda x: changed([x]))
