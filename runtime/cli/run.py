@@ -275,12 +275,12 @@ def explain_command(words: list[str]) -> int:
 
     @frozen
     class Asked:
-        """Explain a query: the answers of one with variables, the policy's attempt at one without."""
+        """Explain a query: answers and proofs; of one without variables, the attempt of a policy that was trained."""
 
         query: tyro.conf.Positional[str]  # such as "in(spain, europe)" or "in(X, europe)"
         run: Path = usual  # the folder of a run of `purestep train prove`
         out: Path = picture  # the picture; it goes into the run's folder unless given
-        score: Literal["policy", "confidence"] = "policy"  # of a query without variables: its attempt, or all proofs
+        score: Literal["policy", "confidence"] = "policy"  # of a query without variables: the attempt of a trained policy, or all proofs
         answers: int = 10  # shown at most
         json: bool = False  # print answers as JSON
         searching: Search = field(factory=Search)

@@ -1,6 +1,5 @@
 """Conventions that users declare: what follows one keeps its laws, what follows another breaks them, a mistake is one line."""
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -31,7 +30,6 @@ from purestep.properties import (
     optimizer_laws,
     replay_laws,
     schedule_laws,
-    sum_tree_laws,
     target_laws,
     value_loss_laws,
     vector_env_laws,
@@ -148,24 +146,8 @@ class Leaky(Parcel):
         return self._seen(), float(self.switch.sum()), self.place == 4, False, {}
 
 
-class Sums:
-    """A sum tree as a list."""
-
-    def __init__(self, capacity: int) -> None:
-        self.priorities = [0.0] * capacity
-
-    def update(self, index: int, priority: float) -> None:
-        self.priorities[index] = priority
-
-    @property
-    def total(self) -> float:
-        return sum(self.priorities)
-
-    def retrieve(self, mass: float) -> int:
-        return next(i for i, total in enumerate(itertools.accumulate(self.priorities)) if total > mass)
-
-
-def exponential(mean: Tensor, log_std: Tensor) -> Any:
+def log_normal(mean: Tensor, log_std: Tensor) -> Any:
+    """A distribution of positive numbers."""
     return Independent(LogNormal(mean, log_std.exp()), 1)
 
 
@@ -195,10 +177,9 @@ test_arrays = check(normalizer_laws(arrays="numpy"), Welford)
 test_spaces = check(gym_laws(steps=6), Parcel)
 test_vector = check(vector_env_laws(Parcel, steps=6), vectored(Parcel, "SAME_STEP"))
 test_wrapper = check(halved, lambda env: TransformReward(env, lambda reward: 0.5 * float(reward)))
-test_positive = check(positive, exponential)
+test_positive = check(positive, log_normal)
 test_blocks = check(group_laws(centre="mean", blocks=True), partial(group_advantages, scale="std"))
 test_clipped_alone = check(unlike, clipped_alone)
-test_sum_tree = check(sum_tree_laws(), Sums)
 
 OTHERS: dict[str, tuple[Suite, Any]] = {
     "one-step targets that bootstrap": (target_laws(truncation="terminate"), td_that_bootstraps),
