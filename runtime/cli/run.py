@@ -280,7 +280,7 @@ def explain_command(words: list[str]) -> int:
         query: tyro.conf.Positional[str]  # such as "in(spain, europe)" or "in(X, europe)"
         run: Path = usual  # the folder of a run of `purestep train prove`
         out: Path = picture  # the picture; it goes into the run's folder unless given
-        score: Literal["policy", "confidence"] = "policy"  # without variables: a trained policy's attempt, or all proofs
+        score: Literal["policy", "confidence"] = "policy"  # without variables: a policy's attempt, or all proofs
         answers: int = 10  # shown at most
         json: bool = False  # print answers as JSON
         searching: Search = field(factory=Search)
