@@ -51,6 +51,29 @@ def plausibility(params: Embedding, atoms: Tensor, form: str = "transe") -> Tens
     return measure(join(params.predicates[predicate], params.terms[first], params.terms[second]))
 
 
+def plausibility_of_all(params: Embedding, queries: Tensor, side: int, constants: int, form: str = "transe") -> Tensor:
+    """Return the plausibility of each query with every constant as argument `side`: int64 [Q, 3] -> [Q, constants].
+
+    A score is s(x) = s(0) + s'(0) x - c |x|^2 for the vector x of a term, with c = 0 for products and 1 for distances (a
+    rotation keeps lengths), so that all constants are one matrix product. Raises: ChoiceError.
+
+    >>> one = Embedding(predicates=torch.tensor([[0.0], [2.0]]), terms=torch.tensor([[0.0], [1.0], [4.0]]))
+    >>> plausibility_of_all(one, torch.tensor([[1, 1, 1]]), TAIL, constants=2)  # -(1 + 2 - 1)^2, -(1 + 2 - 4)^2
+    tensor([[-4., -1.]])
+    """
+    join, measure = choose("plausibility: form", form, FORMS), choose("plausibility: form", form, MEASURES)
+    predicate, fixed = params.predicates[queries[:, 0]], params.terms[queries[:, 2 - side]]
+
+    def score(term: Tensor) -> Tensor:
+        return measure(join(predicate, term, fixed) if side == HEAD else join(predicate, fixed, term))
+
+    origin = torch.zeros_like(fixed)
+    slope: Tensor = torch.func.grad(lambda term: score(term).sum())(origin)
+    every = params.terms[1 : constants + 1]
+    linear: Tensor = score(origin)[:, None] + slope @ every.mT
+    return linear - every.square().sum(-1) if measure is _distance else linear
+
+
 @frozen
 class LinkPrediction:
     """Settings of link-prediction training."""

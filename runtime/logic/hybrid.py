@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...algorithms.logic.link_prediction import LinkPrediction, link_prediction, plausibility
+from ...algorithms.logic.link_prediction import LinkPrediction, link_prediction, plausibility_of_all
 from ...core import keys
 from ...core.keys import Key
 from ...core.logic.embedding import Embedding, state_embedding
@@ -15,7 +15,6 @@ from .link_ranking import Table
 from .proofs import Proofs
 
 SIZE, RATE, NEGATIVES = 128, 1e-2, 64
-CHUNK = 1 << 24  # numbers of the embeddings of atoms in memory at once
 PIECE = 500  # steps of one call of the program
 WEIGHTS = (0.0, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # tried for proofs; the embedding counts 1
 
@@ -38,7 +37,7 @@ def embeddings(made: Proofs, form: str, *, steps: int, key: Key, compiled: bool 
 
 
 def plausibilities(made: Proofs, params: Embedding, form: str) -> Table:
-    """Return the table of log-softmax plausibilities of all entities, see `plausibility`.
+    """Return the table of log-softmax plausibilities of all entities, see `plausibility_of_all`.
 
     >>> from .family import family
     >>> from .proofs import proofs
@@ -51,14 +50,8 @@ def plausibilities(made: Proofs, params: Embedding, form: str) -> Table:
     count = len(made.game.names.constants)
 
     def table(queries: Tensor, side: int) -> Tensor:
-        constants = torch.arange(1, count + 1)
-        rows = max(1, CHUNK // (count * params.terms.shape[-1]))
-        parts = []
-        for at in range(0, len(queries), rows):
-            atoms = queries[at : at + rows, None].repeat(1, count, 1)
-            atoms[:, :, 1 + side] = constants
-            parts.append(torch.log_softmax(plausibility(params, atoms, form), -1))
-        return torch.nn.functional.pad(torch.cat(parts), (1, 0))
+        scores = plausibility_of_all(params, queries, side, count, form)
+        return torch.nn.functional.pad(torch.log_softmax(scores, -1), (1, 0))
 
     return table
 

@@ -1,6 +1,6 @@
 """Families of laws of logic."""
 
-from purestep.algorithms.logic.link_prediction import link_prediction_loss
+from purestep.algorithms.logic.link_prediction import link_prediction_loss, plausibility_of_all
 from purestep.core.logic.canonical import canonical, state_hash
 from purestep.core.logic.corrupt import corrupt, corruptions
 from purestep.core.logic.derive import derive
@@ -24,7 +24,7 @@ from .game_strategies import Moves
 from .knowledge import MUTANTS as KNOWLEDGE_MUTANTS
 from .knowledge import knowledge_laws, matching_laws
 from .link_prediction import MUTANTS as LINK_PREDICTION_MUTANTS
-from .link_prediction import link_prediction_laws
+from .link_prediction import link_prediction_laws, plausibility_of_all_laws
 from .logic_strategies import NAMES
 from .proof_policy import proof_policy_laws
 from .proof_search import MUTANTS as PROOF_SEARCH_MUTANTS
@@ -51,4 +51,5 @@ def families() -> list[Family]:
         Family(proof_policy_laws(), proof_policy(NAMES, size=8, hidden=8, blocks=1)),
         Family(proof_search_laws(), searching(), edits(PROOF_SEARCH_MUTANTS)),
         Family(link_prediction_laws(), link_prediction_loss, edits(LINK_PREDICTION_MUTANTS)),
+        Family(plausibility_of_all_laws(), plausibility_of_all),
     ]

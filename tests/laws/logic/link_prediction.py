@@ -9,6 +9,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.algorithms.logic.link_prediction import plausibility
+from purestep.core.logic.corrupt import HEAD, TAIL
 from purestep.core.logic.embedding import FORMS, Embedding
 from purestep.properties.framework.compare import DOUBLE, EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
@@ -134,3 +135,43 @@ def _alone() -> Law:
 
     mutant = Mutant("gives every fact the batch's mean", averaged)
     return _law("alone", "A fact has the loss that it has alone.", mutant, check, "several facts")
+
+
+# --- all constants at once ---
+
+
+All = Callable[[Embedding, Tensor, int, int, str], Tensor]
+Asked = tuple[Embedding, Tensor, int, int, str]
+
+
+@st.composite
+def questions(draw: DrawFn) -> Asked:
+    """Draw the vectors and facts of a case, the argument asked for, and a number of constants below that of the terms."""
+    params, facts, _, form = draw(cases())
+    return params, facts, draw(st.sampled_from((HEAD, TAIL))), draw(st.integers(1, TERMS - 1)), form
+
+
+def for_the_tail(function: All) -> All:
+    """Ask for the tail always."""
+    return lambda params, queries, side, constants, form: function(params, queries, TAIL, constants, form)
+
+
+def plausibility_of_all_laws() -> Suite:
+    """The law of plausibilities of all constants: f(params, queries, side, constants, form) -> [Q, constants]."""
+
+    def check(function: All, case: Asked, seen: Seen) -> None:
+        params, queries, side, constants, form = case
+        seen(form, True)
+        seen("the head", side == HEAD)
+        wanted = torch.empty(len(queries), constants, dtype=torch.float64)
+        for row, query in enumerate(queries):
+            for constant in range(1, constants + 1):
+                atom = query.clone()
+                atom[1 + side] = constant
+                wanted[row, constant - 1] = _plausible(params, atom, form)
+        same(f"plausibilities of all constants, {form}", function(*case), wanted, DOUBLE)
+
+    claim = "Every constant in place of an argument has the plausibility of that atom."
+    mutant = Mutant("asks for the tail always", for_the_tail)
+    law = law_constructor(questions, "the forms in core.logic.embedding")
+    return Suite("plausibility_of_all_laws", (law("definition", claim, mutant, check, *FORMS, "the head"),))

@@ -7,6 +7,7 @@ from purestep.algorithms.logic.link_prediction import (
     link_prediction,
     link_prediction_loss,
     plausibility,
+    plausibility_of_all,
 )
 from purestep.core import keys
 from purestep.core.logic.corrupt import TAIL
@@ -17,9 +18,10 @@ from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proofs import proofs
 from purestep.runtime.logic.rank import asked
 
-from ...laws.logic.link_prediction import link_prediction_laws
+from ...laws.logic.link_prediction import link_prediction_laws, plausibility_of_all_laws
 
 test_loss = check(link_prediction_laws(), link_prediction_loss)
+test_all_constants = check(plausibility_of_all_laws(), plausibility_of_all)
 
 
 def test_facts_never_seen_come_before_their_negatives() -> None:
