@@ -121,6 +121,8 @@ def _search(
     extras = getattr(subject, "extras", {})
 
     def body(inputs: Any) -> None:
+        if trial.failure is not None and not shrink:
+            raise trial.failure  # hypothesis would run the failing input again, to print it
         inputs, more = inputs if extras else (inputs, {})
         if extras:
             subject.drawn.update(more)
