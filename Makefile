@@ -38,7 +38,7 @@ mypy: $(VENV)/.installed
 	$(RUN)/mypy && $(RUN)/mypy tests
 
 pyright: $(VENV)/.installed
-	$(RUN)/pyright
+	$(RUN)/pyright --threads 2
 
 format: $(VENV)/.installed
 	$(RUN)/ruff check --fix . && $(RUN)/ruff format .

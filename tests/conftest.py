@@ -3,6 +3,7 @@
 import gc
 import importlib
 import inspect
+import os
 import signal
 import threading
 import types
@@ -18,8 +19,14 @@ from hypothesis import HealthCheck, settings
 
 from purestep.properties.framework.law import Vacuous
 from purestep.properties.framework.profiles import current, named_profile, using
+from purestep.runtime.files.cache import cache_directory
+from purestep.runtime.files.secret import private_folder
 
 from .support.quick_draws import FEWER
+
+# Tests with a cache of programs of their own share what the compiler keeps, its precompiled headers above all.
+if (folder := cache_directory()) is not None:
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(private_folder(folder / "inductor")))
 
 # The inductor backend imports this module at its first compilation, and its class bodies use decorators that torch itself
 # has deprecated. Imported here, once, it needs no filter that could hide a warning of ours.
