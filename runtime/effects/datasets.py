@@ -80,7 +80,8 @@ def open_rules(text: str, dataset: Dataset, mining: Mining | None = None) -> Dat
     else:
         found = _with_rules_of(Path(text), dataset)
     if not found.rules:
-        remedy = "mine some, or name a file of rules"
+        mined_none, others = "lower the least confidence or support", "mine some with 'mine', or name a file of rules"
+        remedy = mined_none if text == "mine" else others
         raise ChoiceError(message(f"rules {text!r} for {dataset.name}", got="none", wanted="rules", remedy=remedy))
     return found
 

@@ -226,8 +226,8 @@ def test_rules_come_from_a_file_the_miner_or_the_data_set(small: Path) -> None:
 
 
 def test_rules_that_are_missing_or_of_another_data_set_are_refused(small: Path) -> None:
-    for text in ("own", "mine"):
-        with pytest.raises(ChoiceError, match=f"rules '{text}' for small is none, wanted rules; mine some"):
+    for text, remedy in {"own": "mine some with 'mine', or name a file", "mine": "lower the least confidence"}.items():
+        with pytest.raises(ChoiceError, match=f"rules '{text}' for small is none, wanted rules; {remedy}"):
             open_rules(text, SMALL)
     write(small, none="% none", other="in(X,Y) :- near(Y,X).", wrong="near(X,Y) :- near(Y,Z).")
     for name, said in {
