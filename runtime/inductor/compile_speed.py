@@ -7,6 +7,7 @@ import gc
 import itertools
 import os
 import threading
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -72,13 +73,21 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     if not torch.__version__.startswith(VERSIONS):
         return builds
     import torch._higher_order_ops.utils as operators
+    import torch._inductor.bounds as ranges
     import torch._inductor.codegen.cpp as kernels
+    import torch._inductor.dependencies as dependencies
+    import torch._inductor.ir as ir
+    import torch._inductor.loop_body as loops
     import torch._inductor.sizevars as sizes
     from torch._dynamo.package import SourceInfo
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Dtypes
 
+    substitution = {"sympy_subs": _substitution(vars(ir)["sympy_subs"])}
     return [
         *builds,
+        # of 79,000 substitutions and 5,800 bounds in the engine of proofs, 900 and 116 differ
+        *((module, substitution) for module in (ir, loops, dependencies)),
+        (ranges, {"bound_sympy": _bounds(vars(ranges)["bound_sympy"])}),
         (SourceInfo, {"add_code": _once_each(SourceInfo.add_code)}),  # called at each call of a function
         (Dtypes, {"__init__": _once(Dtypes.__init__)}),  # a singleton, refilled at each operation of a kernel
         (kernels, {"stride_at_vec_range": _stride(sizes.stride_at_vec_range, vars(sizes)["sympy"])}),
@@ -120,6 +129,25 @@ def _stride(stock: Callable[..., Any], sympy: Any) -> Callable[..., Any]:
         return stock(index, variable, vector_length)
 
     return stride
+
+
+def _substitution(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that puts other indices for those of an expression, each pair of arguments once."""
+    known = functools.lru_cache(maxsize=None, typed=True)(lambda expression, pairs: stock(expression, dict(pairs)))
+    return lambda expression, replacements: known(expression, tuple(replacements.items()))
+
+
+def _bounds(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for the least and the largest value of an index, by the expression and its symbols' ranges."""
+    known = dict[Any, Any]()
+
+    def bounds(index: Any, ranges: Mapping[Any, Any] = types.MappingProxyType({})) -> Any:
+        key = index, frozenset((symbol, ranges.get(symbol)) for symbol in index.free_symbols)
+        if key not in known:
+            known[key] = stock(index, ranges)
+        return known[key]
+
+    return bounds
 
 
 def _first_features() -> list[Any]:
