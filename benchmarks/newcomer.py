@@ -70,7 +70,10 @@ def edited(where: Path, variables: Mapping[str, str]) -> dict[str, object]:
     rows: dict[str, object] = {}
     for name, (old, new) in EDITS.items():
         path = where / OWN
-        path.write_text(path.read_text().replace(old, new, 1))
+        before = path.read_text()
+        if old not in before:
+            sys.exit(f"{OWN}: no {old!r} to edit")
+        path.write_text(before.replace(old, new, 1))
         words = [".venv/bin/purestep", "train", "ppo", "--env", f"{OWN}:LANDER", "--steps", "20000"]
         text, seconds = timed([*words, "--run", "runs/own", "--overwrite"], where, variables)
         rows[name] = {"seconds": seconds, "compile_seconds": parts(text)["compile_seconds"]}

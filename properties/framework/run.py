@@ -65,7 +65,8 @@ def run(
 ) -> Result:
     """Return the result of one law: passed, broken, vacuous, or skipped if the profile or this machine cannot run it.
 
-    `examples` are inputs to try first, such as those that a failure printed. `exact`: the subject promises equal bits also
+    `examples` are inputs to try first, such as those that a failure printed. `shrink`: look for the smallest failing input, and
+    run it again, which shows a failure that does not repeat. `exact`: the subject promises equal bits also
     where a law is about numbers. A subject that refuses tensors, or writes into them, is called in another way, which the
     result names.
     """

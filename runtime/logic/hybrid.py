@@ -16,7 +16,7 @@ from .proofs import Proofs
 
 SIZE, RATE, NEGATIVES = 128, 1e-2, 64
 PIECE = 500  # steps of one call of the program
-# of proofs, tried; the embedding counts 1 and, beside the last, breaks ties
+# weights of proofs to choose from; the embedding's is 1, so that beside the last it only breaks ties
 WEIGHTS = (0.0, 0.03, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0, 10_000.0)
 
 
