@@ -2,9 +2,11 @@
 
 On a family whose rules follow from one another proofs may apply four rules, and on maternal lines (see `lineage`) eight: an
 exhaustive search is out of reach. The same test queries are searched with the same budget, ordered by breadth, by
-confidence, by an untrained and by a trained policy; also by beams of an eighth of the budget. Ranks are among all entities, by
-noisy-or of the proofs found. A policy also costs the seconds of its training and of its application: rows with as many CPU
-seconds compare at equal seconds. Writes results/prove_search.json, where other data sets' rows stay.
+confidence, by an untrained policy and by policies trained by PPO, by imitation of a search (once, or in three rounds of
+expert iteration), and by both; also by beams of an eighth of the budget. Ranks are among all entities, by noisy-or of the
+proofs found. A policy also costs the seconds of its training and of its application: rows with as many CPU seconds compare
+at equal seconds.
+Writes results/prove_search.json, where other data sets' rows stay.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from purestep.runtime.logic.link_ranking import among_all, ranked_by
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
 from purestep.runtime.logic.search import SearchLimits
 from purestep.runtime.recipes.arguments import loop_of
-from purestep.runtime.recipes.prove import confident, model_of, prove_pipeline
+from purestep.runtime.recipes.prove import confident, model_of, prove_pipeline, warmed_up
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
@@ -45,6 +47,15 @@ class Deep:
     steps: int  # of training
 
 
+IMITATED, MORE = {"imitated_facts": 1000}, {"imitated_facts": 1000, "imitation_rounds": 3}
+POLICIES: Mapping[str, Mapping[str, Any]] = {
+    "untrained": {"steps": 0},
+    "trained": {},
+    "imitating": {**IMITATED, "steps": 0},
+    "imitating thrice": {**MORE, "steps": 0},
+    "imitating, then trained": IMITATED,
+}
+
 SETS: Mapping[str, Deep] = {"family:200": Deep(4, 800_000), "lineage": Deep(8, 800_000)}
 
 
@@ -52,22 +63,22 @@ def measured(name: str, home: Path, seeds: int) -> dict[str, Any]:
     """All searches on a data set."""
     deep = SETS[name]
     given = prepared(name, Path(), home) if name == "lineage" else prove_defaults(name)
-    arguments = changed(given, {"steps": deep.steps})
+    arguments = changed(given, {"steps": deep.steps, "imitated_rules": deep.rules})
     pipeline = prove_pipeline(arguments)
     made = confident(arguments, pipeline.opened)
     model, loop = model_of(arguments, made), loop_of(arguments.experience, arguments.process)
     learn = program(train(pipeline.trainer, loop.chunk), name="train prove")
     guides: dict[str, Any] = {"breadth": (), "confidence": ()}
     figures: dict[str, Any] = {"settings": repr(deep)}
-    for seed in range(seeds):
-        state = pipeline.trainer.init(keys.key(seed))
-        guides[f"untrained policy {seed}"] = policy_guide(made.game.names, model, state.learner.params)
-        start = time.process_time()
-        state = pipeline.prepare(state)
-        for _ in range(loop.iterations // loop.chunk):
-            state, _ = learn(state)
-        figures[f"CPU seconds of training, seed {seed}"] = round(time.process_time() - start, 1)
-        guides[f"trained policy {seed}"] = policy_guide(made.game.names, model, state.learner.params)
+    for policy, changes in POLICIES.items():
+        own = changed(arguments, changes)
+        prepare = warmed_up(own, made)
+        for seed in range(seeds):
+            start, state = time.process_time(), prepare(pipeline.trainer.init(keys.key(seed)))
+            for _ in range(loop.iterations // loop.chunk if own.experience.steps else 0):
+                state, _ = learn(state)
+            figures[f"CPU seconds of training, {policy} policy, seed {seed}"] = round(time.process_time() - start, 1)
+            guides[f"{policy} policy {seed}"] = policy_guide(made.game.names, model, state.learner.params)
     asked, weights = among_all(made, made.dataset.test, arguments.experience.argument), rule_weights(made)
     for label, guide in guides.items():
         order = "policy" if guide else label

@@ -24,7 +24,7 @@ def policy_guide(names: Vocabulary, model: ActorCritic, params: Any) -> Guide:
     def guide(states: States, after: States, row: Tensor) -> Tensor:
         if not row.shape[0]:
             return row.to(torch.float64)
-        here, there = (_plain(names, each.goals) for each in (states, after))
+        here, there = (plain(names, each.goals) for each in (states, after))
         count = torch.bincount(row, minlength=here.shape[0])
         first = count.cumsum(0) - count
         order = torch.sort(count, stable=True).indices
@@ -49,7 +49,7 @@ def policy_guide(names: Vocabulary, model: ActorCritic, params: Any) -> Guide:
     return guide
 
 
-def _plain(names: Vocabulary, goals: Tensor) -> Tensor:
+def plain(names: Vocabulary, goals: Tensor) -> Tensor:
     """Return the states without the marked query, and the mark of a proof where nothing else is left."""
     own, left = front((goals[..., 0] != PADDING) & (goals[..., 0] != names.end), goals)
     first = torch.arange(own.shape[-2] * 3, device=own.device).reshape(own.shape[-2:]) == 0

@@ -168,7 +168,7 @@ def search(
     barred = none if excluded is None else excluded
     log_weights = torch.log(weights.to(torch.float64))
     expanded, cut = torch.zeros(count, dtype=torch.int64, device=device), none[:, 0].clone()
-    waiting = _opened(names, base, queries, bounds)
+    waiting = opened_states(names, base, queries, bounds)
     parts: list[States] = []
     step, adds = 0, bounds.strategy != "sample"
     while waiting.owner.shape[0]:
@@ -179,7 +179,7 @@ def search(
         expanded = expanded + torch.bincount(taken.owner, minlength=count)
         fresh: list[States] = [later]
         for portion in _portions(names, base, taken, bounds):
-            after, row = _successors(names, base, log_weights, portion, barred, bounds)
+            after, row = successors(names, base, log_weights, portion, barred, bounds)
             if guide is not None:
                 log_prob = after.log_prob + guide(portion, after, row).to(torch.float64)
                 after = attrs.evolve(after, log_prob=log_prob)
@@ -192,7 +192,7 @@ def search(
             fresh.append(after[~proofs])
         waiting = _joined(fresh)
         waiting = waiting if bounds.strategy == "sample" else _distinct(names, waiting, adds)
-    every = _joined([_opened(names, base, queries[:0], bounds), *parts])
+    every = _joined([opened_states(names, base, queries[:0], bounds), *parts])
     every = _distinct(names, every, adds)
     return ProofsFound(
         owner=every.owner,
@@ -220,7 +220,7 @@ def _needed(key: Key | tuple[()]) -> Key:
     return key
 
 
-def _opened(names: Vocabulary, base: Knowledge, queries: Tensor, bounds: SearchLimits) -> States:
+def opened_states(names: Vocabulary, base: Knowledge, queries: Tensor, bounds: SearchLimits) -> States:
     """Return the first states: the query, and the query under the mark; none for padding."""
     owner = (queries[:, 0] != PADDING).nonzero()[:, 0]
     asked = queries[owner]
@@ -348,7 +348,7 @@ def ranges(first: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     return shift[row] + torch.arange(row.shape[0], device=count.device), row
 
 
-def _successors(
+def successors(
     names: Vocabulary,
     base: Knowledge,
     log_weights: Tensor,

@@ -50,7 +50,7 @@ class Prover:
     @property
     def trained(self) -> bool:
         """Return whether there is a policy, and not the rules alone."""
-        return self.arguments.experience.steps > 0
+        return self.arguments.trains_policy
 
     def tried(self, queries: Sequence[Names]) -> tuple[tuple[ProofAttempt, Goal], ...]:
         """Return the policy's attempt at each query, and its tree. Raises: ChoiceError for unknown names."""

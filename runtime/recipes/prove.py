@@ -4,10 +4,14 @@ import hashlib
 from collections.abc import Callable
 
 import torch
+from attrs import evolve
+from torch import Tensor
 
+from ...algorithms.imitation import imitation
 from ...algorithms.logic.link_prediction import LinkPrediction, link_prediction
 from ...algorithms.ppo import ppo
 from ...core import keys
+from ...core.keys import Key
 from ...core.logic.env import proving
 from ...core.logic.policy import ProofParams, proof_policy
 from ...core.networks import layout
@@ -19,7 +23,11 @@ from ..compile import program
 from ..effects.datasets import Mining, open_dataset, open_rules
 from ..logic.confidence import Measure, with_confidences
 from ..logic.dataset import check_confidences
+from ..logic.demonstrate import demonstrations
+from ..logic.guide import policy_guide
+from ..logic.proof_scores import prover, rule_weights
 from ..logic.proofs import Proofs, proofs
+from ..logic.search import SearchLimits
 from ..normalizer import identity
 from ..train import RunState, trainer
 from .arguments import loop_of
@@ -27,6 +35,7 @@ from .pipeline import Pipeline, optimizer, placed
 from .prove_settings import Prove
 
 WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
+IMITATED, CHOICES = 256, 1 << 15  # choices of a step of imitation, and of a round, from which they are drawn
 
 
 def opened(arguments: Prove) -> Proofs:
@@ -90,24 +99,50 @@ def model_of(arguments: Prove, made: Proofs) -> ActorCritic:
 
 
 def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
-    """Return a function that trains embeddings on the facts alone before the first proof, by link prediction."""
+    """Return a function that trains a policy before its first own proof: its embeddings on the facts, then by imitation."""
     learner = arguments.learner
     network, size = network_of(arguments, made), len(made.game.names.constants)
     learn = link_prediction(adam(WARM_UP_RATE), size, LinkPrediction(form=learner.form))
     facts = made.world.base.facts[:-1]
 
     def prepare(state: RunState) -> RunState:
-        if not learner.warm_up or not arguments.experience.steps:
+        if not arguments.trains_policy:
             return state
-        run = learn if arguments.process.backend == "none" else program(learn, name="link prediction")
-        places = layout(network.init(keys.key(0)))
-        params: ProofParams = places.unravel(state.learner.params)
-        each = keys.split(keys.fold_in(state.key, learner.warm_up), learner.warm_up)
-        embedding, _ = run(tree_map(torch.clone, params.embedding), facts, each)
-        vector = places.ravel(replace(params, embedding=embedding))
+        vector, own = state.learner.params, keys.fold_in(state.key, learner.warm_up)
+        if learner.warm_up:
+            run = learn if arguments.process.backend == "none" else program(learn, name="link prediction")
+            places = layout(network.init(keys.key(0)))
+            params: ProofParams = places.unravel(vector)
+            embedding, _ = run(tree_map(torch.clone, params.embedding), facts, keys.split(own, learner.warm_up))
+            vector = places.ravel(replace(params, embedding=embedding))
+        if arguments.imitation.imitated_facts:
+            vector = imitated(arguments, made, vector, keys.fold_in(own, 1))
         return replace(state, learner=replace(state.learner, params=vector))
 
     return prepare
+
+
+def imitated(arguments: Prove, made: Proofs, params: Tensor, key: Key) -> Tensor:
+    """Return the params of the policy after it imitated the proofs of train facts, in rounds of search and imitation.
+
+    Source: Anthony et al. 2017, "Thinking fast and slow with deep learning and tree search" (expert iteration).
+    Raises: ChoiceError.
+    """
+    how, made = arguments.imitation, confident(arguments, made)
+    model, names = model_of(arguments, made), made.game.names
+    bounds = SearchLimits(how.imitated_rules, how.imitated_expansions)
+    own = prover(made, rule_weights(made), bounds)
+    fit = imitation(model, optimizer(arguments.learner, how.imitation_steps), IMITATED)
+    run = fit if arguments.process.backend == "none" else program(fit, name="imitation")
+    draw_key, *rounds = keys.split(key, how.imitation_rounds + 1)
+    pool = made.world.queries
+    facts = pool[keys.permutation(draw_key, len(pool))[: how.imitated_facts]]
+    for one in rounds:
+        search_key, step_key = keys.split(one)
+        shown = demonstrations(own, names, facts, made.game.argument, CHOICES, search_key)
+        params, _ = run(params.clone(), shown, keys.split(step_key, how.imitation_steps))
+        own = evolve(own, bounds=evolve(bounds, order="policy"), guide=policy_guide(names, model, params))
+    return params
 
 
 def prove_pipeline(arguments: Prove) -> Pipeline:

@@ -65,11 +65,23 @@ class ProofLearner:
 
 
 @frozen
+class Imitation:
+    """Imitation of the proofs that a search finds, before the policy's first own proof."""
+
+    imitated_facts: int = 0  # train facts, drawn at random, whose proofs the policy imitates first; 0: none
+    imitated_rules: int = 2  # rules that such a proof may apply
+    imitated_expansions: int = 400  # states that are expanded to find the proofs of one fact
+    imitation_rounds: int = 1  # searches; the first follows the confidences, each later one the policy so far
+    imitation_steps: int = 500  # of Adam after each search
+
+
+@frozen
 class Prove:
     """Learning to prove: PPO on queries of a knowledge graph, each proven by choosing one of the states that follow."""
 
     experience: Graph = field(factory=Graph)
     learner: ProofLearner = field(factory=ProofLearner)
+    imitation: Imitation = field(factory=Imitation)
     process: Process = field(factory=Process)
     gae_lambda: float = 0.95  # 0 trusts the value function, 1 the rewards
     clip: float = 0.2  # how far a probability may move, as a ratio
@@ -78,6 +90,11 @@ class Prove:
     value_coefficient: float = 0.5  # weight of the value loss
     entropy_coefficient: float = 0.005  # weight of the policy's entropy
     target_kl: float = math.inf  # once the policy has moved that far, the rest of an update is left out
+
+    @property
+    def trains_policy(self) -> bool:
+        """Return whether there is a policy, and not the rules alone."""
+        return self.experience.steps > 0 or self.imitation.imitated_facts > 0
 
 
 def prove_defaults(data: str) -> Prove:
@@ -98,6 +115,8 @@ def check_prove(arguments: Prove) -> None:
     check_wholes(learner, 0, "blocks", "warm_up")
     check_wholes(process, 1, "checkpoints")
     check_wholes(arguments, 1, "epochs", "minibatches")
+    check_wholes(arguments.imitation, 0, "imitated_facts")
+    check_wholes(arguments.imitation, 1, "imitated_rules", "imitated_expansions", "imitation_rounds", "imitation_steps")
     if learner.size % 2 and learner.form in ("complex", "rotate"):
         wanted = f"an even number for --form {learner.form}"
         raise ChoiceError(message("--size", got=learner.size, wanted=wanted, remedy=f"pass {learner.size + 1}"))
@@ -178,7 +197,7 @@ def check_policy(arguments: Prove, score: str, search: Search) -> None:
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --score is policy, wanted confidence, as --steps 0 trains no policy; leave it out
     """
-    if arguments.experience.steps:
+    if arguments.trains_policy:
         return
     asked = (
         ("--score", score, score == "policy", "confidence"),
@@ -214,8 +233,10 @@ def _build(arguments: Prove, context: Any) -> Any:
 
 
 def _length(arguments: Prove) -> str:
-    if not arguments.experience.steps:
+    if not arguments.trains_policy:
         return f"by its rules alone ({TRAINS} trains a policy)"
+    if not arguments.experience.steps:
+        return "by imitation alone"
     return f"for {run_steps(arguments):,} steps"
 
 

@@ -56,7 +56,7 @@ def final_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
         yield f"proof: {picture}"
     else:
         notice("no picture of a proof: none of the first test queries was proven")
-    if prover.trained:
+    if prover.arguments.experience.steps:
         yield from curve(run, notice)
 
 
