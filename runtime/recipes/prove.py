@@ -29,6 +29,7 @@ from ..logic.proof_scores import prover, rule_weights
 from ..logic.proofs import Proofs, proofs
 from ..logic.search import SearchLimits
 from ..normalizer import identity
+from ..runs.recipe import Notice
 from ..train import RunState, trainer
 from .arguments import loop_of
 from .pipeline import Pipeline, optimizer, placed
@@ -98,7 +99,11 @@ def model_of(arguments: Prove, made: Proofs) -> ActorCritic:
     return flat(network_of(arguments, made))
 
 
-def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
+def _unsaid(line: str) -> None:
+    """Print nothing."""
+
+
+def warmed_up(arguments: Prove, made: Proofs, notice: Notice = _unsaid) -> Callable[[RunState], RunState]:
     """Return a function that trains a policy before its first own proof: its embeddings on the facts, then by imitation."""
     learner = arguments.learner
     network, size = network_of(arguments, made), len(made.game.names.constants)
@@ -110,19 +115,20 @@ def warmed_up(arguments: Prove, made: Proofs) -> Callable[[RunState], RunState]:
             return state
         vector, own = state.learner.params, keys.fold_in(state.key, learner.warm_up)
         if learner.warm_up:
+            notice(f"learning embeddings from {len(facts):,} facts, {learner.warm_up:,} steps ...")
             run = learn if arguments.process.backend == "none" else program(learn, name="link prediction")
             places = layout(network.init(keys.key(0)))
             params: ProofParams = places.unravel(vector)
             embedding, _ = run(tree_map(torch.clone, params.embedding), facts, keys.split(own, learner.warm_up))
             vector = places.ravel(replace(params, embedding=embedding))
         if arguments.imitation.imitated_facts:
-            vector = imitated(arguments, made, vector, keys.fold_in(own, 1))
+            vector = imitated(arguments, made, vector, keys.fold_in(own, 1), notice)
         return replace(state, learner=replace(state.learner, params=vector))
 
     return prepare
 
 
-def imitated(arguments: Prove, made: Proofs, params: Tensor, key: Key) -> Tensor:
+def imitated(arguments: Prove, made: Proofs, params: Tensor, key: Key, notice: Notice = _unsaid) -> Tensor:
     """Return the params of the policy after it imitated the proofs of train facts, in rounds of search and imitation.
 
     Source: Anthony et al. 2017, "Thinking fast and slow with deep learning and tree search" (expert iteration).
@@ -137,21 +143,25 @@ def imitated(arguments: Prove, made: Proofs, params: Tensor, key: Key) -> Tensor
     draw_key, *rounds = keys.split(key, how.imitation_rounds + 1)
     pool = made.world.queries
     facts = pool[keys.permutation(draw_key, len(pool))[: how.imitated_facts]]
-    for one in rounds:
+    for number, one in enumerate(rounds, 1):
         search_key, step_key = keys.split(one)
+        notice(
+            f"round {number} of {len(rounds)}: searching for proofs of {len(facts):,} train facts, then imitating them ..."
+        )
         shown = demonstrations(own, names, facts, made.game.argument, CHOICES, search_key)
-        params, _ = run(params.clone(), shown, keys.split(step_key, how.imitation_steps))
+        params, losses = run(params.clone(), shown, keys.split(step_key, how.imitation_steps))
+        notice(f"round {number}: loss of imitation {float(losses[0]):.3f}, at the end {float(losses[-1]):.3f}")
         own = evolve(own, bounds=evolve(bounds, order="policy"), guide=policy_guide(names, model, params))
     return params
 
 
-def prove_pipeline(arguments: Prove) -> Pipeline:
+def prove_pipeline(arguments: Prove, notice: Notice = _unsaid) -> Pipeline:
     """Return the components of a run. Raises: ChoiceError, by the name of the flag."""
     with placed(arguments.process.device):
-        return _pipeline(arguments)
+        return _pipeline(arguments, notice)
 
 
-def _pipeline(arguments: Prove) -> Pipeline:
+def _pipeline(arguments: Prove, notice: Notice) -> Pipeline:
     made = opened(arguments)
     model, env = model_of(arguments, made), proving(made.game, made.world, reset="own")
     learner, graph = arguments.learner, arguments.experience
@@ -169,7 +179,7 @@ def _pipeline(arguments: Prove) -> Pipeline:
         target_kl=arguments.target_kl,
     )
     iteration = trainer(env, model, algorithm, envs=graph.envs, horizon=graph.horizon, reset="own")
-    return Pipeline(env, model, identity(), iteration, warmed_up(arguments, made), digest(made), made)
+    return Pipeline(env, model, identity(), iteration, warmed_up(arguments, made, notice), digest(made), made)
 
 
 def digest(made: Proofs) -> str:

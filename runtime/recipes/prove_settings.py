@@ -229,14 +229,14 @@ def _build(arguments: Prove, context: Any) -> Any:
     from .pipeline import components_of  # here: it imports torch
     from .prove import prove_pipeline
 
-    return components_of(NAME, arguments, prove_pipeline(arguments))
+    return components_of(NAME, arguments, prove_pipeline(arguments, context.notice))
 
 
 def _length(arguments: Prove) -> str:
     if not arguments.trains_policy:
         return f"by its rules alone ({TRAINS} trains a policy)"
     if not arguments.experience.steps:
-        return "by imitation alone"
+        return "by its rules and a policy that imitates searched proofs"
     return f"for {run_steps(arguments):,} steps"
 
 

@@ -113,6 +113,21 @@ def test_without_steps_the_rules_alone_rank_and_explain(tmp_path: Path, capsys: 
         assert said.endswith(", as --steps 0 trains no policy; leave it out")
 
 
+@pytest.mark.parametrize("steps", ["0", "96"])
+def test_a_policy_that_imitates_a_search_ranks_with_own_moves_or_without(
+    steps: str, tmp_path: Path, capsys: Said
+) -> None:
+    run, imitation = tmp_path / "run", ["--imitated-facts", "8", "--imitation-steps", "3", "--imitation-rounds", "2"]
+    assert (
+        main.main(["train", "prove", "--run", str(run), *TINY, *imitation, "--steps", steps, "--score", "policy"]) == 0
+    )
+    said = capsys.readouterr()
+    assert "round 2 of 2: searching for proofs of 8 train facts" in said.err
+    assert "evaluation: policy's search exact, 8 rankings among 3 filtered negatives: MRR " in said.out
+    assert main.main(["evaluate", str(run), *ASKED, "--score", "policy", "--search", "greedy"]) == 0
+    assert "evaluation: policy's most probable proof, 8 rankings" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
     trained: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.decoupled import decoupled_clip, interpolated, interpolation
 from purestep.algorithms.decoupled_ppo import decoupled_ppo
+from purestep.algorithms.imitation import imitation_loss
 from purestep.algorithms.language.micro_batches import micro_batches, shards
 from purestep.algorithms.language.packing import pack, packed_log_probs, packing, segment_mask, unpack
 from purestep.algorithms.language.scoring import scored
@@ -16,6 +17,8 @@ from .decoupled import MUTANTS as DECOUPLED_MUTANTS
 from .decoupled import Anchoring, decoupled_laws
 from .decoupled_update import MUTANTS as DECOUPLED_UPDATE_MUTANTS
 from .decoupled_update import decoupled_update_laws
+from .imitation import MUTANTS as IMITATION_MUTANTS
+from .imitation import imitation_laws
 from .micro_batch import MUTANTS as MICRO_BATCH_MUTANTS
 from .micro_batch import Batching, micro_batch_laws
 from .numbers import MUTANTS as NUMBERS_MUTANTS
@@ -54,6 +57,7 @@ def families() -> list[Family]:
         Family(scoring_laws(), scored, edits(SCORING_MUTANTS)),
         Family(decoupled_laws(), own_anchoring(), edits(DECOUPLED_MUTANTS)),
         Family(decoupled_update_laws(), decoupled_ppo, edits(DECOUPLED_UPDATE_MUTANTS)),
+        Family(imitation_laws(), imitation_loss, edits(IMITATION_MUTANTS)),
         Family(micro_batch_laws(), Batching(micro_batches, shards), edits(MICRO_BATCH_MUTANTS)),
         Family(numbers_laws(*NUMBERS), a2c, edits(NUMBERS_MUTANTS)),
         Family(packing_laws(), own_packer(), edits(PACKING_MUTANTS)),

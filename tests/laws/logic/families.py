@@ -10,12 +10,15 @@ from purestep.core.logic.knowledge import knowledge, matching
 from purestep.core.logic.policy import proof_policy
 from purestep.core.logic.unify import unify
 from purestep.properties.framework.families import Family, edits
+from purestep.runtime.logic.demonstrate import demonstrations
 from purestep.runtime.logic.recycle import play, proven_all
 
 from .canonical import MUTANTS as CANONICAL_MUTANTS
 from .canonical import Renaming, canonical_laws
 from .corrupt import CORRUPT, CORRUPTIONS, corrupt_laws
 from .corruptions import corruptions_laws
+from .demonstrations import MUTANTS as DEMONSTRATION_MUTANTS
+from .demonstrations import proof_demonstration_laws
 from .derive import MUTANTS as DERIVE_MUTANTS
 from .derive import derive_laws
 from .game import MUTANTS as GAME_MUTANTS
@@ -50,6 +53,7 @@ def families() -> list[Family]:
         Family(recycle_laws(), Recycling(play, proven_all), edits(RECYCLE_MUTANTS)),
         Family(proof_policy_laws(), proof_policy(NAMES, size=8, hidden=8, blocks=1)),
         Family(proof_search_laws(), searching(), edits(PROOF_SEARCH_MUTANTS)),
+        Family(proof_demonstration_laws(), demonstrations, edits(DEMONSTRATION_MUTANTS)),
         Family(link_prediction_laws(), link_prediction_loss, edits(LINK_PREDICTION_MUTANTS)),
         Family(plausibility_of_all_laws(), plausibility_of_all),
     ]

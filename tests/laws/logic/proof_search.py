@@ -109,26 +109,26 @@ def cases(draw: DrawFn) -> Case:
 Goals = tuple[tuple[Any, ...], ...]
 
 
-def _walk(binding: dict[Any, Any], term: Any) -> Any:
+def walk(binding: dict[Any, Any], term: Any) -> Any:
     while term in binding:
         term = binding[term]
     return term
 
 
-def _ground(term: Any) -> bool:
+def ground(term: Any) -> bool:
     return isinstance(term, int)
 
 
-def _match(goal: Sequence[Any], other: Sequence[Any], binding: dict[Any, Any]) -> dict[Any, Any] | None:
+def match(goal: Sequence[Any], other: Sequence[Any], binding: dict[Any, Any]) -> dict[Any, Any] | None:
     if goal[0] != other[0]:
         return None
     for one, two in zip(goal[1:], other[1:], strict=True):
-        left, right = _walk(binding, one), _walk(binding, two)
+        left, right = walk(binding, one), walk(binding, two)
         if left == right:
             continue
-        if not _ground(right):
+        if not ground(right):
             binding = {**binding, right: left}
-        elif not _ground(left):
+        elif not ground(left):
             binding = {**binding, left: right}
         else:
             return None
@@ -140,8 +140,8 @@ def _shape(goals: Sequence[Sequence[Any]], answer: Any, binding: dict[Any, Any])
     known: dict[Any, int] = {}
 
     def named(term: Any) -> Any:
-        bound = _walk(binding, term)
-        return bound if _ground(bound) else ("v", known.setdefault(bound, len(known)))
+        bound = walk(binding, term)
+        return bound if ground(bound) else ("v", known.setdefault(bound, len(known)))
 
     return tuple((p, named(a), named(b)) for p, a, b in goals), named(answer)
 
@@ -153,21 +153,21 @@ def every_proof(case: Case, query: Atom) -> Iterator[tuple[int, tuple[int, ...],
     fresh = iter(range(1_000_000))
 
     def go(goals: Any, binding: dict[Any, Any], trace: tuple[int, ...], seen: Any) -> Iterator[Any]:
-        bound = [(p, _walk(binding, a), _walk(binding, b)) for p, a, b in goals]
+        bound = [(p, walk(binding, a), walk(binding, b)) for p, a, b in goals]
         if trace:
             goals = [goal for goal, own in zip(goals, bound, strict=True) if own not in facts]
         if not goals:
             weights = [case.weights[rule] for rule in trace if rule >= 0]
-            yield _walk(binding, answer), trace, float(torch.tensor(weights, dtype=torch.float64).prod())
+            yield walk(binding, answer), trace, float(torch.tensor(weights, dtype=torch.float64).prod())
             return
-        some = [any(_ground(_walk(binding, term)) for term in goal[1:]) for goal in goals]
+        some = [any(ground(walk(binding, term)) for term in goal[1:]) for goal in goals]
         first = some.index(True) if True in some else 0
         goal, rest = goals[first], [*goals[:first], *goals[first + 1 :]]
         shape = _shape([goal, *rest], answer, binding)
         if shape in seen:
             return
         for fact in facts:
-            matched = _match(goal, fact, binding)
+            matched = match(goal, fact, binding)
             if matched is not None:
                 yield from go(rest, matched, (*trace, -1), {*seen, shape})
         if sum(rule >= 0 for rule in trace) == DEPTH:
@@ -175,7 +175,7 @@ def every_proof(case: Case, query: Atom) -> Iterator[tuple[int, tuple[int, ...],
         for number, (head, body) in enumerate(case.rules):
             mark = next(fresh)
             own = [(atom[0], *(f"x{term}.{mark}" for term in atom[1:])) for atom in (head, *body)]
-            matched = _match(goal, own[0], binding)
+            matched = match(goal, own[0], binding)
             if matched is not None:
                 yield from go([*own[1:], *rest], matched, (*trace, number), {*seen, shape})
 
