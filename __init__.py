@@ -18,7 +18,7 @@ Optimizers and schedules:
 Estimators and losses:
     gae, k1, k2, k3, policy_gradient, ppo_clip, discounted, lambda_returns, n_step, vtrace
 Algorithms:
-    a2c, Algorithm, TrainState, ppo, reinforce, scheduled
+    a2c, Algorithm, TrainState, ppo, reinforce, scheduled, Demonstrations, imitation
 Rollouts, training and evaluation:
     Worlds, begin, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, population,
     with_hyperparameters, program, probe, probed, with_probes
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from .algorithms.algorithm import Algorithm as Algorithm
     from .algorithms.algorithm import TrainState as TrainState
     from .algorithms.algorithm import scheduled as scheduled
+    from .algorithms.imitation import Demonstrations as Demonstrations
+    from .algorithms.imitation import imitation as imitation
     from .algorithms.kl import k1 as k1
     from .algorithms.kl import k2 as k2
     from .algorithms.kl import k3 as k3
@@ -183,6 +185,7 @@ else:
         "algorithms.a2c": ("a2c",),
         "algorithms.advantages": ("gae",),
         "algorithms.algorithm": ("Algorithm", "TrainState", "scheduled"),
+        "algorithms.imitation": ("Demonstrations", "imitation"),
         "algorithms.kl": ("k1", "k2", "k3"),
         "algorithms.language": ("objectives",),
         "algorithms.language.learner": ("LanguageAlgorithm", "LanguageState", "learner"),

@@ -59,7 +59,7 @@ def plain_of(names: Names, **settings: Any) -> ps.Algorithm:
 
 
 def test_every_section_has_one_block_of_public_names() -> None:
-    assert len(SECTIONS) == PAGE.count("\n## ") == PAGE.count("```python") == 12
+    assert len(SECTIONS) == PAGE.count("\n## ") == PAGE.count("```python") == 13
     assert tuple(SECTIONS)[:2] == BASIS
     used = {name for code in SECTIONS.values() for name in TAKEN.findall(code)}
     assert used <= set(PUBLIC)
@@ -208,6 +208,13 @@ def test_params_of_the_environment_are_in_the_state(names: Names) -> None:
     mixed, harder = names["mixed"], names["harder"]
     assert mixed.env_params.pole_mass[1] == 3 * mixed.env_params.pole_mass[0] == harder.env_params.pole_mass[0]
     assert int(harder.env_steps) == 2 * int(mixed.env_steps)
+
+
+def test_imitation_learns_the_actions_that_are_shown(names: Names) -> None:
+    untrained = names["metrics"]["return_sum"][0] / names["metrics"]["episodes"][0]
+    run("Imitation", names)
+    assert names["losses"][-1] < 0.1 < names["losses"][0]
+    assert names["metrics"]["return_sum"][0] / names["metrics"]["episodes"][0] > untrained / 3  # returns are negative
 
 
 @pytest.mark.slow
