@@ -84,7 +84,7 @@ def test_features_are_tested_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyP
     assert set(most) == {1}
 
 
-def test_a_header_is_precompiled_once_while_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_is_named_once_while_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[str]()
 
     def precompile(header: str, command: str, **_: Any) -> str:
@@ -92,7 +92,7 @@ def test_a_header_is_precompiled_once_while_it_is_there(tmp_path: Path, monkeypa
         if command == "fails":
             raise ZeroDivisionError
         path = tmp_path / f"{len(made)}.h"
-        (tmp_path / f"{len(made)}.h.gch").touch()
+        path.touch()
         return str(path)
 
     monkeypatch.setattr(compile_speed, "STOCK_HEADER", precompile)
@@ -100,12 +100,36 @@ def test_a_header_is_precompiled_once_while_it_is_there(tmp_path: Path, monkeypa
     with ThreadPoolExecutor(4) as pool:
         paths = set(pool.map(lambda _: compile_speed._header_once("a.h", "plain"), range(8)))
     assert (paths, made) == ({str(tmp_path / "1.h")}, ["a.h plain"])
-    (tmp_path / "1.h.gch").unlink()
+    (tmp_path / "1.h").unlink()
     assert compile_speed._header_once("a.h", "plain") == str(tmp_path / "2.h")
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             compile_speed._header_once("a.h", "fails")
     assert made == ["a.h plain", "a.h plain", "a.h fails", "a.h fails"]
+
+
+class Builder:
+    """A builder of a header, by a command that succeeds or fails."""
+
+    def __init__(self, target: Path, command: str) -> None:
+        self.target, self.command = target, command
+
+    def get_target_file_path(self) -> str:
+        return str(self.target)
+
+    def get_command_line(self) -> str:
+        return f"{self.command} -o {self.target}"
+
+
+def test_a_header_is_precompiled_beside_the_program_and_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.h.gch", tmp_path / "bad.h.gch"
+    for target, source in ((good, "/dev/null"), (bad, tmp_path / "absent")):
+        compile_speed._side_by_side(str(tmp_path / "lock"), [Builder(target, f"sort {source}")])
+    assert list(tmp_path.iterdir()) == []
+    compile_speed._make_headers()
+    assert list(tmp_path.iterdir()) == [good]
+    compile_speed._side_by_side(str(tmp_path / "lock"), [Builder(good, "false")])
+    assert compile_speed._WANTED == {}
 
 
 @pytest.mark.slow
