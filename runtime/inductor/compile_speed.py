@@ -79,15 +79,20 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     import torch._inductor.bounds as ranges
     import torch._inductor.codegen.cpp as kernels
     import torch._inductor.dependencies as dependencies
+    import torch._inductor.fx_passes.post_grad as passes
     import torch._inductor.ir as ir
     import torch._inductor.loop_body as loops
     import torch._inductor.sizevars as sizes
     from torch._dynamo.package import SourceInfo
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Dtypes
 
+    from .scan_loops import copying
+
+    loops_of = {"decompose_scan_to_while_loop": copying(passes.decompose_scan_to_while_loop)}
     substitution = {"sympy_subs": _substitution(vars(ir)["sympy_subs"])}
     return [
         *builds,
+        (passes, loops_of),  # a body inside two others was traced three times
         # of 79,000 substitutions and 5,800 bounds in the engine of proofs, 900 and 116 differ
         *((module, substitution) for module in (ir, loops, dependencies)),
         (ranges, {"bound_sympy": _bounds(vars(ranges)["bound_sympy"])}),

@@ -1,0 +1,92 @@
+"""Scans as loops: the compiler's pass for it traces the body of each again, and those of scans inside it; ours copies it."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.fx import GraphModule, Node
+from torch.fx.experimental import proxy_tensor
+
+from .compile_speed import replaced
+
+SCAN = torch.ops.higher_order.scan
+LOOP = torch.ops.higher_order.while_loop
+
+
+def copying(stock: Callable[[GraphModule], None]) -> Callable[[GraphModule], None]:
+    """Return the pass that makes loops of a graph's scans: `stock`, with a stand-in for each body while it traces."""
+
+    def decompose(graph: GraphModule) -> None:
+        bodies: dict[Callable[..., Any], GraphModule] = {}
+        stand_ins = dict[str, _StandIn]()
+        for node in graph.graph.find_nodes(op="call_function", target=SCAN):
+            name = str(node.args[0].target)
+            body = getattr(graph, name)
+            stand_ins[name] = _StandIn(body)
+            bodies[stand_ins[name].function] = body
+        with replaced(graph, stand_ins):
+            stock(graph)
+        for node in graph.graph.find_nodes(op="call_function", target=LOOP) if bodies else ():
+            whole = getattr(graph, str(node.args[1].target))
+            for call in [one for one in whole.graph.nodes if one.target in bodies]:
+                _inline(whole, call, bodies[call.target])
+
+    return decompose
+
+
+class _StandIn(torch.nn.Module):
+    """A body of a scan that is traced as one node: a call of a function whose results have the right shapes."""
+
+    def __init__(self, body: GraphModule) -> None:
+        super().__init__()
+        values = [node.meta["val"] for node in _results(body)]
+
+        def body_of_scan(*_: Any) -> list[Any]:
+            return [
+                torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+                for value in values
+            ]
+
+        self.function = body_of_scan
+
+    def forward(self, *inputs: Any) -> Any:
+        with proxy_tensor.disable_proxy_modes_tracing():
+            outputs = self.function()
+        mode: Any = proxy_tensor.get_proxy_mode()
+        if mode is None:
+            return outputs
+        proxies = pytree.tree_map(mode.tracer.unwrap_proxy, inputs)
+        proxy = mode.tracer.create_proxy("call_function", self.function, proxies, {})
+        return proxy_tensor.track_tensor_tree(outputs, proxy, constant=None, tracer=mode.tracer)
+
+
+def _results(graph: GraphModule) -> list[Any]:
+    output: Any = next(iter(graph.graph.find_nodes(op="output")))
+    return list(output.args[0])
+
+
+def _inline(whole: GraphModule, call: Node, body: GraphModule) -> None:
+    """Put the nodes of a body in the place of the node that stands for it."""
+    given = iter(call.args)
+    known: dict[Node, Any] = {}
+    with whole.graph.inserting_before(call):
+        for node in body.graph.nodes:
+            if node.op == "placeholder":
+                known[node] = next(given)
+            elif node.op == "get_attr":
+                name = f"{node.target}_{sum(1 for _ in whole.named_modules())}"
+                setattr(whole, name, getattr(body, str(node.target)))
+                known[node] = whole.graph.get_attr(name)
+                known[node].meta = dict(node.meta)
+            elif node.op != "output":
+                known[node] = whole.graph.node_copy(node, lambda one: known[one])
+                known[node].meta["original_aten"] = node.target  # kernels are named after it
+    results = [known[node] for node in _results(body)]
+    for user in list(call.users):
+        assert user.target is operator.getitem
+        user.replace_all_uses_with(results[user.args[1]])  # type: ignore[index]
+        whole.graph.erase_node(user)
+    whole.graph.erase_node(call)
+    whole.recompile()
