@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental import proxy_tensor
 
 from .compile_speed import replaced
@@ -20,12 +20,12 @@ def copying(stock: Callable[[GraphModule], None]) -> Callable[[GraphModule], Non
 
     def decompose(graph: GraphModule) -> None:
         bodies: dict[Callable[..., Any], GraphModule] = {}
-        stand_ins = dict[str, _StandIn]()
+        stand_ins = dict[str, GraphModule]()
         for node in graph.graph.find_nodes(op="call_function", target=SCAN):
             name = str(node.args[0].target)
             body = getattr(graph, name)
-            stand_ins[name] = _StandIn(body)
-            bodies[stand_ins[name].function] = body
+            function = _standing_for(body)
+            stand_ins[name], bodies[function] = _calling(function, body), body
         with replaced(graph, stand_ins):
             stock(graph)
         for node in graph.graph.find_nodes(op="call_function", target=LOOP) if bodies else ():
@@ -36,30 +36,32 @@ def copying(stock: Callable[[GraphModule], None]) -> Callable[[GraphModule], Non
     return decompose
 
 
-class _StandIn(torch.nn.Module):
-    """A body of a scan that is traced as one node: a call of a function whose results have the right shapes."""
+def _standing_for(body: GraphModule) -> Callable[..., Any]:
+    """Return a function that is traced as one node, whose results have the shapes of the body's."""
+    values = [node.meta["val"] for node in _results(body)]
 
-    def __init__(self, body: GraphModule) -> None:
-        super().__init__()
-        values = [node.meta["val"] for node in _results(body)]
-
-        def body_of_scan(*_: Any) -> list[Any]:
-            return [
+    def body_of_scan(*inputs: Any) -> Any:
+        with proxy_tensor.disable_proxy_modes_tracing():
+            outputs = [
                 torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
                 for value in values
             ]
-
-        self.function = body_of_scan
-
-    def forward(self, *inputs: Any) -> Any:
-        with proxy_tensor.disable_proxy_modes_tracing():
-            outputs = self.function()
         mode: Any = proxy_tensor.get_proxy_mode()
         if mode is None:
             return outputs
         proxies = pytree.tree_map(mode.tracer.unwrap_proxy, inputs)
-        proxy = mode.tracer.create_proxy("call_function", self.function, proxies, {})
+        proxy = mode.tracer.create_proxy("call_function", body_of_scan, proxies, {})
         return proxy_tensor.track_tensor_tree(outputs, proxy, constant=None, tracer=mode.tracer)
+
+    return body_of_scan
+
+
+def _calling(function: Callable[..., Any], body: GraphModule) -> GraphModule:
+    """Return a graph with the inputs of the body that calls the function."""
+    graph = Graph()
+    inputs = [graph.placeholder(node.name) for node in body.graph.find_nodes(op="placeholder")]
+    graph.output(graph.call_function(function, tuple(inputs)))
+    return GraphModule({}, graph)
 
 
 def _results(graph: GraphModule) -> list[Any]:
