@@ -122,7 +122,8 @@ def test_links_lead_somewhere() -> None:
 # In place of commands that take minutes at full length, which is evidence; compiled runs of prove are tested with it.
 SHORTER = {
     "sweep ppo": "sweep ppo --steps 40000",
-    "train prove --steps 800_000": "train prove --steps 20000 --data family:50 --warm-up 200 --backend none",
+    "train prove --imitated-facts 1000 --steps 200_000": "train prove --imitated-facts 20 --imitation-steps 5 "
+    "--steps 20000 --data family:50 --warm-up 200 --backend none",
     "train zorplex --mode async": "train zorplex --mode async --steps 2 --groups 4 --warm-steps 20 --held-out 16",
     "train zorplex": "train zorplex --steps 3 --warm-steps 40 --held-out 32",
     "train cache": "train cache --steps 1 --problems 4 --cycles 4 --warm-steps 20 --demonstrations 80 --held-out 8",
