@@ -122,7 +122,8 @@ def warmed_up(arguments: Prove, made: Proofs, notice: Notice = _unsaid) -> Calla
             embedding, _ = run(tree_map(torch.clone, params.embedding), facts, keys.split(own, learner.warm_up))
             vector = places.ravel(replace(params, embedding=embedding))
         if arguments.imitation.imitated_facts:
-            vector = imitated(arguments, made, vector, keys.fold_in(own, 1), notice)
+            with placed(arguments.process.device):
+                vector = imitated(arguments, made, vector, keys.fold_in(own, 1), notice)
         return replace(state, learner=replace(state.learner, params=vector))
 
     return prepare
