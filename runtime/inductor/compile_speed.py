@@ -7,7 +7,6 @@ import gc
 import itertools
 import os
 import shlex
-import subprocess
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -224,13 +223,15 @@ def _make_headers() -> None:
     Until one is there, the compiler reads the header itself: two headers take ten seconds of the processor and save a program
     two, so the first program must not wait for them. A header that is begun is finished also if this process ends.
     """
-    with contextlib.suppress(KeyError, OSError):  # another thread took the last one; there is no shell
-        while _WANTED:
+    from torch._inductor.cpp_builder import run_compile_cmd
+
+    while _WANTED:
+        with contextlib.suppress(Exception):  # another thread took the last one; the compiler failed
             target, command = _WANTED.popitem()
             part = shlex.quote(f"{target}.{os.getpid()}")
             command = command.replace(f"-o {target}", f"-o {part}")
             whole = f"nice -n 19 {command} && mv {part} {shlex.quote(target)} || rm -f {part}"
-            subprocess.run(["sh", "-c", whole], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            run_compile_cmd(f"sh -c {shlex.quote(whole)}", cwd=os.path.dirname(target))
 
 
 def _side_by_side(lock_path: str, builders: Sequence[Any]) -> None:

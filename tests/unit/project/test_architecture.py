@@ -50,7 +50,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
     # and these look into the compiler's own files and threads
-    "runtime/inductor/compile_speed.py": {"os", "threading", "concurrent", "pathlib", "subprocess"},
+    "runtime/inductor/compile_speed.py": {"os", "threading", "concurrent", "pathlib"},
     "runtime/inductor/ahead_of_time.py": {"os", "warnings"},
     "runtime/inductor/direct_build.py": {"pathlib"},
     "runtime/inductor/direct_library.py": {"os", "pathlib", "pickle", "tempfile"},
