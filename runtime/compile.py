@@ -170,7 +170,7 @@ def fingerprint(*parts: object, sources: Sequence[str] = ("core", "algorithms", 
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     for path in (root / one for one in sources):
-        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        for source in sorted(path.rglob("*.py")) + sorted(path.rglob("*.h")) if path.is_dir() else [path]:
             digest.update(source.read_bytes())
     facts = (torch.__version__, torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), *parts)
     digest.update(repr(facts).encode())

@@ -1,4 +1,4 @@
-// Products by the library, by oneDNN and by the kernel of products.h, which stands above this text: seconds a call.
+// Products by the library, by oneDNN and by the kernel of runtime/inductor/products.h, which stands above this text: seconds a call.
 #include <torch/csrc/inductor/aoti_torch/c/shim_cpu.h>
 #include <torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h>
 

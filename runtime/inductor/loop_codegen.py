@@ -14,6 +14,7 @@ import torch
 
 from .compile_speed import VERSIONS, replaced
 from .hoist_buffers import hoisted
+from .products import multiplied
 
 BORROWED = """
 struct Borrowed {
@@ -32,7 +33,7 @@ struct Borrowed {
 
 @contextlib.contextmanager
 def borrowing_loops() -> Iterator[None]:
-    """Write loops for the CPU in the block as described above, if this version of torch is supported."""
+    """Write loops for the CPU in the block as described above, and products by our kernel, for versions of torch we know."""
     if not torch.__version__.startswith(VERSIONS):
         yield
         return
@@ -50,7 +51,7 @@ def borrowing_loops() -> Iterator[None]:
 
     def hoisting(self: Any, is_inference: bool) -> Any:
         code, *rest = generate(self, is_inference)
-        code.value = hoisted(code.value)
+        code.value = multiplied(hoisted(code.value))
         return code, *rest
 
     with replaced(CppWrapperCpu, {"codegen_while_loop": codegen_while_loop, "generate": hoisting}):

@@ -1,20 +1,27 @@
-"""Families of laws of function identities, of traced programs and of actors with stale weights."""
+"""Families of laws of function identities, of traced programs, of matrix products and of actors with stale weights."""
+
+import torch
 
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.identity import identity
+from purestep.runtime.inductor.products import VECTORS
 
 from .direct_trace import MUTANTS as DIRECT_TRACE_MUTANTS
 from .direct_trace import direct_trace_laws, interpreted
 from .identity import MUTANTS as IDENTITY_MUTANTS
 from .identity import identity_laws
+from .products import MUTANTS as PRODUCT_MUTANTS
+from .products import kernel, product_laws
 from .stale_actor import MUTANTS as STALE_ACTOR_MUTANTS
 from .stale_actor import lagging_laws, own_lagging
 
 
 def families() -> list[Family]:
-    """Return one subject for each suite."""
+    """Return one subject for each suite; the kernel of products only where it is written for this processor."""
+    written = torch.backends.cpu.get_cpu_capability() in VECTORS
     return [
         Family(direct_trace_laws(), interpreted, edits(DIRECT_TRACE_MUTANTS)),
         Family(identity_laws(), identity, edits(IDENTITY_MUTANTS)),
         Family(lagging_laws(), own_lagging, edits(STALE_ACTOR_MUTANTS)),
+        *([Family(product_laws(), kernel, edits(PRODUCT_MUTANTS))] if written else []),
     ]

@@ -55,6 +55,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/inductor/direct_build.py": {"pathlib"},
     "runtime/inductor/direct_library.py": {"os", "pathlib", "pickle", "tempfile"},
     "runtime/inductor/direct_trace.py": {"random", "sys"},  # whose state shows whether a function draws from it
+    "runtime/inductor/products.py": {"pathlib"},
     "runtime/inductor/untraceable.py": {"logging", "pathlib"},
     "runtime/identity.py": {"os", "attr"},  # whose code a function is, its path tells; attrs has two names
     "core/probes.py": {"contextvars"},  # a probe finds the caller that asks for values
@@ -380,7 +381,7 @@ def test_packages_are_the_folders() -> None:
 def test_the_root_ships_two_python_files_and_a_marker_for_type_checkers() -> None:
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py"}
     assert (ROOT / "py.typed").read_bytes() == b""
-    assert PROJECT["tool"]["setuptools"]["package-data"] == {"purestep": ["py.typed"]}
+    assert PROJECT["tool"]["setuptools"]["package-data"] == {"purestep": ["py.typed"], "purestep.runtime.inductor": ["*.h"]}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="git makes no links there without the right to")

@@ -1,13 +1,12 @@
 // C = A B, or C = bias + A B, in float32 on one thread: A [M, K], B [K, N], C [M, N] and the bias, all with any strides.
 //
-// A tile of C, ROWS x COLUMNS, is held in registers while it sums over K. B is copied into panels of as many columns, so that any
-// strides of it become the same inner loop, and so that one panel stays in the fastest cache while all rows of A pass it.
+// A tile of C, ROWS x COLUMNS, is held in registers while it sums over K. B is copied into panels of as many columns, so that
+// any strides of it become the same inner loop, and so that one panel stays in the fastest cache while all rows of A pass it.
 // A product with few rows or columns is a dot product for each element, where both operands are contiguous along K.
+// Needs AVX-512, or AVX2 with FMA.
 #include <algorithm>
 #include <cstdint>
-#if defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__))
 #include <immintrin.h>
-#endif
 
 namespace purestep_products {
 
@@ -15,19 +14,17 @@ typedef int64_t Int;
 
 #if defined(__AVX512F__)
 constexpr int WIDTH = 16, ROWS = 6, VECTORS = 4;
-#elif defined(__AVX2__) && defined(__FMA__)
-constexpr int WIDTH = 8, ROWS = 6, VECTORS = 2;
 #else
-constexpr int WIDTH = 4, ROWS = 4, VECTORS = 2;
+constexpr int WIDTH = 8, ROWS = 6, VECTORS = 2;
 #endif
 constexpr int COLUMNS = WIDTH * VECTORS;
 constexpr Int BLOCK = 64;  // of K: the sums of a block are rounded before they are added
 constexpr Int FEW = 4;  // rows of dot products
+constexpr Int WIDEST = 128;
 
 typedef float Vector __attribute__((vector_size(4 * WIDTH)));
 typedef float Loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
-typedef float Four __attribute__((vector_size(16)));
-typedef float LooseFour __attribute__((vector_size(16), aligned(4), may_alias));
+typedef __m128 Four;
 
 #define PURESTEP_INLINE static inline __attribute__((always_inline))
 
@@ -37,10 +34,8 @@ PURESTEP_INLINE void store(float* to, Vector value) { *reinterpret_cast<Loose*>(
 PURESTEP_INLINE Vector multiply_add(Vector a, Vector b, Vector c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
-#elif defined(__AVX2__) && defined(__FMA__)
-  return _mm256_fmadd_ps(a, b, c);
 #else
-  return a * b + c;
+  return _mm256_fmadd_ps(a, b, c);
 #endif
 }
 
@@ -57,7 +52,7 @@ typedef Strided<float> Output;
 
 // A tile of M rows: the sums over k, added to `start` unless that is null. C and `start` have unit column strides.
 template <int M, int V>
-PURESTEP_INLINE void tile(Int K, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
+__attribute__((noinline)) static void tile(Int K, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
   Vector sum[M][V] = {};
   for (Int k = 0; k < K; k++) {
     Vector right[V];
@@ -74,23 +69,23 @@ PURESTEP_INLINE void tile(Int K, Matrix a, const float* b, Int b_row, Output c, 
     for (int j = 0; j < V; j++) store(c.at(i, j * WIDTH), sum[i][j]);
 }
 
-// The same for N columns, fewer than COLUMNS or with other strides of C: whole vectors are stored in memory of its own.
+// The same for N columns; where they do not fill the vectors or have other strides, through memory of its own.
 template <int M, int V>
-static void edge(Int K, Int N, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
-  alignas(64) float own[M * COLUMNS];
-  tile<M, V>(K, a, b, b_row, Output{own, COLUMNS, 1}, Matrix{nullptr, 0, 1});
+__attribute__((noinline)) static void columns(Int K, Int N, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
+  if (N == V * WIDTH && c.column == 1 && (start.column == 1 || !start.data))
+    return tile<M, V>(K, a, b, b_row, c, start);
+  alignas(64) float own[M * V * WIDTH];
+  tile<M, V>(K, a, b, b_row, Output{own, V * WIDTH, 1}, Matrix{nullptr, 0, 1});
   for (Int i = 0; i < M; i++)
-    for (Int j = 0; j < N; j++) *c.at(i, j) = own[i * COLUMNS + j] + (start.data ? *start.at(i, j) : 0.0f);
+    for (Int j = 0; j < N; j++) *c.at(i, j) = own[i * V * WIDTH + j] + (start.data ? *start.at(i, j) : 0.0f);
 }
 
 template <int M>
 static void rows(Int K, Int N, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
-  if (N == COLUMNS && c.column == 1 && (start.column == 1 || !start.data))
-    tile<M, VECTORS>(K, a, b, b_row, c, start);
-  else if (N > COLUMNS / 2)
-    edge<M, VECTORS>(K, N, a, b, b_row, c, start);
+  if (N > COLUMNS / 2)
+    columns<M, VECTORS>(K, N, a, b, b_row, c, start);
   else
-    edge<M, VECTORS / 2>(K, N, a, b, b_row, c, start);
+    columns<M, VECTORS / 2>(K, N, a, b, b_row, c, start);
 }
 
 template <int M>
@@ -102,15 +97,13 @@ static void last_rows(Int m, Int K, Int N, Matrix a, const float* b, Int b_row, 
 }
 
 PURESTEP_INLINE void transpose_four(const float* from, Int step, float* to, Int to_step) {
-  const Four a = *reinterpret_cast<const LooseFour*>(from), b = *reinterpret_cast<const LooseFour*>(from + step);
-  const Four c = *reinterpret_cast<const LooseFour*>(from + 2 * step);
-  const Four d = *reinterpret_cast<const LooseFour*>(from + 3 * step);
-  const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5), CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  *reinterpret_cast<LooseFour*>(to) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
-  *reinterpret_cast<LooseFour*>(to + to_step) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
-  *reinterpret_cast<LooseFour*>(to + 2 * to_step) = __builtin_shufflevector(AB, CD, 0, 1, 4, 5);
-  *reinterpret_cast<LooseFour*>(to + 3 * to_step) = __builtin_shufflevector(AB, CD, 2, 3, 6, 7);
+  Four a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + step);
+  Four c = _mm_loadu_ps(from + 2 * step), d = _mm_loadu_ps(from + 3 * step);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  _mm_storeu_ps(to, a);
+  _mm_storeu_ps(to + to_step, b);
+  _mm_storeu_ps(to + 2 * to_step, c);
+  _mm_storeu_ps(to + 3 * to_step, d);
 }
 
 // A panel [K, COLUMNS] of N columns of B; the others are zero.
@@ -148,31 +141,21 @@ static void tiles(Int M, Int N, Int K, Matrix a, Matrix b, Output c, Matrix bias
 }
 
 PURESTEP_INLINE Four quarter(Vector value) {
-  Four sum;
-  if constexpr (WIDTH == 4) {
-    sum = __builtin_shufflevector(value, value, 0, 1, 2, 3);
-  } else if constexpr (WIDTH == 8) {
-    sum = __builtin_shufflevector(value, value, 0, 1, 2, 3) + __builtin_shufflevector(value, value, 4, 5, 6, 7);
-  } else {
-    float all[WIDTH];
-    store(all, value);
-    sum = Four{};
-    for (int i = 0; i < WIDTH; i += 4) sum += *reinterpret_cast<const LooseFour*>(all + i);
-  }
+  float all[WIDTH];
+  store(all, value);
+  Four sum = _mm_loadu_ps(all);
+  for (int i = 4; i < WIDTH; i += 4) sum = _mm_add_ps(sum, _mm_loadu_ps(all + i));
   return sum;
 }
 
 // The sum of all numbers of each of four vectors.
 PURESTEP_INLINE Four totals(Vector w, Vector x, Vector y, Vector z) {
-  const Four a = quarter(w), b = quarter(x), c = quarter(y), d = quarter(z);
-  const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const Four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  return __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  return _mm_hadd_ps(_mm_hadd_ps(quarter(w), quarter(x)), _mm_hadd_ps(quarter(y), quarter(z)));
 }
 
 // M rows of A and V columns of B, contiguous along K.
 template <int M, int V>
-PURESTEP_INLINE void dots(Int K, Matrix a, Matrix b, Output c, Matrix bias) {
+__attribute__((noinline)) static void dots(Int K, Matrix a, Matrix b, Output c, Matrix bias) {
   Vector sum[M][V] = {};
   Int k = 0;
   for (; k + WIDTH <= K; k += WIDTH) {
@@ -184,7 +167,8 @@ PURESTEP_INLINE void dots(Int K, Matrix a, Matrix b, Output c, Matrix bias) {
     }
   }
   for (int i = 0; i < M; i++) {
-    const Four all = totals(sum[i][0], sum[i][V > 1], sum[i][V > 2 ? 2 : 0], sum[i][V > 3 ? 3 : 0]);
+    float all[FEW];
+    _mm_storeu_ps(all, totals(sum[i][0], sum[i][V > 1], sum[i][V > 2 ? 2 : 0], sum[i][V > 3 ? 3 : 0]));
     for (int j = 0; j < V; j++) {
       float whole = all[j];
       for (Int l = k; l < K; l++) whole += *a.at(i, l) * *b.at(l, j);
@@ -221,6 +205,14 @@ static void product(Int M, Int N, Int K, Matrix a, Matrix b, Output c, Matrix bi
 }
 
 }  // namespace purestep_products
+
+// Sizes for which the kernel was measured to be the faster one: B and C without ragged edges, or with so few rows or columns that
+// they are dot products, and at most one size so large that a library would divide it for its caches.
+extern "C" __attribute__((visibility("hidden"))) bool purestep_product_serves(int64_t batch, int64_t M, int64_t N, int64_t K) {
+  using namespace purestep_products;
+  const bool few = batch == 1 && std::min(M, N) <= FEW, whole = N > 0 && N % (batch == 1 ? COLUMNS / 2 : COLUMNS) == 0;
+  return (few || whole) && K > 1 && (M > WIDEST) + (N > WIDEST) + (K > WIDEST) <= 1;
+}
 
 // One product for each member of a batch; strides are those of the batch, the rows and the columns. `bias` is null for none.
 extern "C" __attribute__((visibility("hidden"))) void purestep_product(
