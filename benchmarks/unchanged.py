@@ -7,11 +7,11 @@ the samples that it learned from, by each loss. The batches of `ranks_agree` are
 
 What each case gave at an earlier commit stands in benchmarks/recorded/unchanged_INSTRUCTIONS.json, which names it; only
 `--record` writes it, after each case gave the same twice. Names do not count: see `unchanged_values`, which also maps renamed
-metrics, tags and fields.
-Bits depend on the version of torch and on the processor, so that nothing is compared where those are others: check out the
-recorded commit, record there, and compare then; at 20c7b04 with benchmarks/unchanged*.py of d4492df, whose SETTINGS and ADDED
-must be empty there. Products with few outputs are summed as they were then (AS_RECORDED). With another `--seed` every case
-differs. Compiled programs are compiled anew.
+metrics, tags and fields. Bits depend on the version of torch and on the processor, so that nothing is compared where those are
+others. `--against COMMIT` needs no record: the cases are first run with the package of that commit, one that takes these
+arguments, and then with this one's, on the same machine. Matrix products are the library's, and those with few outputs are
+summed as they were when the record was made (AS_RECORDED). With another `--seed` every case differs. Compiled programs are
+compiled anew.
 Prints a table and writes results/unchanged.json; exit code 1 where something differs.
 """
 
@@ -53,12 +53,17 @@ from .parts.unchanged_values import (
     translate,
 )
 
-AS_RECORDED = (
-    "import sys; from purestep.core import networks; networks.MANY_ROWS = 256"  # products that round as they did
-)
+AS_RECORDED = """
+import contextlib, sys
+from purestep.core import networks
+networks.MANY_ROWS = 256
+with contextlib.suppress(ImportError):
+    from purestep.runtime.inductor import products
+    products.VECTORS = ()
+"""  # products that round as they did
 PURESTEP = (
     *(sys.executable, "-c"),
-    f"{AS_RECORDED}; from purestep.runtime.cli.main import main; sys.exit(main(sys.argv[1:]))",
+    f"{AS_RECORDED}\nfrom purestep.runtime.cli.main import main\nsys.exit(main(sys.argv[1:]))",
 )
 INSTRUCTIONS = torch.backends.cpu.get_cpu_capability()
 EXPECTED = evidence.ROOT / "benchmarks" / "recorded" / f"unchanged_{INSTRUCTIONS.lower()}.json"
@@ -346,6 +351,31 @@ def line(row: Row) -> str:
     return f"{row.name:20}" + "".join(f"{word:>12}" for word in words) + f"{row.seconds:>10.0f}"
 
 
+def earlier(commit: str, names: Sequence[str], seed: int, jobs: int) -> dict[str, Any]:
+    """What cases give with the package of a commit. Raises: CalledProcessError."""
+    with tempfile.TemporaryDirectory(prefix="unchanged-") as folder:
+        clone, given = Path(folder) / "clone", Path(folder) / "given.json"
+        subprocess.run(["git", "clone", "--quiet", evidence.ROOT, clone], check=True)
+        subprocess.run(["git", "-C", clone, "checkout", "--quiet", commit], check=True)
+        words = ["--once", given, "--jobs", jobs, "--seed", seed, "--only", *names]
+        paths = os.pathsep.join((str(clone / ".links"), str(evidence.ROOT)))
+        whole = [sys.executable, "-m", "benchmarks.unchanged", *map(str, words)]
+        subprocess.run(whole, check=True, cwd=evidence.ROOT, env={**os.environ, "PYTHONPATH": paths})
+        found: dict[str, Any] = json.loads(given.read_text())
+    return {"commit": evidence.git("rev-parse", commit), "processor": processor(), "facts": facts(), "cases": found}
+
+
+def once(path: Path, names: Sequence[str], seed: int, jobs: int) -> int:
+    """Writes what cases give to a file."""
+    with ThreadPoolExecutor(jobs) as pool:
+        cases = {}
+        for name, (found, seconds) in zip(names, pool.map(lambda name: performed(name, seed), names), strict=True):
+            cases[name] = {"fresh": found.fresh, "evaluation": found.evaluation}
+            print(f"{name:20} before {seconds:>39.0f}", flush=True)
+    path.write_text(json.dumps(cases))
+    return 0
+
+
 def record(names: Sequence[str], jobs: int) -> int:
     """Writes down what cases give, where they give the same twice and after being resumed."""
     held = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
@@ -398,19 +428,28 @@ def main() -> int:
     parser.add_argument(
         "--record", action="store_true", help="write what the cases give now into the file of expectations"
     )
+    parser.add_argument(
+        "--against", default="", metavar="COMMIT", help="run the cases at that commit first, on this machine"
+    )
+    parser.add_argument("--once", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=SEED, help="of all runs; with another one every case must differ")
     parser.add_argument("--jobs", type=int, default=2, help="cases at the same time")
     options = parser.parse_args()
     if options.record:
         return record(options.only, options.jobs)
-    if not EXPECTED.exists():
-        print(f"nothing was compared: nothing is recorded for processors with {INSTRUCTIONS}")
+    if options.once:
+        return once(options.once, options.only, options.seed, options.jobs)
+    if not options.against and not EXPECTED.exists():
+        print(f"nothing was compared: nothing is recorded for processors with {INSTRUCTIONS}; use --against COMMIT")
         return 1
-    recorded = json.loads(EXPECTED.read_text())
     now, since = facts(), time.perf_counter()
+    if options.against:
+        recorded = earlier(options.against, options.only, options.seed, options.jobs)
+    else:
+        recorded = json.loads(EXPECTED.read_text())
     if other := {name: (was, now.get(name)) for name, was in recorded["facts"].items() if now.get(name) != was}:
         said = ", ".join(f"{name} {was} when recorded, {at} now" for name, (was, at) in other.items())
-        print(f"nothing was compared: {said}; record at commit {recorded['commit'][:12]} in this environment first")
+        print(f"nothing was compared: {said}; use --against COMMIT")
         return 1
     print(
         f"{'':20}" + "".join(f"{word:>12}" for word in ("fresh", "resumed", "evaluation")) + f"{'seconds':>10}",
@@ -423,14 +462,20 @@ def main() -> int:
             rows.append(row)
     wrong = [each for row in rows for each in row.wrong()]
     if wrong and processor() != recorded["processor"]:
-        print(f"recorded on {recorded['processor']}; this is {processor()}")
+        print(f"recorded on {recorded['processor']}; this is {processor()}: use --against COMMIT")
     seconds = time.perf_counter() - since
     print(f"{'all equal' if not wrong else f'{len(wrong)} differences'}, {seconds:.0f} s")
     if options.seed == SEED and list(options.only) == list(CASES):
         cases = {
             row.name: {**as_words(row), "seconds": round(row.seconds, 1), **shown(row.found.fresh)} for row in rows
         }
-        told = {"recorded at": recorded["commit"], "facts": now, "cases": cases, "differences": wrong}
+        told = {
+            "compared with": recorded["commit"],
+            "processor": processor(),
+            "facts": now,
+            "cases": cases,
+            "differences": wrong,
+        }
         evidence.write("unchanged", seconds=seconds, figures=told)
     return 1 if wrong else 0
 

@@ -22,6 +22,10 @@ import torch._inductor.cpu_vec_isa as features
 
 STOCK_FEATURES = features.valid_vec_isa_list
 STOCK_HEADER = getattr(codecache, "_precompile_header", None)
+PRECOMPILED = (".gch", ".pch")  # endings of precompiled headers
+MORE_HEADERS = (
+    "-D TORCH_INDUCTOR_PRECOMPILE_HEADERS "  # headers that are worth reading only once, for a precompiled one
+)
 VERSIONS = ("2.13.", "2.14.")  # versions of torch for whose code this was written
 
 
@@ -47,19 +51,20 @@ def replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
 def hurried() -> Iterator[None]:
     """Compile programs in half of the time, in the block: their Python and their C++ concurrently, and less of both.
 
-    The processor's features are detected while Python still traces, and headers are precompiled, which no program waits for; a
-    program's loop and its kernels are built in parallel. The compiler makes millions of objects that live until it ends, so
+    While Python still traces, the kernel of matrix products is compiled, and headers, which no program waits for; a program's
+    loop and its kernels are built in parallel. The compiler makes millions of objects that live until it ends, so
     garbage collection is off.
     Work that it repeats thousands of times with the same result is done once (measured: a PPO program takes 28 instead of 38
     seconds, a population of 32 takes 38 instead of 54).
     """
-    context = contextvars.copy_context()  # the compiler's options are context variables
     collects = gc.isenabled()
     gc.disable()
     try:
         with contextlib.ExitStack() as stack:
             for owner, values in _shortcuts():
                 stack.enter_context(replaced(owner, values))
+            stack.enter_context(_known_features())
+            context = contextvars.copy_context()  # the compiler's options are context variables
             threading.Thread(target=lambda: context.run(_foresee), daemon=True).start()
             yield
     finally:
@@ -157,36 +162,52 @@ def _bounds(stock: Callable[..., Any]) -> Callable[..., Any]:
     return bounds
 
 
-def _first_features() -> list[Any]:
-    """Return the first of the processor's instruction sets for which the compiler builds and runs a test, the one it takes.
+@contextlib.contextmanager
+def _known_features() -> Iterator[None]:
+    """Take the processor's best instruction set without a test, in the block, where torch itself was built for one and runs it.
 
-    It tests all of them otherwise (14 against 3 seconds of the processor before the first program of a machine). Two threads
-    that test at once would see each other's flags, and no later process would find what one compiles with them.
+    The compiler's test shows that torch has functions for vectors of that width and that the C++ compiler knows them. torch
+    has them where it uses them, and a compiler of C++20, which the test needs too, knows them. It takes two seconds otherwise.
+    """
+    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
+        with inductor.patch({"cpp.vec_isa_ok": True}):
+            yield
+    else:
+        yield
+
+
+def _first_features() -> list[Any]:
+    """Return the first of the processor's instruction sets that the compiler can use, the one it takes.
+
+    It looks at all of them otherwise. Two threads that do so at once would see each other's flags, and no later process would
+    find what one compiles with them.
     """
     with _FEATURES_LOCK:
         if inductor.cpp.simdlen is not None or os.getenv("ATEN_CPU_CAPABILITY") or not features.x86_isa_checker():
             return STOCK_FEATURES()
-        return _tested_features()
+        return _usable_features()
 
 
 _FEATURES_LOCK = threading.Lock()
 
 
 @functools.cache
-def _tested_features() -> list[Any]:
+def _usable_features() -> list[Any]:
     named = features.x86_isa_checker()
     known = (one for one in features.supported_vec_isa_list if all(word in named for word in str(one).split()))
     return list(itertools.islice(filter(None, known), 1))
 
 
 def _foresee() -> None:
-    """Detect the processor's features, by compiling some C++; verify the precompiled headers, or begin to make them."""
-    features.pick_vec_isa()
+    """Compile the kernel of matrix products; verify the precompiled headers, or begin to make them."""
+    from .products import compiled_kernel
+
     folder = getattr(codecache, "_HEADER_DIR", None)
     if any(known == folder for known, *_ in _HEADERS):
         return
     never: Future[None] = Future()
     with contextlib.suppress(Exception):  # the compilation itself meets the same error, and reports it
+        compiled_kernel()
         codecache.CppWrapperCodeCache.load_async(
             "", submit_fn=lambda _: never, optimized_code="//", needs_vec_isa=False, kernel_needs_vec_isa=True
         )
@@ -238,12 +259,18 @@ def _side_by_side(lock_path: str, builders: Sequence[Any]) -> None:
     """Build all but the last builder in parallel, then the last, which links the others; a header is not waited for."""
     from torch.utils._filelock import FileLock
 
+    from .products import calls_kernel, compiled_kernel
+
     def build(builder: Any) -> None:
-        if not Path(builder.get_target_file_path()).exists():
-            builder.build()
+        if Path(builder.get_target_file_path()).exists():
+            return
+        header = builder._build_option.precompiled_header
+        if not any(Path(f"{header}{ending}").exists() for ending in PRECOMPILED):
+            builder._definitions_args = builder._definitions_args.replace(MORE_HEADERS, "")
+        builder.build()
 
     *parts, last = builders
-    if not parts and (target := last.get_target_file_path()).endswith((".gch", ".pch")):
+    if not parts and (target := last.get_target_file_path()).endswith(PRECOMPILED):
         if not Path(target).exists():
             _WANTED[target] = last.get_command_line()
         return
@@ -251,4 +278,6 @@ def _side_by_side(lock_path: str, builders: Sequence[Any]) -> None:
         if not Path(last.get_target_file_path()).exists():
             with ThreadPoolExecutor() as pool:
                 list(pool.map(build, parts))
+            if calls_kernel(builders[0]._sources_args):
+                last._sources_args += f" {shlex.quote(compiled_kernel())}"
             build(last)

@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <immintrin.h>
 
+// Everything is unrolled here, so that the passes beyond O2 would take time without gain.
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
 namespace purestep_products {
 
 typedef int64_t Int;
@@ -27,6 +31,7 @@ typedef float Loose __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias
 typedef __m128 Four;
 
 #define PURESTEP_INLINE static inline __attribute__((always_inline))
+#define EACH(i, count) _Pragma("GCC unroll 8") for (int i = 0; i < count; i++)
 
 PURESTEP_INLINE Vector load(const float* from) { return *reinterpret_cast<const Loose*>(from); }
 PURESTEP_INLINE void store(float* to, Vector value) { *reinterpret_cast<Loose*>(to) = value; }
@@ -52,26 +57,23 @@ typedef Strided<float> Output;
 
 // A tile of M rows: the sums over k, added to `start` unless that is null. C and `start` have unit column strides.
 template <int M, int V>
-__attribute__((noinline)) static void tile(Int K, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
+PURESTEP_INLINE void tile(Int K, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
   Vector sum[M][V] = {};
   for (Int k = 0; k < K; k++) {
     Vector right[V];
-    for (int j = 0; j < V; j++) right[j] = load(b + k * b_row + j * WIDTH);
-    for (int i = 0; i < M; i++) {
+    EACH(j, V) right[j] = load(b + k * b_row + j * WIDTH);
+    EACH(i, M) {
       const Vector left = *a.at(i, k) - Vector{};
-      for (int j = 0; j < V; j++) sum[i][j] = multiply_add(left, right[j], sum[i][j]);
+      EACH(j, V) sum[i][j] = multiply_add(left, right[j], sum[i][j]);
     }
   }
-  if (start.data)
-    for (int i = 0; i < M; i++)
-      for (int j = 0; j < V; j++) sum[i][j] += load(start.at(i, j * WIDTH));
-  for (int i = 0; i < M; i++)
-    for (int j = 0; j < V; j++) store(c.at(i, j * WIDTH), sum[i][j]);
+  if (start.data) EACH(i, M) EACH(j, V) sum[i][j] += load(start.at(i, j * WIDTH));
+  EACH(i, M) EACH(j, V) store(c.at(i, j * WIDTH), sum[i][j]);
 }
 
 // The same for N columns; where they do not fill the vectors or have other strides, through memory of its own.
 template <int M, int V>
-__attribute__((noinline)) static void columns(Int K, Int N, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
+static void columns(Int K, Int N, Matrix a, const float* b, Int b_row, Output c, Matrix start) {
   if (N == V * WIDTH && c.column == 1 && (start.column == 1 || !start.data))
     return tile<M, V>(K, a, b, b_row, c, start);
   alignas(64) float own[M * V * WIDTH];
@@ -155,18 +157,18 @@ PURESTEP_INLINE Four totals(Vector w, Vector x, Vector y, Vector z) {
 
 // M rows of A and V columns of B, contiguous along K.
 template <int M, int V>
-__attribute__((noinline)) static void dots(Int K, Matrix a, Matrix b, Output c, Matrix bias) {
+PURESTEP_INLINE void dots(Int K, Matrix a, Matrix b, Output c, Matrix bias) {
   Vector sum[M][V] = {};
   Int k = 0;
   for (; k + WIDTH <= K; k += WIDTH) {
     Vector right[V];
-    for (int j = 0; j < V; j++) right[j] = load(b.at(k, j));
-    for (int i = 0; i < M; i++) {
+    EACH(j, V) right[j] = load(b.at(k, j));
+    EACH(i, M) {
       const Vector left = load(a.at(i, k));
-      for (int j = 0; j < V; j++) sum[i][j] = multiply_add(left, right[j], sum[i][j]);
+      EACH(j, V) sum[i][j] = multiply_add(left, right[j], sum[i][j]);
     }
   }
-  for (int i = 0; i < M; i++) {
+  EACH(i, M) {
     float all[FEW];
     _mm_storeu_ps(all, totals(sum[i][0], sum[i][V > 1], sum[i][V > 2 ? 2 : 0], sum[i][V > 3 ? 3 : 0]));
     for (int j = 0; j < V; j++) {
@@ -225,3 +227,6 @@ extern "C" __attribute__((visibility("hidden"))) void purestep_product(
             Output{c + i * c_strides[0], c_strides[1], c_strides[2]},
             bias ? Matrix{bias + i * bias_strides[0], bias_strides[1], bias_strides[2]} : Matrix{nullptr, 0, 0});
 }
+
+#undef EACH
+#pragma GCC pop_options

@@ -1,13 +1,17 @@
 """Matrix products of compiled programs by a kernel of our own, where it is faster than the library's.
 
-The kernel, products.h, is built with a program's own. It takes products of float32 on one thread with sizes like those of small
-networks; any other product is left to the library at each call. `benchmarks.products` compares the two.
+The kernel, products.h, is compiled once a machine; `compile_speed.hurried` links it to each program that calls it. It takes
+products of float32 on one thread with sizes like those of small networks, and leaves others to the library at each call.
+`benchmarks.products` compares both.
 """
 
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch._inductor.codecache as codecache
+from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 HEADER = Path(__file__).with_name("products.h")
 VECTORS = ("AVX2", "AVX512")  # the instruction sets that the kernel is written for
@@ -16,8 +20,7 @@ CALL = re.compile(r"(\s*)(AOTI_TORCH_ERROR_CODE_CHECK\(aoti_torch_cpu_(mm|addmm|
 OWNED = re.compile(r"RAIIAtenTensorHandle\((\w+)\)$")
 VIEW = re.compile(r"wrap_with_raii_handle_if_needed\(reinterpret_tensor_wrapper\((\w+, \d+, \w+, \w+, \d+L)\)\)$")
 INCLUDED = "#include <torch/csrc/inductor/cpp_wrapper/cpu.h>\n"
-KERNELS = 'kernel_src = (\nr"""'  # where a program's C++ of its kernels begins, if it has any
-NONE = "kernel_src = ''"
+CALLED = "purestep_multiplied("
 CALLS = """
 extern "C" bool purestep_product_serves(int64_t batch, int64_t M, int64_t N, int64_t K);
 extern "C" void purestep_product(
@@ -66,17 +69,38 @@ static bool purestep_multiplied(
 
 
 def multiplied(text: str) -> str:
-    """Return a program's C++ with the kernel beside its own, and tried before each call of the library.
+    """Return a program's C++ with the kernel tried before each call of the library.
 
     Unchanged where the program has no such call, runs on several threads, or the kernel is not written for this processor.
     """
     lines = text.split("\n")
     changed = [_tried(line, number) for number, line in enumerate(lines)]
     written = torch.backends.cpu.get_cpu_capability() in VECTORS and torch.get_num_threads() == 1
-    if changed == lines or not written or INCLUDED not in text or not (KERNELS in text or NONE in text):
+    if changed == lines or not written or INCLUDED not in text:
         return text
-    whole = "\n".join(changed).replace(INCLUDED, INCLUDED + CALLS, 1).replace(NONE, f'{KERNELS}"""\n)', 1)
-    return whole.replace(KERNELS, f"{KERNELS}\n{HEADER.read_text()}", 1)
+    return "\n".join(changed).replace(INCLUDED, INCLUDED + CALLS, 1)
+
+
+def calls_kernel(source: str) -> bool:
+    """Return whether the C++ in this file has to be linked with the kernel."""
+    return CALLED in Path(source).read_text()
+
+
+def compiled_kernel() -> str:
+    """Return the path of the kernel's object file, compiled if this machine has none yet for these flags."""
+    from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions, get_name_and_dir_from_output_file_path
+    from torch.utils._filelock import FileLock
+
+    options = CppTorchDeviceOptions(vec_isa=pick_vec_isa(), compile_only=True, device_type="cpu")
+    flags = CppBuilder(name="o", sources="i", BuildOption=options).get_command_line()
+    key, path = codecache.write(HEADER.read_text(), "products.cpp", extra=flags)
+    name, folder = get_name_and_dir_from_output_file_path(path)
+    builder: Any = CppBuilder(name=name, sources=path, BuildOption=options, output_dir=folder)
+    target: str = builder.get_target_file_path()
+    with FileLock(str(Path(codecache.get_lock_dir(), f"{key}.lock")), timeout=codecache.LOCK_TIMEOUT):
+        if not Path(target).exists():
+            builder.build()
+    return target
 
 
 def _tried(line: str, number: int) -> str:

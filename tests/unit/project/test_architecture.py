@@ -381,7 +381,10 @@ def test_packages_are_the_folders() -> None:
 def test_the_root_ships_two_python_files_and_a_marker_for_type_checkers() -> None:
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py"}
     assert (ROOT / "py.typed").read_bytes() == b""
-    assert PROJECT["tool"]["setuptools"]["package-data"] == {"purestep": ["py.typed"], "purestep.runtime.inductor": ["*.h"]}
+    assert PROJECT["tool"]["setuptools"]["package-data"] == {
+        "purestep": ["py.typed"],
+        "purestep.runtime.inductor": ["*.h"],
+    }
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="git makes no links there without the right to")

@@ -78,7 +78,12 @@ def install(python: Path, *what: str | Path) -> None:
 
 
 def sources(folder: Path) -> set[str]:
-    found = {path.relative_to(folder).as_posix() for layer in LAYERS for path in (folder / layer).rglob("*.py")}
+    found = {
+        path.relative_to(folder).as_posix()
+        for layer in LAYERS
+        for path in (folder / layer).rglob("*.*")
+        if path.suffix in (".py", ".h")
+    }
     return found | {"__init__.py", "__main__.py", "py.typed"}
 
 
