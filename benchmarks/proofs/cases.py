@@ -6,16 +6,21 @@ drawn by a key. lineage: see there; the founder is asked for.
 """
 
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve, field, frozen
 
 from purestep.core import keys
+from purestep.runtime.compile import program
 from purestep.runtime.logic.proofs import Proofs
+from purestep.runtime.recipes.arguments import loop_of
+from purestep.runtime.recipes.prove import warmed_up
 from purestep.runtime.recipes.prove_settings import MOVES, Prove, prove_defaults
 from purestep.runtime.runs.arguments import changed
+from purestep.runtime.train import train
 
 from . import lineage
 
@@ -66,6 +71,21 @@ def prepared(name: str, data: Path, home: Path) -> Prove:
     domains = f"place {places}\nregion {' '.join(REGIONS)}\nlocatedin:place:region\n"
     (folder / "domain2constants.txt").write_text(domains)
     return changed(prove_defaults(str(folder)), {"steps": MOVES, **case.changes})
+
+
+def trainings(arguments: Prove, pipeline: Any) -> Callable[[Prove, Proofs, int], tuple[Any, float]]:
+    """A function that trains a policy with other arguments from a seed, by one program: its params and the CPU seconds."""
+    loop = loop_of(arguments.experience, arguments.process)
+    learn = program(train(pipeline.trainer, loop.chunk), name="train prove")
+    learn(pipeline.trainer.init(keys.key(0)))  # compiles
+
+    def trained(own: Prove, made: Proofs, seed: int) -> tuple[Any, float]:
+        start, state = time.process_time(), warmed_up(own, made)(pipeline.trainer.init(keys.key(seed)))
+        for _ in range(loop.iterations // loop.chunk if own.experience.steps else 0):
+            state, _ = learn(state)
+        return state.learner.params, time.process_time() - start
+
+    return trained
 
 
 def chosen(made: Proofs, queries: int) -> Proofs:

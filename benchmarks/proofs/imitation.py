@@ -17,16 +17,13 @@ from typing import Any
 import torch
 
 from purestep.core import keys
-from purestep.runtime.compile import program
 from purestep.runtime.logic.rank import asked, ranking_result, scorer
-from purestep.runtime.recipes.arguments import loop_of
-from purestep.runtime.recipes.prove import model_of, prove_pipeline, warmed_up
+from purestep.runtime.recipes.prove import model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs.arguments import changed
-from purestep.runtime.train import train
 
 from .. import evidence
-from .cases import prepared
+from .cases import prepared, trainings
 
 NAME = "prove_imitation"
 STEPS = 200_000
@@ -47,26 +44,21 @@ def measured(name: str, data: Path, home: Path, seeds: int) -> dict[str, Any]:
     pipeline = prove_pipeline(arguments)
     made = pipeline.opened
     every = asked(made, made.dataset.test, 100, keys.key(0))
-    score, loop = scorer(made, model_of(arguments, made)), loop_of(arguments.experience, arguments.process)
-    learn = program(train(pipeline.trainer, loop.chunk), name="train prove")
-    learn(pipeline.trainer.init(keys.key(0)))  # compiles
+    score, trained = scorer(made, model_of(arguments, made)), trainings(arguments, pipeline)
     rows: dict[str, Any] = {}
     for arm, changes in ARMS.items():
-        own = changed(arguments, changes)
-        prepare, ranks, proven, seconds = warmed_up(own, made), list[float](), list[float](), list[float]()
+        ranks, proven, seconds = list[float](), list[float](), list[float]()
         for seed in range(seeds):
-            start, state = time.process_time(), prepare(pipeline.trainer.init(keys.key(seed)))
-            for _ in range(loop.iterations // loop.chunk if own.experience.steps else 0):
-                state, _ = learn(state)
-            seconds.append(time.process_time() - start)
+            params, spent = trained(changed(arguments, changes), made, seed)
+            seconds.append(spent)
             with torch.no_grad():
-                told = score(state.learner.params, every)
+                told = score(params, every)
             ranks.append(float(ranking_result(told).ranking.mean_reciprocal_rank))
             proven.append(float(told.proven[..., 0].to(torch.float64).mean()))
         rows[arm] = {
             "MRR": [round(statistics.fmean(ranks), 4), round(statistics.stdev(ranks) if seeds > 1 else 0.0, 4)],
             "share of test facts proven": round(statistics.fmean(proven), 4),
-            "CPU seconds by seed, the first with compiling": [round(each, 1) for each in seconds],
+            "CPU seconds by seed": [round(each, 1) for each in seconds],
         }
         print(name, arm, rows[arm], flush=True)
     return rows

@@ -20,20 +20,16 @@ from typing import Any
 import torch
 from attrs import evolve, frozen
 
-from purestep.core import keys
-from purestep.runtime.compile import program
 from purestep.runtime.logic.guide import policy_guide
 from purestep.runtime.logic.link_ranking import among_all, ranked_by
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
 from purestep.runtime.logic.search import SearchLimits
-from purestep.runtime.recipes.arguments import loop_of
-from purestep.runtime.recipes.prove import confident, model_of, prove_pipeline, warmed_up
+from purestep.runtime.recipes.prove import confident, model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs.arguments import changed
-from purestep.runtime.train import train
 
 from .. import evidence
-from .cases import prepared
+from .cases import prepared, trainings
 
 BUDGETS = (25, 100, 400, 1600)
 NAME = "prove_search"
@@ -66,19 +62,14 @@ def measured(name: str, home: Path, seeds: int) -> dict[str, Any]:
     arguments = changed(given, {"steps": deep.steps, "imitated_rules": deep.rules})
     pipeline = prove_pipeline(arguments)
     made = confident(arguments, pipeline.opened)
-    model, loop = model_of(arguments, made), loop_of(arguments.experience, arguments.process)
-    learn = program(train(pipeline.trainer, loop.chunk), name="train prove")
+    model, trained = model_of(arguments, made), trainings(arguments, pipeline)
     guides: dict[str, Any] = {"breadth": (), "confidence": ()}
     figures: dict[str, Any] = {"settings": repr(deep)}
     for policy, changes in POLICIES.items():
-        own = changed(arguments, changes)
-        prepare = warmed_up(own, made)
         for seed in range(seeds):
-            start, state = time.process_time(), prepare(pipeline.trainer.init(keys.key(seed)))
-            for _ in range(loop.iterations // loop.chunk if own.experience.steps else 0):
-                state, _ = learn(state)
-            figures[f"CPU seconds of training, {policy} policy, seed {seed}"] = round(time.process_time() - start, 1)
-            guides[f"{policy} policy {seed}"] = policy_guide(made.game.names, model, state.learner.params)
+            params, spent = trained(changed(arguments, changes), made, seed)
+            figures[f"CPU seconds of training, {policy} policy, seed {seed}"] = round(spent, 1)
+            guides[f"{policy} policy {seed}"] = policy_guide(made.game.names, model, params)
     asked, weights = among_all(made, made.dataset.test, arguments.experience.argument), rule_weights(made)
     for label, guide in guides.items():
         order = "policy" if guide else label

@@ -22,6 +22,11 @@ import torch._inductor.cpu_vec_isa as features
 
 STOCK_FEATURES = features.valid_vec_isa_list
 STOCK_HEADER = getattr(codecache, "_precompile_header", None)
+TESTS = {
+    "_avx_code",
+    "_avx512_bf16_code",
+    "_avx512_vnni_code",
+}  # of instruction sets, for which any compiler of C++20 is enough
 PRECOMPILED = (".gch", ".pch")  # endings of precompiled headers
 MORE_HEADERS = (
     "-D TORCH_INDUCTOR_PRECOMPILE_HEADERS "  # headers that are worth reading only once, for a precompiled one
@@ -63,7 +68,6 @@ def hurried() -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             for owner, values in _shortcuts():
                 stack.enter_context(replaced(owner, values))
-            stack.enter_context(_known_features())
             context = contextvars.copy_context()  # the compiler's options are context variables
             threading.Thread(target=lambda: context.run(_foresee), daemon=True).start()
             yield
@@ -76,6 +80,7 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     builds: list[tuple[Any, dict[str, Any]]] = [
         (codecache, {"_worker_compile_cpp": _side_by_side, "_precompile_header": _header_once}),
         (features, {"valid_vec_isa_list": _first_features}),
+        (features.VecISA, {"check_build": _trusting(features.VecISA.check_build)}),
     ]
     if not torch.__version__.startswith(VERSIONS):
         return builds
@@ -89,6 +94,7 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     import torch._inductor.sizevars as sizes
     from torch._dynamo.package import SourceInfo
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Dtypes
+    from torch._inductor.fx_utils import FakeTensorUpdater
 
     from .scan_loops import copying
 
@@ -97,6 +103,7 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     return [
         *builds,
         (passes, loops_of),  # a body inside two others was traced three times
+        (FakeTensorUpdater, {"incremental_update": _update_if_changed(FakeTensorUpdater.incremental_update)}),
         # of 79,000 substitutions and 5,800 bounds in the engine of proofs, 900 and 116 differ
         *((module, substitution) for module in (ir, loops, dependencies)),
         (ranges, {"bound_sympy": _bounds(vars(ranges)["bound_sympy"])}),
@@ -143,6 +150,19 @@ def _stride(stock: Callable[..., Any], sympy: Any) -> Callable[..., Any]:
     return stride
 
 
+def _update_if_changed(stock: Callable[[Any], int]) -> Callable[[Any], int]:
+    """Return a function that computes the shapes of changed nodes, and of nothing in a graph whose nodes are as they were.
+
+    The compiler's own runs the bodies of all loops after every pass, those inside other loops once for each of these.
+    """
+
+    def unchanged(updater: Any) -> bool:
+        own = (updater.hash_node(node) in updater.processed_hashes for node in updater.gm.graph.nodes)
+        return all(own) and all(map(unchanged, updater.subgraph_updaters.values()))
+
+    return lambda self: 0 if unchanged(self) else stock(self)
+
+
 def _substitution(stock: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that puts other indices for those of an expression, each pair of arguments once."""
     known = functools.lru_cache(maxsize=None, typed=True)(lambda expression, pairs: stock(expression, dict(pairs)))
@@ -162,18 +182,20 @@ def _bounds(stock: Callable[..., Any]) -> Callable[..., Any]:
     return bounds
 
 
-@contextlib.contextmanager
-def _known_features() -> Iterator[None]:
-    """Take the processor's best instruction set without a test, in the block, where torch itself was built for one and runs it.
+def _trusting(stock: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
+    """Return a test of C++ for an instruction set that compiles nothing for what is known to work.
 
-    The compiler's test shows that torch has functions for vectors of that width and that the C++ compiler knows them. torch
-    has them where it uses them, and a compiler of C++20, which the test needs too, knows them. It takes two seconds otherwise.
+    The compiler's tests take two seconds. They show that torch has functions for vectors of that width, which it has where it
+    uses them itself, and that the C++ compiler knows the instructions, which one does that knows C++20, as it must.
     """
-    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
-        with inductor.patch({"cpp.vec_isa_ok": True}):
-            yield
-    else:
-        yield
+    known = {
+        vars(kind)[name]
+        for kind in vars(features).values()
+        if isinstance(kind, type)
+        for name in TESTS & vars(kind).keys()
+    }
+    used = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    return lambda self, code: (used and code in known) or stock(self, code)
 
 
 def _first_features() -> list[Any]:
@@ -199,7 +221,7 @@ def _usable_features() -> list[Any]:
 
 
 def _foresee() -> None:
-    """Compile the kernel of matrix products; verify the precompiled headers, or begin to make them."""
+    """Verify the precompiled headers, or begin to make them, and compile the kernel of matrix products between the two."""
     from .products import compiled_kernel
 
     folder = getattr(codecache, "_HEADER_DIR", None)
@@ -207,11 +229,13 @@ def _foresee() -> None:
         return
     never: Future[None] = Future()
     with contextlib.suppress(Exception):  # the compilation itself meets the same error, and reports it
-        compiled_kernel()
         codecache.CppWrapperCodeCache.load_async(
             "", submit_fn=lambda _: never, optimized_code="//", needs_vec_isa=False, kernel_needs_vec_isa=True
         )
-    _make_headers()
+        _make_header()
+        compiled_kernel()
+    while _WANTED:
+        _make_header()
 
 
 _HEADERS: dict[tuple[str, str, str], Future[str]] = {}  # by folder, header and command line
@@ -238,21 +262,20 @@ def _header_once(header: str, command: str, **options: Any) -> str:
 _WANTED: dict[str, str] = {}  # precompiled headers that are to be made: the command of each
 
 
-def _make_headers() -> None:
-    """Precompile headers at the lowest priority, those of kernels, which come last, first.
+def _make_header() -> None:
+    """Precompile a wanted header at the lowest priority, that of kernels, which comes last, first.
 
-    Until one is there, the compiler reads the header itself: two headers take ten seconds of the processor and save a program
+    Until it is there, the compiler reads the header itself: two headers take ten seconds of the processor and save a program
     two, so the first program must not wait for them. A header that is begun is finished also if this process ends.
     """
     from torch._inductor.cpp_builder import run_compile_cmd
 
-    while _WANTED:
-        with contextlib.suppress(Exception):  # another thread took the last one; the compiler failed
-            target, command = _WANTED.popitem()
-            part = shlex.quote(f"{target}.{os.getpid()}")
-            command = command.replace(f"-o {target}", f"-o {part}")
-            whole = f"nice -n 19 {command} && mv {part} {shlex.quote(target)} || rm -f {part}"
-            run_compile_cmd(f"sh -c {shlex.quote(whole)}", cwd=os.path.dirname(target))
+    with contextlib.suppress(Exception):  # another thread took the last one; the compiler failed
+        target, command = _WANTED.popitem()
+        part = shlex.quote(f"{target}.{os.getpid()}")
+        command = command.replace(f"-o {target}", f"-o {part}")
+        whole = f"nice -n 19 {command} && mv {part} {shlex.quote(target)} || rm -f {part}"
+        run_compile_cmd(f"sh -c {shlex.quote(whole)}", cwd=os.path.dirname(target))
 
 
 def _side_by_side(lock_path: str, builders: Sequence[Any]) -> None:

@@ -135,7 +135,8 @@ def test_a_header_is_precompiled_beside_the_program_and_appears_whole_or_not_at_
     for target, source in ((good, "/dev/null"), (bad, tmp_path / "absent")):
         compile_speed._side_by_side(str(tmp_path / "lock"), [Builder(target, f"sort {source}")])
     assert list(tmp_path.iterdir()) == []
-    compile_speed._make_headers()
+    while compile_speed._WANTED:
+        compile_speed._make_header()
     assert list(tmp_path.iterdir()) == [good]
     compile_speed._side_by_side(str(tmp_path / "lock"), [Builder(good, "false")])
     assert compile_speed._WANTED == {}
