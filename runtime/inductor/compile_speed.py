@@ -22,15 +22,10 @@ import torch._inductor.cpu_vec_isa as features
 
 STOCK_FEATURES = features.valid_vec_isa_list
 STOCK_HEADER = getattr(codecache, "_precompile_header", None)
-TESTS = {
-    "_avx_code",
-    "_avx512_bf16_code",
-    "_avx512_vnni_code",
-}  # of instruction sets, for which any compiler of C++20 is enough
+# Tests of instruction sets for which any compiler of C++20 is enough.
+TESTS = {"_avx_code", "_avx512_bf16_code", "_avx512_vnni_code"}
 PRECOMPILED = (".gch", ".pch")  # endings of precompiled headers
-MORE_HEADERS = (
-    "-D TORCH_INDUCTOR_PRECOMPILE_HEADERS "  # headers that are worth reading only once, for a precompiled one
-)
+MORE_HEADERS = "-D TORCH_INDUCTOR_PRECOMPILE_HEADERS "  # includes more, which pays in a precompiled header alone
 VERSIONS = ("2.13.", "2.14.")  # versions of torch for whose code this was written
 
 

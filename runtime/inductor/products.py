@@ -95,12 +95,13 @@ def compiled_kernel() -> str:
     flags = CppBuilder(name="o", sources="i", BuildOption=options).get_command_line()
     key, path = codecache.write(HEADER.read_text(), "products.cpp", extra=flags)
     name, folder = get_name_and_dir_from_output_file_path(path)
-    builder: Any = CppBuilder(name=name, sources=path, BuildOption=options, output_dir=folder)
-    target: str = builder.get_target_file_path()
+    builder: Any = CppBuilder(name=f"{name}.part", sources=path, BuildOption=options, output_dir=folder)
+    target = Path(path).with_suffix(".o")
     with FileLock(str(Path(codecache.get_lock_dir(), f"{key}.lock")), timeout=codecache.LOCK_TIMEOUT):
-        if not Path(target).exists():
+        if not target.exists():  # whole, or not at all: every later program is linked with it
             builder.build()
-    return target
+            Path(builder.get_target_file_path()).replace(target)
+    return str(target)
 
 
 def _tried(line: str, number: int) -> str:
