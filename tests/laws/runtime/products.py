@@ -151,13 +151,10 @@ def products(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
     b = _laid_out(place, draw(st.sampled_from(LAYOUTS)), members, inner, columns)
     bias = _biased(place, draw(st.sampled_from(BIASES)), rows, columns)
     layout = draw(st.sampled_from(LAYOUTS[:3]))
-    whole = torch.full((members, *((columns, rows) if layout == "columns" else (rows, columns))), torch.nan)
-    whole = torch.nn.functional.pad(whole, (0, 3, 0, 2), value=UNTOUCHED)
-    wider = whole.repeat_interleave(3, -1) if layout == "spaced" else whole
-    wider[..., 1::3] = UNTOUCHED if layout == "spaced" else wider[..., 1::3]
-    inside = (wider[..., ::3] if layout == "spaced" else wider.mT if layout == "columns" else wider)[
-        ..., :rows, :columns
-    ]
+    high, wide = (columns, rows) if layout == "columns" else (rows, columns)
+    step = 3 if layout == "spaced" else 1
+    held = torch.full((members, high + 2, step * (wide + 3)), UNTOUCHED)[:, :high, : step * wide : step]
+    inside = (held.mT if layout == "columns" else held).fill_(torch.nan)
     return a, b, bias, inside if members > 1 else inside[0]
 
 
