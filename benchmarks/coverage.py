@@ -1,9 +1,9 @@
 """Lines and branches that the tests run, by package, at each commit that is named: the quick tests, or with `--slow` all.
 
 Each commit is cloned into a temporary folder with an environment of its own, `coverage` beside it, and its tests are run on two
-workers; processes that tests start count too. Needs the history of the repository. Prints a row for each commit and
-package and writes results/coverage.json (with `--slow` coverage_slow.json), where other commits' rows stay. Tests that coverage
-itself disturbs, as those of what an import needs, may fail.
+workers; processes that tests start count too, unless they are killed. Needs the history of the repository. Prints a row for
+each commit and package and writes results/coverage.json (with `--slow` coverage_slow.json), where other commits' rows stay.
+Tests that coverage itself disturbs, as those of what an import needs, may fail.
 """
 
 import argparse
@@ -24,7 +24,7 @@ PACKAGES = ("core", "algorithms", "runtime", "properties")
 COVERAGE = "coverage==7.17.5"
 COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
 SETTINGS = (
-    "[run]\nbranch = true\nparallel = true\ndata_file = {home}/data/found\nsource = {source}\n"
+    "[run]\nbranch = true\nparallel = true\npatch = _exit\ndata_file = {home}/data/found\nsource = {source}\n"
     "[report]\nignore_errors = true\n"  # files that tests wrote and removed
 )
 STARTED = "import coverage\n\ncoverage.process_startup()\n"

@@ -19,6 +19,7 @@ from typing import Any
 from attrs import frozen
 
 HEAD = struct.Struct("<IQ")
+PATIENCE = 1.0  # seconds for a child to end after its last result
 
 
 @frozen
@@ -75,6 +76,7 @@ def _child(start: int, count: int, work: Callable[[int], Any], limit: float) -> 
                 yield Stopped(f"ended the process ({_status(child)})")
                 return
             yield pickle.loads(body)  # written by our own child
+        _read(reading, 1, time.monotonic() + PATIENCE)  # it ends by itself
     finally:
         with suppress(OSError):
             os.killpg(child, signal.SIGKILL)

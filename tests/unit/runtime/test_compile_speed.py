@@ -49,6 +49,26 @@ def test_replaced_puts_back_after_a_failure_and_adds_no_names() -> None:
     assert Owner.name == 1
 
 
+def test_a_value_is_computed_once_by_each_reader_of_a_loop_for_each_index() -> None:
+    class Reader:
+        pass
+
+    computed = list[tuple[int, ...]]()
+
+    def load(index: list[int]) -> int:
+        computed.append(tuple(index))
+        return len(computed)
+
+    now = [Reader(), Reader()]
+    make_loader = compile_speed._once_a_reader(lambda _: load, lambda: now[0])
+    one, other = make_loader("operation"), make_loader("operation")
+    assert (one([1]), other([1]), one([2]), one([1])) == (1, 1, 2, 1)
+    now.reverse()
+    assert one([1]) == 3
+    now.reverse()
+    assert (one([1]), computed) == (1, [(1,), (2,), (1,)])
+
+
 NAMES = (r"(cpp_fused)_\w+?_(\d+)\b", r"(while_loop_body_graph|while_loop_cond_graph)(_\d+)*", r"\b(u)\d+(?=_raw|\b)")
 
 
