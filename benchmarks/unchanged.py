@@ -9,9 +9,9 @@ What each case gave at an earlier commit stands in benchmarks/recorded/unchanged
 `--record` writes it, after each case gave the same twice. Names do not count: see `unchanged_values`, which also maps renamed
 metrics, tags and fields. Bits depend on the version of torch and on the processor, so that nothing is compared where those are
 others. `--against COMMIT` needs no record: the cases are first run with the package of that commit, one that takes these
-arguments, and then with this one's, on the same machine. Matrix products are the library's, those with few outputs are
-summed, and results are stored, as they were when the record was made (AS_RECORDED). With another `--seed` every case differs. Compiled programs are
-compiled anew.
+arguments, and then with this one's, on the same machine. Matrix products are the library's, those with few outputs are summed,
+and results are stored, as they were when the record was made (AS_RECORDED). With another `--seed` every case differs. Compiled
+programs are compiled anew.
 Prints a table and writes results/unchanged.json; exit code 1 where something differs.
 """
 
