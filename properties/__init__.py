@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from .suites.checkpoint import checkpoint_laws as checkpoint_laws
     from .suites.checkpoint import resume_laws as resume_laws
     from .suites.distribution import distribution_laws as distribution_laws
-    from .suites.distribution import sampler_laws as sampler_laws
     from .suites.env import env_laws as env_laws
     from .suites.env import env_suite as env_suite
     from .suites.estimator import estimator_laws as estimator_laws
@@ -100,6 +99,7 @@ if TYPE_CHECKING:
     from .suites.replay import replay_laws as replay_laws
     from .suites.returns import lambda_return_laws as lambda_return_laws
     from .suites.returns import vtrace_laws as vtrace_laws
+    from .suites.sampler import sampler_laws as sampler_laws
     from .suites.scan import scan_laws as scan_laws
     from .suites.schedule import schedule_laws as schedule_laws
     from .suites.step import step_laws as step_laws
@@ -136,7 +136,7 @@ else:
         "suites.aggregate": ("aggregate_laws",),
         "suites.categorical": ("categorical_laws",),
         "suites.checkpoint": ("TreeStore", "checkpoint_laws", "resume_laws"),
-        "suites.distribution": ("distribution_laws", "sampler_laws"),
+        "suites.distribution": ("distribution_laws",),
         "suites.env": ("env_laws", "env_suite"),
         "suites.estimator": ("estimator_laws",),
         "suites.gradient": ("gradient_laws",),
@@ -175,6 +175,7 @@ else:
         "suites.probe": ("probe_laws",),
         "suites.replay": ("replay_laws",),
         "suites.returns": ("lambda_return_laws", "vtrace_laws"),
+        "suites.sampler": ("sampler_laws",),
         "suites.scan": ("scan_laws",),
         "suites.schedule": ("schedule_laws",),
         "suites.step": ("step_laws",),

@@ -51,7 +51,7 @@ from ..suites.aggregate import WEIGHTS, Reduction, aggregate_laws
 from ..suites.categorical import categorical_laws
 from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
 from ..suites.checkpoint import RESUME, SmallTrainer, checkpoint_laws, own_store, resume_laws
-from ..suites.distribution import classes, distribution_laws, sampler_laws
+from ..suites.distribution import classes, distribution_laws
 from ..suites.env import env_laws
 from ..suites.estimator import MUTANTS as ESTIMATOR_MUTANTS
 from ..suites.estimator import estimator_laws
@@ -107,6 +107,7 @@ from ..suites.precision import Descending, precision_laws
 from ..suites.probe import probe_laws
 from ..suites.replay import Hindsight, NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
+from ..suites.sampler import sampler_laws
 from ..suites.scan import MUTANTS as SCAN_MUTANTS
 from ..suites.scan import scan_laws
 from ..suites.schedule import schedule_laws, straight

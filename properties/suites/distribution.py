@@ -17,7 +17,6 @@ If `sample` needs an argument, it is given keys [*, 2].
 """
 
 import inspect
-import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -419,11 +418,11 @@ def _rows_differ(how: Settings) -> Law:
 
 
 @st.composite
-def _batched(draw: DrawFn, inputs: SearchStrategy[Any], batches: tuple[tuple[int, ...], ...]) -> Any:
+def batched(draw: DrawFn, inputs: SearchStrategy[Any], batches: tuple[tuple[int, ...], ...]) -> Any:
     return draw(inputs), draw(st.sampled_from(batches))
 
 
-def _several(batch: tuple[int, ...], outputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], list[int]]:
+def several(batch: tuple[int, ...], outputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], list[int]]:
     """Return outputs [*batch, D] whose rows repeat the drawn ones, and the drawn row of each."""
     rows = [i % len(outputs[0]) for i in range(math.prod(batch))]
     return tuple(output[rows].reshape(*batch, -1) for output in outputs), rows
@@ -432,7 +431,7 @@ def _several(batch: tuple[int, ...], outputs: tuple[Tensor, ...]) -> tuple[tuple
 def _shapes(how: Settings) -> Law:
     def check(make: Make, drawn_: tuple[Drawn, tuple[int, ...]], seen: Seen) -> None:
         inputs, batch = drawn_
-        outputs, rows = _several(batch, inputs.outputs)
+        outputs, rows = several(batch, inputs.outputs)
         seen("several rows", len(rows) > 1)
         action = how.sample(make, outputs, inputs.seed)
         wanted = [*batch, outputs[0].shape[-1]]
@@ -451,7 +450,7 @@ def _shapes(how: Settings) -> Law:
 
     claim = "log_prob and entropy are one number for each row of a batch, and each row's are its own."
     mutant = ("takes the last output of the first row for all rows", first_row)
-    inputs = _batched(how.inputs(), how.batches)
+    inputs = batched(how.inputs(), how.batches)
     return _law("batch_is_rows", claim, mutant, check, "several rows", inputs=inputs)
 
 
@@ -541,7 +540,7 @@ def _gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
 
 
-def _extreme(inputs: Drawn, first: float, count: int) -> tuple[Tensor, ...]:
+def extreme(inputs: Drawn, first: float, count: int) -> tuple[Tensor, ...]:
     rows = inputs.row(count)
     return (torch.full_like(rows[0], first), *rows[1:])
 
@@ -550,7 +549,7 @@ def _reaches_bounds(how: Settings) -> Law:
     low, high = how.support.low, how.support.high
 
     def check(make: Make, inputs: Drawn, seen: Seen) -> None:
-        found = [how.sample(make, _extreme(inputs, first, 200), inputs.seed) for first in (-8.0, 8.0)]
+        found = [how.sample(make, extreme(inputs, first, 200), inputs.seed) for first in (-8.0, 8.0)]
         least, most = float(torch.cat(found).min()), float(torch.cat(found).max())
         near = 0.05 * (high - low)
         require(least >= low and most <= high, f"actions from {least} to {most}, wanted within {low} to {high}")
@@ -567,7 +566,7 @@ def _reaches_bounds(how: Settings) -> Law:
 def _finite(how: Settings) -> Law:
     def check(make: Make, inputs: Drawn, seen: Seen) -> None:
         for first in (-20.0, 20.0):
-            outputs = tuple(output.float() for output in _extreme(inputs, first, 4))
+            outputs = tuple(output.float() for output in extreme(inputs, first, 4))
             sample = how.sample(make, outputs, inputs.seed)
             seen("a sample on a bound", bool(((sample == how.support.low) | (sample == how.support.high)).any()))
             got = how.log_prob(how.make(make, outputs), sample)
@@ -676,7 +675,7 @@ def _frequencies(how: DiscreteClaims) -> Law:
 def _discrete_batch(how: DiscreteClaims, batches: tuple[tuple[int, ...], ...]) -> Law:
     def check(make: Make, drawn_: tuple[DrawnLogits, tuple[int, ...]], seen: Seen) -> None:
         inputs, batch = drawn_
-        (logits, mask), rows = _several(batch, (inputs.logits, inputs.mask))
+        (logits, mask), rows = several(batch, (inputs.logits, inputs.mask))
         seen("several rows", len(rows) > 1)
         distribution = how.make(make, logits, mask)
         action = drawn(distribution, batch, inputs.seed)
@@ -693,7 +692,7 @@ def _discrete_batch(how: DiscreteClaims, batches: tuple[tuple[int, ...], ...]) -
 
     claim = "log_prob and entropy are one number for each row of a batch, and each row's are its own."
     mutant = ("takes the last output of the first row for all rows", first_row)
-    return _law("batch_is_rows", claim, mutant, check, "several rows", inputs=_batched(how.inputs(), batches))
+    return _law("batch_is_rows", claim, mutant, check, "several rows", inputs=batched(how.inputs(), batches))
 
 
 def _needs_of(how: DiscreteClaims, name: str) -> Callable[[Make], Make]:
@@ -769,139 +768,3 @@ def _legal_entropy(how: DiscreteClaims) -> Law:
     claim = "The entropy is that of the legal actions, with a finite gradient."
     mutant = ("computes the entropy without the mask", counts_all_actions)
     return _law("entropy_of_legal_actions", claim, mutant, check, "an illegal action", inputs=how.inputs())
-
-
-# --- samplers ---
-# Functions that return an action together with its log-prob, as actors of SAC and get_action of PPO do.
-
-Sampler = Callable[..., tuple[Tensor, Tensor]]
-
-
-def _edited(change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Callable[[Sampler], Sampler]:
-    return lambda sampler: lambda *outputs: change(*sampler(*outputs))
-
-
-off_by_scale = _edited(lambda action, log_prob: (action, log_prob + math.log(2.0)))
-summed = _edited(lambda action, log_prob: (action, log_prob.sum()))
-low_precision = _edited(
-    lambda action, log_prob: (action, log_prob.clamp_max(14.0) if log_prob.dtype == torch.float32 else log_prob)
-)
-
-
-def clipped_to(low: float, high: float) -> Callable[[Sampler], Sampler]:
-    """Clip actions, and keep the density of the action before."""
-    middle, width = 0.5 * (low + high), 0.25 * (high - low)
-    return _edited(lambda action, log_prob: (action.clamp(middle - width, middle + width), log_prob))
-
-
-def sampler_laws(
-    *,
-    low: float = -math.inf,
-    high: float = math.inf,
-    outputs: int = 2,
-    sizes: tuple[int, ...] = (1, 2),
-    batches: tuple[tuple[int, ...], ...] = ((1,), (3,)),
-    column: bool = False,
-    precise: float = 0.0,
-    dtype: torch.dtype = torch.float64,
-) -> Suite:
-    """Return the laws of f(*outputs [*, D]) -> (action [*, D], log_prob [*]), where no other log-prob can be asked for.
-
-    `low`, `high`, `outputs`, `sizes` and `batches` are those of `distribution_laws`. `column`: log_prob is [*, 1]. `precise`:
-    with a first output so far from 0, float32 gives the mean log_prob of float64. The global generator is seeded and restored.
-
-    >>> def wrong(mean: Tensor, log_std: Tensor) -> tuple[Tensor, Tensor]:
-    ...     x = mean + log_std.exp() * torch.randn_like(mean)
-    ...     return torch.tanh(x), torch.distributions.Normal(mean, log_std.exp()).log_prob(x).sum(-1)
-    >>> from purestep.properties import verify
-    >>> verify(sampler_laws(low=-1.0, high=1.0), wrong)["inverse_density_is_volume"].outcome
-    'broken'
-    """
-    how = Settings(Support(low, high), outputs, True, sizes, batches, 0.0, dtype, True)
-    laws = [_volume(how, column), _one_number(how, column), _no_atoms(how)]
-    laws += [_precise(how, column, precise)] if precise else []
-    return Suite("sampler_laws", tuple(laws))
-
-
-def _pairs(sampler: Sampler, outputs: tuple[Tensor, ...], seed: int, column: bool) -> tuple[Tensor, Tensor]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        action, log_prob = sampler(*outputs)
-    return action.detach(), (log_prob[..., 0] if column else log_prob).detach()
-
-
-def _volume(how: Settings, column: bool) -> Law:
-    def check(sampler: Sampler, inputs: Drawn, seen: Seen) -> None:
-        action, log_prob = _pairs(sampler, inputs.row(2 * SAMPLES), inputs.seed, column)
-        seen("two coordinates", action.shape[-1] > 1)
-        require(log_prob.isfinite(), "a log_prob is not finite")
-        outside = (action < how.support.low) | (action > how.support.high)
-        require(~outside, f"the action {action[outside][:1].tolist()} lies outside of the bounds")
-        ordered = action[:SAMPLES].double().sort(0).values
-        edges = ordered[[int(q * SAMPLES) for q in (0.1, 0.35, 0.65, 0.9)]]
-        density = (-log_prob[SAMPLES:].double()).exp()
-        for left, right in itertools.pairwise(edges):
-            inside = ((action[SAMPLES:] >= left) & (action[SAMPLES:] < right)).all(-1)
-            terms = torch.where(inside, density, 0.0)
-            got, wanted = float(terms.mean()), float((right - left).prod())
-            allowed = 5 * float(terms.std()) / SAMPLES**0.5 + 1e-3 * wanted
-            box = f"from {left.tolist()} to {right.tolist()}"
-            found = f"actions {box} have a mean exp(-log_prob) of {got:.4f}, wanted the volume {wanted:.4f} +- {allowed:.4f}"
-            require(abs(got - wanted) <= allowed, found)
-
-    claim = (
-        "The mean of exp(-log_prob) over actions in a box is the volume of the box: log_prob is the density of actions."
-    )
-    mutant = ("leaves out a scale of 2", off_by_scale)
-    return _law("inverse_density_is_volume", claim, mutant, check, inputs=how.inputs(), most=60)
-
-
-def _one_number(how: Settings, column: bool) -> Law:
-    def check(sampler: Sampler, drawn_: tuple[Drawn, tuple[int, ...]], seen: Seen) -> None:
-        inputs, batch = drawn_
-        outputs, rows = _several(batch, inputs.outputs)
-        seen("several rows", len(rows) > 1)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(inputs.seed)
-            action, log_prob = sampler(*outputs)
-        wanted = [*batch, outputs[0].shape[-1]], [*batch, 1] if column else [*batch]
-        got = list(action.shape), list(log_prob.shape)
-        require(got == tuple(wanted), f"action and log_prob are {got}, wanted {wanted}")
-
-    claim = "log_prob is one number for each row."
-    inputs = _batched(how.inputs(), how.batches)
-    return _law("one_number_per_row", claim, ("sums over the batch", summed), check, "several rows", inputs=inputs)
-
-
-def _no_atoms(how: Settings) -> Law:
-    low, high = (
-        (how.support.low, how.support.high) if math.isfinite(how.support.low + how.support.high) else (-1.0, 1.0)
-    )
-
-    def check(sampler: Sampler, inputs: Drawn, seen: Seen) -> None:
-        action, _ = _pairs(sampler, inputs.row(SAMPLES), inputs.seed, False)
-        values, counts = torch.unique(action[:, 0], return_counts=True)
-        most = int(counts.max())
-        value = float(values[counts.argmax()])
-        require(most <= SAMPLES // 50, f"{most} of {SAMPLES} actions are {value}: such an action has no density")
-
-    claim = "No action has a probability of its own, as one clipped to a bound has: it would have no density."
-    mutant = ("clips actions", clipped_to(low, high))
-    return _law("no_repeated_action", claim, mutant, check, inputs=how.inputs(), most=60)
-
-
-def _precise(how: Settings, column: bool, most: float) -> Law:
-    def check(sampler: Sampler, inputs: Drawn, seen: Seen) -> None:
-        for first in (-most, most):
-            outputs = _extreme(inputs, first, SAMPLES)
-            wide = _pairs(sampler, tuple(output.double() for output in outputs), inputs.seed, column)[1]
-            narrow = _pairs(sampler, tuple(output.float() for output in outputs), inputs.seed, column)[1].double()
-            require(narrow.isfinite(), f"for a first output of {first} a log_prob is not finite in float32")
-            allowed = 5 * float((wide.var() / SAMPLES + narrow.var() / SAMPLES).sqrt()) + 0.01
-            means = float(narrow.mean()), float(wide.mean())
-            found = f"for a first output of {first} the mean log_prob is {means[0]:.3f} in float32, {means[1]:.3f} in float64"
-            require(abs(means[0] - means[1]) <= allowed, found)
-
-    claim = "Where actions saturate, the mean log_prob in float32 is that in float64."
-    mutant = ("inverts tanh at the last number below the bound", low_precision)
-    return _law("precise_when_saturated", claim, mutant, check, inputs=how.inputs(), most=20)
