@@ -1,6 +1,7 @@
 """Tools that raise, hang or die: the model is told, the state is as it was, and nobody waits for ever."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -114,7 +115,7 @@ def test_a_worker_that_hangs_is_killed_with_what_it_has_started() -> None:
 
 def test_a_worker_that_dies_is_replaced() -> None:
     with in_processes(1) as perform:
-        assert perform(os._exit, (3,), 5.0) == ToolFailure(DIED, "its process ended")
+        assert perform(signal.raise_signal, (signal.SIGKILL,), 5.0) == ToolFailure(DIED, "its process ended")
         alive = perform(os.getpid, (), 5.0)
         assert isinstance(alive, Returned)
         os.kill(alive.value, 9)
