@@ -9,16 +9,20 @@ import pytest
 import torch
 from gymnasium import spaces
 from pettingzoo import ParallelEnv  # type: ignore[import-untyped]
+from tensordict import TensorDict
 
+from purestep.core.distributions import Categorical
 from purestep.core.errors import ChoiceError, StructureError
-from purestep.properties import gym_laws, verify
+from purestep.core.spaces import Box, Discrete
+from purestep.properties import Broken, gym_laws, policy_laws, run, verify
 from purestep.properties.adapters import ADAPTERS, Adapter
 from purestep.properties.adapters.jax import rule
+from purestep.properties.adapters.modules import actor_critic
+from purestep.properties.adapters.torchrl import gym_env
 from purestep.properties.framework.binding import subject_for
 from purestep.properties.framework.catalogue import rows
 from purestep.properties.framework.cli import chosen
 from purestep.properties.framework.matching import matches
-from purestep.properties.framework.run import run
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda one: f"{one.suite}-{one.kind}")
@@ -82,6 +86,108 @@ def test_a_counter_that_survives_a_reset_is_found() -> None:
     subject, _ = subject_for(rows()["gym"], Race, {"leaks": True})
     report = verify(gym_laws(steps=8), subject)
     assert {"seeded", "reset_forgets"} & {result.law.name for result in report.failures}
+
+
+class WholeNumbers:
+    """A spec of one whole number below `count`."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def is_in(self, value: torch.Tensor) -> bool:
+        return value.numel() == 1 and bool((value >= 0) & (value < self.count))
+
+    def rand(self) -> torch.Tensor:
+        return torch.randint(self.count, (1,))
+
+
+class Observed(dict[Any, WholeNumbers]):
+    """The specs of an observation, by its nested keys."""
+
+    def keys(self, include_nested: bool = False, leaves_only: bool = False) -> Any:
+        assert include_nested
+        assert leaves_only
+        return super().keys()
+
+
+class Toll:
+    """A road of TensorDicts on which each of two players pays; `first` is the first place."""
+
+    observation_spec = Observed({"place": WholeNumbers(9), ("purse", "left"): WholeNumbers(99)})
+    action_spec, reward_keys = WholeNumbers(3), ("paid", "tip")
+
+    def __init__(self, first: int = 0) -> None:
+        self.first, self.is_closed, self.generator = first, False, torch.Generator()
+
+    def set_seed(self, seed: int) -> None:
+        self.generator.manual_seed(seed)
+
+    def reset(self) -> TensorDict:
+        luck = torch.randint(2, (1,), generator=self.generator)
+        return TensorDict({"place": luck + self.first, "purse": TensorDict({"left": torch.tensor([20])})})
+
+    def step(self, tree: TensorDict) -> TensorDict:
+        place = (tree["place"] + 1 + tree["action"]).clamp(max=8)
+        purse = TensorDict({"left": tree["purse", "left"] - tree["action"]})
+        rewards = {"paid": -tree["action"].float(), "tip": torch.ones(1)}
+        ends = {"terminated": place == 8, "truncated": purse["left"] <= 12}
+        return TensorDict({"next": TensorDict({"place": place, "purse": purse, **rewards, **ends})})
+
+    def close(self) -> None:
+        if self.is_closed:
+            raise RuntimeError("closed twice")
+        self.is_closed = True
+
+
+class Late(Toll):
+    """A road whose second and later episodes begin with the luck of the first."""
+
+    luck = 0
+
+    def step(self, tree: TensorDict) -> TensorDict:
+        found = super().step(tree)
+        self.luck += 1
+        found["next", "tip"] = torch.full((1,), float(self.luck))
+        return found
+
+
+def test_an_environment_of_tensordicts_is_checked_as_one_of_gymnasium() -> None:
+    made = gym_env(Toll)
+    report = verify(gym_laws(steps=6), made)
+    assert report, report
+    env = made()
+    env.reset(seed=0)
+    seen, reward, terminated, truncated, _ = env.step(np.array([2]))
+    assert (set(seen), reward, terminated, truncated) == ({"place", "purse.left"}, -1.0, False, False)
+    env.close()
+    env.close()
+    assert env.env.is_closed
+
+
+@pytest.mark.parametrize(
+    ("make", "law"), [(gym_env(Toll, first=8), "spaces"), (gym_env(Late), "seeded"), (gym_env(Late), "reset_forgets")]
+)
+def test_a_mistake_in_an_environment_of_tensordicts_is_found(make: Any, law: str) -> None:
+    result = run(gym_laws(steps=8)[law], make, shrink=False)
+    assert isinstance(result.error, Broken), result
+
+
+def test_a_module_of_logits_and_a_value_is_a_policy() -> None:
+    def read(outputs: torch.Tensor) -> Any:
+        return Categorical(logits=outputs[..., :2]), outputs[..., 2]
+
+    def last_of_batch(outputs: torch.Tensor) -> Any:
+        distribution, value = read(outputs)
+        return distribution, value - value.reshape(-1)[-1]
+
+    laws, model = policy_laws(Box(-1.0, 1.0, (4,)), Discrete(2)), torch.nn.Linear(4, 3)
+    report = verify(laws, actor_critic(model, read))
+    assert report, report
+    assert "batch_does_not_matter" in {
+        one.law.name for one in verify(laws, actor_critic(model, last_of_batch)).failures
+    }
+    with pytest.raises(StructureError, match=r"eval\(\)"):
+        actor_critic(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout()), read)
 
 
 def theirs(
