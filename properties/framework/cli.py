@@ -220,7 +220,7 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         values_of("--with", options.given),
     )
     if options.gym:
-        value: Any = _gym(options.gym)
+        value: Any = options.gym
         target, call = options.gym, False
     else:
         value, target, call = load(options.target), options.target, options.call
@@ -248,12 +248,6 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         print(f"all its laws hold {hint}")
     print(f"purestep verify: {target} {report.failures[0].line()}", file=sys.stderr)
     return [report], 1
-
-
-def _gym(name: str) -> Any:
-    if "gym" not in rows():
-        raise StructureError(message("verify: --gym", got=name, wanted="a suite for it", remedy="install gymnasium"))
-    return name
 
 
 def _convention(subject: Any, limit: float) -> str:

@@ -9,15 +9,17 @@ from typing import Any
 import attrs
 import pytest
 import torch
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.core import keys as core_keys
 from purestep.core.env import Env, time_limit
+from purestep.core.envs.tabular import tabular_mdp
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
-from purestep.core.record import record, replace, select, tensor
-from purestep.core.spaces import Box, Discrete
+from purestep.core.record import record, replace, select, static, tensor
+from purestep.core.spaces import Box, Discrete, Fields
 from purestep.core.steps import TimeStep, Transition, first, following
 from purestep.properties import (
     EXACT,
@@ -49,9 +51,13 @@ from purestep.properties import (
 )
 from purestep.properties.framework import cli, profiles
 from purestep.properties.framework.cli import verify_command
+from purestep.properties.framework.compiling import Compiled, own_code
 from purestep.properties.framework.profiles import current, includes, using
+from purestep.properties.framework.run import absent
 from purestep.properties.framework.source import render
+from purestep.properties.strategies.mdps import histories
 from purestep.properties.strategies.values import raw, seeds
+from purestep.properties.strategies.walks import action_of
 from purestep.properties.suites.estimator import reference, truncation_terminates
 
 AnyEnv = Env[Any, Any]
@@ -300,8 +306,27 @@ def test_profiles_say_how_hard_to_look() -> None:
     assert includes(named_profile("night"), "ci")
     assert run(one_law(least="night"), doubled).detail == "runs in the profile night"
     assert run(one_law(most=3), doubled).examples == 3
+    assert absent(one_law(least="night"), doubled, named_profile("ci")) == "runs in the profile night"
     with pytest.raises(ChoiceError, match="quick"):
         named_profile("quik")
+
+
+def test_the_night_draws_others_and_looks_for_the_largest_of_what_is_measured() -> None:
+    drawn = list[int]()
+
+    def check_(subject: Any, inputs: int, seen: Seen) -> None:
+        seen.measure("the number", inputs)
+        drawn.append(inputs)
+
+    law = one_law(inputs=lambda subject: st.integers(0, 1 << 40), check=check_)
+    fixed, tried = evolve(named_profile("quick"), examples=40), list[list[int]]()
+    for profile in (fixed, fixed, evolve(fixed, name="night", fixed=False)):
+        drawn.clear()
+        assert run(law, doubled, profile=profile).examples == 40
+        tried.append([*drawn])
+    assert tried[0] == tried[1]
+    assert tried[2] != tried[0]
+    assert max(tried[2]) > 1 << 39
 
 
 def test_a_report_prints_one_line_for_each_law() -> None:
@@ -341,6 +366,33 @@ def test_drawing_a_record_refuses_what_it_does_not_know() -> None:
         from_record(dict)
     with pytest.raises(ShapeError, match="limit"):
         dyadic((2,), limit=100)
+    with pytest.raises(ShapeError, match="parts is 2, wanted at least 3; pass more parts"):
+        given(probabilities((3,), parts=2))(lambda drawn: None)()
+
+
+@record
+class Named:
+    """A record with a field that is no tensor and has a default."""
+
+    value: Tensor = tensor("*", "float")
+    name: str = static(default="plain")
+
+
+@given(from_record(Named, T=2))
+def test_a_static_field_keeps_its_default(drawn: Named) -> None:
+    assert (drawn.name, drawn.value.shape) == ("plain", (2,))
+
+
+def test_a_walk_has_no_actions_of_several_parts() -> None:
+    with pytest.raises(StructureError, match="action_of: space is Fields, wanted Discrete or Box; walk with one of"):
+        action_of(Fields((("a", Discrete(2)),)), 0)
+
+
+def test_histories_that_are_too_many_to_enumerate_are_refused() -> None:
+    even = torch.full((3, 2, 3), 1 / 3, dtype=torch.float64)
+    mdp = tabular_mdp(even, torch.zeros(3, 2), termination=torch.full((3,), 0.5), initial=torch.ones(3))
+    with pytest.raises(ShapeError, match="draw a smaller process or a shorter horizon"):
+        histories(mdp, torch.full((3, 2), 0.5), 12)
 
 
 def test_registered_records_are_drawn_by_type() -> None:
@@ -388,6 +440,10 @@ def test_same_says_where_trees_differ() -> None:
     with pytest.raises(Broken, match="structure"):
         same("state", {"a": torch.zeros(1)}, {"b": torch.zeros(1)})
     same("NaN is NaN", torch.tensor(float("nan")), torch.tensor(float("nan")))
+    turn = torch.tensor([1j])
+    same("the same bits", turn, turn.clone(), EXACT)
+    with pytest.raises(Broken, match="the other turn"):
+        same("the other turn", turn, -turn, EXACT)
     with pytest.raises(Broken, match="no good"):
         require(torch.tensor([True, False]), "no good")
 
@@ -516,6 +572,47 @@ def test_steps_of_several_shapes_compile_once_for_each() -> None:
     shapes = [st.tuples(dyadic((n,))) for n in (1, 2, 3, 4, 5, 6, 7, 8)]
     report = verify(only(step_laws(shapes), "compiled_is_eager"), doubled)
     assert report, str(report)
+
+
+def test_a_step_that_compiles_anew_at_each_call_is_found() -> None:
+    class Counts:
+        number = 0
+
+        def __call__(self, x: Tensor) -> Tensor:
+            self.number += 1
+            return x + self.number - self.number
+
+    compiled = Compiled(Counts(), "eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.ones(2))
+    with pytest.raises(Broken, match="eager compiled it 2 times for 1 shapes"):
+        compiled(torch.ones(2))
+    count = compiled.count
+    with pytest.raises(Broken, match="compiled it 2 times"):
+        compiled(torch.ones(2))
+    assert compiled.count == count
+
+
+def test_a_wrapper_with_code_of_its_own_calls_the_function() -> None:
+    one, other = own_code(doubled), own_code(doubled)
+    assert torch.equal(one(torch.ones(2)), doubled(torch.ones(2)))
+    assert one.__code__ is not other.__code__
+
+
+def test_the_profile_of_the_environment_comes_back_after_a_session(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(
+        test_mine="""
+        from purestep.properties.framework.profiles import current
+
+        def test_profile():
+            assert current().name == "ci"
+        """
+    )
+    monkeypatch.setenv(profiles.VARIABLE, "night")
+    plugin = ("-p", "no:cacheprovider", "-p", "purestep.properties.framework.plugin")
+    pytester.runpytest(*plugin, "--laws=ci").assert_outcomes(passed=1)
+    assert current().name == "night"
 
 
 def test_the_command_offers_all_profiles() -> None:

@@ -1,5 +1,6 @@
 """Strangers' objects: matched with a suite, called in the way that they need, judged by the convention that they declare."""
 
+import importlib
 import inspect
 import json
 import os
@@ -7,27 +8,35 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
-from attrs import evolve
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.core.errors import StructureError
-from purestep.properties import Law, Mutant, Seen, Suite, dyadic, run, same, verify
+from purestep.properties import Broken, Law, Mutant, Seen, Suite, dyadic, kl_laws, require, run, same, verify
 from purestep.properties.framework import cli, paste, profiles
-from purestep.properties.framework.catalogue import ROWS, named, suite_of
+from purestep.properties.framework.binding import subject_for
+from purestep.properties.framework.calling import NO_GRADIENT
+from purestep.properties.framework.catalogue import ROWS, named, rows, suite_of
 from purestep.properties.framework.cli import chosen, laws_command, verify_command, write_command
-from purestep.properties.framework.isolated import ItemResult, each_apart
+from purestep.properties.framework.families import Family
+from purestep.properties.framework.isolated import ItemResult, Notes, each_apart
 from purestep.properties.framework.matching import CERTAIN, matches
 from purestep.properties.framework.pages import html_of, junit_of
 from purestep.properties.framework.paste import evaluated
-from purestep.properties.framework.report import BROKEN
+from purestep.properties.framework.report import BROKEN, SKIPPED
+from purestep.properties.framework.script import script_of
 from purestep.properties.framework.source import source
 from purestep.properties.framework.target import load
 
@@ -44,6 +53,35 @@ NUMBERS = Law(
     mutant=Mutant("triples", lambda subject: lambda x: 3 * x),
     numeric=True,
 )
+
+
+def make_world() -> "gymnasium.Env[int, int]":
+    raise NotImplementedError
+
+
+def make_nothing() -> "a_name_that_is_not_here":  # type: ignore[name-defined]  # noqa: F821
+    raise NotImplementedError
+
+
+def test_annotations_in_quotes_and_functions_inside_of_a_partial_are_read() -> None:
+    found = matches(make_world)[0]
+    assert (found.row.suite, found.calls) == ("gym", True)
+    assert not [one for one in matches(make_nothing) if one.score >= CERTAIN]
+    kl = partial(strangers.kl_penalty, ref_logprob=torch.zeros(2))
+    assert "its name is kl_penalty" in matches(partial(kl))[0].reasons
+
+
+def test_a_subject_of_any_arguments_or_of_no_signature_stays_as_it_is() -> None:
+    def kl_of_any(*columns: Tensor) -> Tensor:
+        return columns[0] - columns[1]
+
+    for value in (kl_of_any, max):
+        assert subject_for(rows()["kl"], value) == (value, {})
+
+
+def test_a_suite_without_conventions_takes_no_declaration() -> None:
+    with pytest.raises(StructureError, match=r"^env is \['steps'\], wanted no keyword; leave --declare out"):
+        suite_of(rows()["env"], {"steps": 3})
 
 
 @pytest.mark.parametrize("name", strangers.SUITES)
@@ -160,10 +198,83 @@ def test_values_print_as_source_with_their_imports() -> None:
         float("nan"),
         Path("a"),
         torch.int8,
+        np.zeros((0, 2), np.float32),
+        HTTPStatus.NOT_FOUND,
+        partial(evaluated, imports=["import torch"]),
+        urlsplit("https://a/b"),
     )
     text, imports = source(value)
     assert evaluated(text, imports) == ""
     assert "0.10000000149011612, float('-inf')" in text
+    assert "HTTPStatus.NOT_FOUND, partial(evaluated, imports=['import torch']), SplitResult(" in text
+
+
+@frozen
+class Numbers:
+    """Functions of a subject of several, with its name."""
+
+    double: Any
+    name: str = "double"
+
+
+def array_double(x: Any) -> dict[str, Any]:
+    return {"twice": 2 * x.astype(np.float64), "name": "x"}
+
+
+def of_parts(subject: Any, x: Tensor, seen: Seen) -> None:
+    found = subject.double(x)
+    same("twice the number", found["twice"], 2 * x)
+    require(found["name"] == "x", "the name is kept")
+
+
+def test_a_function_of_an_object_is_called_in_its_way_and_its_parts_are_tensors() -> None:
+    law = evolve(NUMBERS, check=of_parts)
+    result = run(law, Numbers(array_double))
+    assert (result.outcome, result.way) == ("passed", "numpy arrays")
+    wrong = run(law, Numbers(lambda x: {**array_double(x), "name": "y"}))
+    assert (wrong.outcome, wrong.way) == (BROKEN, "numpy arrays")
+    a_class = run(law, Numbers)
+    assert (a_class.way, type(a_class.error)) == ("", TypeError)  # a class is called in no other way
+
+
+def test_a_law_of_a_gradient_is_skipped_where_numbers_have_no_graph() -> None:
+    def kl_of_arrays(log_prob: Any, reference_log_prob: Any) -> Any:
+        off = np.subtract(np.asarray(reference_log_prob), np.asarray(log_prob))
+        return np.exp(off) - off - 1
+
+    report = verify(kl_laws() - {"scale"}, kl_of_arrays)
+    assert (report["gradient_is_the_slope"].outcome, report["gradient_is_the_slope"].detail) == (SKIPPED, NO_GRADIENT)
+    assert report["zero_at_equality"].outcome == "passed"
+    assert f'message="{NO_GRADIENT}"' in junit_of([report])
+
+
+@pytest.fixture
+def their_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    text = "def thrice(x):\n    return 3 * x\n\n\ndef refuses(x):\n    raise ValueError('not\\na number')\n"
+    (tmp_path / "their_doubles.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("their_doubles")
+    yield module
+    monkeypatch.delitem(sys.modules, "their_doubles")
+
+
+def test_a_script_shows_what_a_call_returned_or_raised(their_doubles: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(script: str) -> list[str]:
+        exec(script, {})
+        return capsys.readouterr().out.splitlines()
+
+    of_an_object = evolve(NUMBERS, check=lambda subject, x, seen: NUMBERS.check(subject.double, x, seen))
+    script = run(of_an_object, Numbers(their_doubles.thrice)).script
+    assert printed(script) == ["got tensor([0.0000, 0.7500])", "wanted tensor([0.0000, 0.5000])"]
+    script = run(NUMBERS, their_doubles.refuses).script
+    assert "# raises ValueError: not a number" in script
+    with pytest.raises(ValueError, match="not"):
+        printed(script)
+    installed = run(NUMBERS, torch.nn.functional.relu).script
+    assert "sys.path" not in installed
+    assert printed(installed)[0].startswith("got ")
+    assert script_of(NUMBERS, torch.add, "", torch.ones(2), "") == ""  # it raises, and is no function of a module
+    assert script_of(evolve(NUMBERS, check=lambda *given: None), their_doubles.thrice, "", torch.ones(2), "") == ""
 
 
 @pytest.mark.slow
@@ -189,16 +300,41 @@ def test_work_apart_ends_in_time_and_notes_what_it_does(tmp_path: Path) -> None:
             print("hello")
             (tmp_path / "written").write_text("x")
             time.sleep(0.001)
+        if i == 4:
+            sys.exit(5)
+        if i == 5:
+            raise ValueError(i)
         return i
 
-    found = list(each_apart(5, work, limit=1.0))
+    found = list(each_apart(7, work, limit=1.0))
     kinds = [one.value if isinstance(one, ItemResult) else one.reason for one in found]
-    assert kinds == [0, "did not end within 1 s", "ended the process (exit code 3)", 3, 4]
+    ended = [f"ended the process (exit code {code})" for code in (3, 5, 1)]
+    assert kinds == [0, "did not end within 1 s", ended[0], 3, ended[1], ended[2], 6]
     assert isinstance(found[3], ItemResult)
     assert found[3].notes == (f"writes to {tmp_path / 'written'}", "prints 1 lines", "sleeps 0.0 s in all")
 
 
+def test_work_is_done_here_where_there_are_no_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    found = list(each_apart(2, lambda i: (i, os.getpid()), limit=1.0))
+    assert found == [ItemResult((0, os.getpid())), ItemResult((1, os.getpid()))]
+
+
+def test_notes_are_of_files_processes_and_connections_each_once() -> None:
+    """In a child nothing else than the work makes notes; here what an audit hook is told is passed by hand."""
+    notes = Notes()
+    notes.hook("open", ("before", "w", 0))
+    notes.on = True
+    for event in (("open", ("a", "w", 0)), ("open", ("b", "r", 0)), ("open", (3, None, 0)), ("open", ("a", "w", 0))):
+        notes.hook(*event)
+    for name in ("subprocess.Popen", "os.system", "socket.connect", "import"):
+        notes.hook(name, ())
+    assert notes.notes == ["writes to a", "starts a process", "opens a connection"]
+
+
 MODULE = """
+    from purestep.core.errors import ShapeError
+
     def kl_forever(logp, ref_logp):
         while True:
             pass
@@ -211,6 +347,18 @@ MODULE = """
 
     def kl_square(logp, ref_logp):
         return (logp - ref_logp).square() / 2
+
+    def kl_of_one(logp):
+        return logp
+
+    def kl_constant(logp, ref_logp):
+        return 0 * logp - 1
+
+    def make_kl():
+        return kl_square
+
+    def refuses():
+        raise ShapeError("no kl here")
 """
 
 
@@ -234,6 +382,9 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ),
         (["kl_square", "--declare", "unbaised=True"], 2, "did you mean 'unbiased'"),
         (["nothing"], 2, "has no attribute 'nothing'"),
+        (["kl_of_one", "--suite", "kl"], 2, "kl is a function without reference_log_prob, wanted one with them"),
+        (["refuses", "--call"], 2, "no kl here"),
+        (["kl_constant", "--limit", "20"], 1, "broken  zero_at_equality"),
         *([] if torch.cuda.is_available() else [(["kl_gpu"], 1, "no law could run: it needs a GPU")]),
     ],
 )
@@ -283,6 +434,10 @@ def test_an_id_of_gymnasium_is_named(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_test_file_is_printed_and_its_errors_are_one_line(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert write_command([f"{theirs}:kl_square"]) == 0
     assert "test_kl_square = " in capsys.readouterr().out
+    assert write_command(["purestep.algorithms.kl:k3"]) == 0
+    printed = capsys.readouterr().out
+    assert "from purestep.algorithms.kl import k3" in printed
+    assert "sys.path" not in printed
     assert write_command([f"{theirs}:nothing"]) == 2
     assert capsys.readouterr().err.startswith("purestep write: ")
 
@@ -294,6 +449,34 @@ def test_counterexamples_can_be_pasted(capsys: pytest.CaptureFixture[str], tmp_p
     assert "counterexamples can be pasted" in capsys.readouterr().out
 
 
+class Unprintable:
+    """A value that no source makes again."""
+
+    def __repr__(self) -> str:
+        return "Nowhere()"
+
+
+def families_of_three() -> tuple[Family, ...]:
+    """A counterexample that can be pasted, one that cannot, and a mutant that its law does not catch."""
+    unprintable = evolve(NUMBERS, name="unprintable", inputs=lambda subject: st.just(Unprintable()), check=fails)
+    spared = evolve(NUMBERS, name="spared", mutant=Mutant("nothing", lambda subject: subject))
+    return (Family(Suite("three_laws", (NUMBERS, unprintable, spared)), lambda x: 2 * x),)
+
+
+def fails(subject: Any, x: Any, seen: Seen) -> None:
+    raise Broken("always")
+
+
+def test_a_counterexample_that_cannot_be_pasted_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "three_families", sys.modules[__name__])
+    assert paste.main(["--families", "three_families:families_of_three"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "three_laws unprintable: NameError: name 'Nowhere' is not defined"
+    assert said[-1] == "1 of 2 counterexamples can be pasted"
+
+
 def test_a_convention_that_an_object_obeys_is_named(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
     pages = ["--junit", "laws.xml", "--html", "laws.html"]
     assert verify_command([f"{theirs}:kl_square", *pages]) == 1
@@ -303,6 +486,16 @@ def test_a_convention_that_an_object_obeys_is_named(theirs: str, capsys: pytest.
     suite = ElementTree.parse("laws.xml").getroot()[0]
     assert int(suite.attrib["failures"]) >= 1
     assert "<td class=broken>broken" in Path("laws.html").read_text()
+
+
+def test_no_convention_is_named_where_none_holds(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command([f"{theirs}:kl_constant"]) == 1
+    assert "hold with" not in capsys.readouterr().out
+
+
+def test_an_object_that_a_call_returns_is_named(theirs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_command([f"{theirs}:make_kl", "--call", "--only-name"]) == 0
+    assert "because its name is kl_square" in capsys.readouterr().out
 
 
 def test_reports_are_printable_as_pages() -> None:
@@ -328,13 +521,22 @@ def test_a_package_is_walked(
     folder.mkdir()
     (folder / "__init__.py").write_text("from .kl import kl_penalty\n")
     (folder / "kl.py").write_text("def kl_penalty(logp, ref_logp):\n    return 0 * logp + 1\nclass Buffer: pass\n")
+    taken = "def kl_of_four(logp, ref_logp, tau, nu): pass\nclass ReplayBuffer:\n    def add(self): pass\n"
+    (folder / "more.py").write_text(f"{taken}    def sample(self): pass\n")
+    (folder / "tests.py").write_text("raise ValueError('a test is not imported')")
     (folder / "broken.py").write_text("raise SystemExit(3)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert verify_command(["--package", "stranger_package"]) == 1
     said = capsys.readouterr().out
     assert "stranger_package:kl_penalty" in said
     assert "broken  zero_at_equality" in said
+    assert said.count("not imported: ") == 1
     assert "not imported: stranger_package.broken: SystemExit: 3" in said
+    assert "not called: purestep verify stranger_package.more:ReplayBuffer --call" in said
+    assert "kl_of_four as kl is a function of tau, nu" in said
+    (tmp_path / "stranger_module.py").write_text("def kl_penalty(logp, ref_logp):\n    return logp - ref_logp\n")
+    assert verify_command(["--package", "stranger_module"]) == 1
+    assert "1 functions and classes, 1 checked, 1 with a broken law" in capsys.readouterr().out
 
 
 def test_the_listing_shows_each_suite_with_signature_and_example(capsys: pytest.CaptureFixture[str]) -> None:
