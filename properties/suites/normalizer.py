@@ -302,13 +302,12 @@ def _offset(how: NormalizerClaims) -> Law:
 def _merged(how: NormalizerClaims) -> Law:
     def check(subject: Any, drawn: list[Tensor], seen: Seen) -> None:
         functions = how.functions(subject)
-        if functions.merge is None:
-            raise NotHere("it does not merge")
+        merge: Any = functions.merge  # `prepare` refuses a subject without it
         cut = len(drawn) // 2
         seen("data on both sides", cut > 0)
         first, second = drawn[: max(cut, 1)], drawn[cut:]
         states = [how.after(functions, part) for part in (first, second)]
-        got = how.moments(functions, functions.merge(*states))
+        got = how.moments(functions, merge(*states))
         both = how.wanted([*first, *second]) if how.prior < 1e-3 else None
         if both is not None:
             same(

@@ -67,11 +67,6 @@ def clamps(target: Target) -> Target:
     return lambda *columns, **named: target(*columns, **named).clamp(-5.0, 5.0)
 
 
-def roles_exchanged(target: Target) -> Target:
-    """Choose with the target network and evaluate with the online one."""
-    return lambda rewards, online, goal, *ends, gamma: target(rewards, goal, online, *ends, gamma=gamma)
-
-
 def not_double(target: Target) -> Target:
     """Choose and evaluate with the target network: DQN."""
     return lambda rewards, online, goal, *ends, gamma: target(rewards, goal, goal, *ends, gamma=gamma)
@@ -80,13 +75,6 @@ def not_double(target: Target) -> Target:
 def first_of_two(target: Target) -> Target:
     """Take the first of two Q-functions."""
     return lambda rewards, first, second, *ends, gamma: target(rewards, first, first, *ends, gamma=gamma)
-
-
-def mean_of_two(target: Target) -> Target:
-    """Take the mean of two Q-functions."""
-    return lambda rewards, first, second, *ends, gamma: (
-        0.5 * (target(rewards, first, first, *ends, gamma=gamma) + target(rewards, second, second, *ends, gamma=gamma))
-    )
 
 
 def mean_of_actions(target: Target) -> Target:

@@ -174,16 +174,6 @@ def _first_row(reward: Reward) -> Reward:
     return wrong
 
 
-def _strips(reward: Reward) -> Reward:
-    """Strip the completions of the caller's list."""
-
-    def wrong(**columns: Any) -> Any:
-        columns["completions"][:] = [text.strip() for text in columns["completions"]]
-        return called(reward, columns)
-
-    return wrong
-
-
 # --- laws ---
 
 
