@@ -40,8 +40,13 @@ def optimizer_form(value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str,
     >>> optimizer_form(PagedAdamW, {})[1]
     {'rule': 'adamw'}
     """
-    name = marks_of(value).name.lower()
-    rules = sorted((rule for rule in RULES if rule in name), key=len)
+    name = marks_of(value).name
+
+    def fit(rule: str) -> tuple[bool, int]:  # PlainAdamW is an AdamW, though nadam is in its letters
+        start = name.lower().index(rule)
+        return start == 0 or name[start].isupper() or not name[start - 1].isalpha(), len(rule)
+
+    rules = sorted((rule for rule in RULES if rule in name.lower()), key=fit)
     return value, {"rule": rules[-1] if rules else "adam"}
 
 
