@@ -459,7 +459,8 @@ def _learner(model: ActorCritic) -> Algorithm:
     return a2c(model, optimizers.adam(0.01), entropy_coefficient=0.0)
 
 
-def _prober(model: ActorCritic) -> Algorithm:
+def prober(model: ActorCritic) -> Algorithm:
+    """Return PPO set up to learn the probe environments in some thousand steps."""
     return ppo(model, optimizers.adam(0.02), gamma=0.5, epochs=2, minibatches=2)
 
 
@@ -481,7 +482,7 @@ def _learners() -> list[Family]:
         Family(order_laws(), order, edits(ORDERS)),
         Family(learner_laws(WEIGHTS["sequence_mean"]), grpo, edits(LEARNER_MUTANTS)),
         Family(precision_laws(), own_descending(), edits(PRECISION_MUTANTS)),
-        Family(probe_laws(gamma=0.5), _prober, night=True),
+        Family(probe_laws(gamma=0.5), prober, night=True),
     ]
 
 

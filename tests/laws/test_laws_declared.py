@@ -1,5 +1,7 @@
 """Conventions that users declare: what follows one keeps its laws, what follows another breaks them, a mistake is one line."""
 
+import copy
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -51,6 +53,7 @@ from purestep.properties.framework.families import counted, recording
 from purestep.properties.framework.law import Law, Suite
 from purestep.properties.framework.report import BROKEN, PASSED, SKIPPED
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
+from purestep.properties.suites.gym import Around
 from purestep.properties.suites.gym_vector import vectored
 from purestep.properties.suites.replay import Prioritised
 
@@ -299,6 +302,13 @@ class Halved(Prioritised):
         self.priority[place] *= 0.5
 
 
+class Short(Prioritised):
+    """Its samples are observations and rewards alone."""
+
+    def sample(self, count: int, seed: int) -> dict[str, Tensor]:
+        return {name: x for name, x in super().sample(count, seed).items() if name in ("observation", "reward")}
+
+
 class Unspecified(Parcel):
     """An environment that is declared to be nondeterministic."""
 
@@ -348,7 +358,8 @@ KEPT: dict[str, tuple[Law, Any]] = {
     "observations that are guarded": (owned, Guarded),
     "returns until a termination": (until, returns_until_terminated),
     "v-trace of lambda 1": (whole, v_trace_of(1.0)),
-    "priorities without weights": (new, partial(Prioritised, beta=0.0)),
+    "priorities without weights": (evolve(new, most=3), partial(Prioritised, beta=0.0)),
+    "observations and rewards": (replay_laws()["rows_stay_together"], partial(Short, alpha=0.0)),
     "rewards and none": (paid["batch_is_singles"], unpaid),
     "the number alone": (paid["near_misses"], unpaid),
 }
@@ -399,6 +410,7 @@ SKIPPED_FOR: dict[str, tuple[Law, Any, str]] = {
     "no infos": (vector_env_laws(Parcel)["infos"], vectored(Parcel, "SAME_STEP"), "its infos are empty"),
     "no entropy": (distribution_laws()["entropy"], without_entropy(NotImplementedError()), NO_ENTROPY),
     "no form": (distribution_laws()["entropy"], without_entropy(RuntimeError("no analytic entropy")), NO_ENTROPY),
+    "no next observation": (replay_laws()["next_observation"], Short, "its samples have no next_observation"),
     "own steps": (ticks, annealed, "a scheduler counts its own steps"),
 }
 
@@ -408,6 +420,21 @@ def test_a_law_that_a_subject_gives_no_occasion_for_is_skipped_with_the_reason(c
     law, subject, reason = SKIPPED_FOR[case]
     result = run(law, subject, shrink=False)
     assert (result.outcome, result.detail.startswith(reason)) == (SKIPPED, True), result
+
+
+def test_the_laws_of_environments_are_skipped_where_gymnasium_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    result = run(gym_laws(steps=6)["spaces"], "CartPole-v1", shrink=False)
+    assert (result.outcome, result.detail) == (SKIPPED, "gymnasium is not installed: pip install 'purestep[gym]'")
+
+
+def test_an_environment_with_other_methods_can_be_copied() -> None:
+    around = Around(Parcel())
+    around.reset(seed=0)
+    again = copy.deepcopy(around)
+    around.step((1, np.ones(2)))
+    assert (again.place, again.action_space) == (again.env.place, Parcel.action_space)
+    assert around.place > again.place
 
 
 def test_other_laws_hold_where_there_is_no_entropy() -> None:

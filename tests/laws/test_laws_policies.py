@@ -1,5 +1,6 @@
 """Our policies, distributions and networks obey their laws."""
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -9,6 +10,7 @@ from purestep.core.networks import Linear, functional, mlp
 from purestep.core.policy import actor_critic_mlp, flat
 from purestep.core.spaces import Box, Discrete, Fields
 from purestep.properties import ROUNDING, categorical_laws, check, dyadic, module_laws, policy_laws, step_laws
+from purestep.properties.suites.policy import observations
 
 SEEN, TWO, REACH = Box(-1.0, 1.0, (3,)), Discrete(2), Box(-2.0, 2.0, (2,))
 MASKED = Fields((("features", Box(0.0, 1.0, (3,))), ("action_mask", Box(0.0, 1.0, (2,)))))
@@ -45,3 +47,8 @@ test_categorical = check(categorical_laws(), of_logits)
 test_masked = check(categorical_laws(), all_legal)
 test_network = check(step_laws(st.tuples(weights, dyadic((3,))), tolerance=ROUNDING), network.apply)
 test_functional = check(module_laws(dyadic((2, 3))), (found := module(), functional(found)))
+
+
+def test_a_space_of_no_known_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="Ring"):
+        observations(type("Ring", (), {"__repr__": lambda self: "Ring"})())

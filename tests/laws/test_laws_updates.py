@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from attrs import evolve
 
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.algorithm import Algorithm
@@ -13,9 +15,21 @@ from purestep.algorithms.decoupled_ppo import decoupled_ppo, lagging
 from purestep.algorithms.ppo import order, ppo
 from purestep.algorithms.reinforce import reinforce
 from purestep.core.optim.optimizers import adam, sgd
-from purestep.core.policy import ActorCritic
-from purestep.properties import check, named_profile, order_laws, probe_laws, update_laws, verify
+from purestep.core.policy import ActorCritic, actor_critic_mlp
+from purestep.core.record import replace
+from purestep.core.spaces import Box, Discrete
+from purestep.core.steps import Trajectory
+from purestep.properties import check, named_profile, order_laws, probe_laws, run, same, update_laws, verify
 from purestep.properties.framework.crash import CrashingFiles
+from purestep.properties.framework.families import prober as ppo_of_probes
+from purestep.properties.framework.report import PASSED
+from purestep.properties.suites.probe import (
+    centres_rewards,
+    ends_everywhere,
+    mixes_actions,
+    mixes_rewards,
+    mixes_worlds,
+)
 from purestep.properties.suites.update import Factory
 from purestep.runtime.effects.checkpoint import single
 
@@ -94,6 +108,43 @@ def prober(name: str) -> Factory:
         "a2c": lambda model: a2c(model, adam(0.02), gamma=0.5),
         "reinforce": lambda model: reinforce(model, adam(0.02), gamma=0.5),
     }[name]
+
+
+MIXED = {
+    mixes_worlds: ("observation", [[2.0, 1.0]]),
+    ends_everywhere: ("terminated", [[True, True]]),
+    mixes_actions: ("action", [[1, 0]]),
+    centres_rewards: ("reward", [[-1.0, 1.0]]),
+    mixes_rewards: ("reward", [[3.0, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("mutant", MIXED)
+def test_a_mutant_of_the_probes_changes_one_column_of_what_is_learned_from(mutant: Any) -> None:
+    played = Trajectory(
+        observation=torch.tensor([[1.0, 2.0]]),
+        next_observation=torch.zeros(1, 2),
+        action=torch.tensor([[0, 1]]),
+        reward=torch.tensor([[1.0, 3.0]]),
+        terminated=torch.tensor([[False, True]]),
+        truncated=torch.zeros(1, 2).bool(),
+        behaviour_log_prob=torch.zeros(1, 2),
+    )
+
+    def update(state: Any, trajectory: Trajectory, key: Any) -> Any:
+        return trajectory, {}
+
+    kept = evolve(learns_by_a2c(actor_critic_mlp(Box(-1.0, 1.0, (1,)), Discrete(2))), update=update)
+    learned, _ = mutant(lambda model: kept)(None).update((), played, torch.zeros(2))
+    name, wanted = MIXED[mutant]
+    assert getattr(learned, name).tolist() == wanted
+    same("the other columns", replace(learned, **{name: getattr(played, name)}), played)
+
+
+def test_ppo_learns_to_act_on_what_it_sees() -> None:
+    law = probe_laws(gamma=0.5)["learns_to_act_on_what_it_sees"]
+    result = run(law, ppo_of_probes, profile=evolve(named_profile("night"), examples=1, fixed=True), shrink=False)
+    assert result.outcome == PASSED, result.text()
 
 
 @pytest.mark.slow

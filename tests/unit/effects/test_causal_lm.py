@@ -26,6 +26,7 @@ from purestep.core.tree import tree_map
 from purestep.properties import Tolerance, causal_laws, check, same
 from purestep.properties.framework.law import Suite
 from purestep.properties.strategies.table_causal import table_causal
+from purestep.properties.strategies.tiny_causal import tiny_causal
 from purestep.runtime.effects.hugging_face.causal_lm import causal_model, from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.folder import open_model, save_model
 from purestep.runtime.effects.hugging_face.lora import with_lora
@@ -68,6 +69,7 @@ def few(suite: Suite) -> Suite:
 
 test_bigram = check(causal_laws(), bigram(5))
 test_table = check(causal_laws(), table_causal())
+test_tiny = check(few(causal_laws(NEAR)), tiny_causal())
 test_llama = check(few(causal_laws(NEAR)), from_config(small()))
 test_qwen2 = check(few(causal_laws(NEAR)), from_config(CONFIGS["qwen2"]()))
 test_qwen3 = check(few(causal_laws(NEAR)), from_config(CONFIGS["qwen3"]()))

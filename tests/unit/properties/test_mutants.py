@@ -131,6 +131,8 @@ def test_the_command_prints_a_table_and_writes_figures(
     assert set(written) == {"commit", "command", "seconds", "figures"}
     assert written["figures"]["mutants"] == written["figures"]["killed"] == 4
     assert written["commit"] == commit()
+    monkeypatch.setenv("PATH", "")
+    assert commit() == "unknown"  # without git
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -23,6 +24,7 @@ from attrs import evolve, frozen
 from hypothesis import strategies as st
 from torch import Tensor
 
+from purestep.algorithms.advantages import gae
 from purestep.core.errors import StructureError
 from purestep.properties import Broken, Law, Mutant, Seen, Suite, dyadic, kl_laws, require, run, same, verify
 from purestep.properties.framework import cli, paste, profiles
@@ -77,6 +79,64 @@ def test_a_subject_of_any_arguments_or_of_no_signature_stays_as_it_is() -> None:
 
     for value in (kl_of_any, max):
         assert subject_for(rows()["kl"], value) == (value, {})
+
+
+def explained_var(prediction: Tensor, target: Tensor) -> Any:
+    """Returns one minus a share of what is left."""
+    if not target.numel() or float(target.var(correction=0)) == 0:
+        return torch.tensor(torch.nan)
+    return 1 - (target - prediction).var(correction=0) / target.var(correction=0)
+
+
+def critic_loss(values: Tensor, returns: Tensor) -> Tensor:
+    return 0.5 * (values - returns).square()
+
+
+def clipped_critic_loss(values: Tensor, returns: Tensor, old_values: Tensor, clip: float) -> Tensor:
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    return 0.5 * torch.maximum((values - returns).square(), (near - returns).square())
+
+
+class PlainAdamW(torch.optim.AdamW): ...
+
+
+class Columns:
+    """An estimator that takes whatever it is given."""
+
+    def __call__(self, *columns: Any, **numbers: Any) -> Tensor:
+        found: Tensor = gae(*columns, **numbers)
+        return found
+
+
+@pytest.mark.parametrize(
+    ("suite", "value", "declared"),
+    [
+        ("metric", explained_var, {"kind": "explained_variance"}),
+        ("optimizer", PlainAdamW, {"rule": "adamw"}),
+        ("value_loss", critic_loss, {"clipped": False, "detached": False}),
+        ("value_loss", clipped_critic_loss, {"clipped": True, "detached": False}),
+        ("estimator", gae, {}),
+        ("estimator", Columns(), {}),
+    ],
+)
+def test_a_name_and_parameters_declare_a_form_whose_laws_hold(suite: str, value: Any, declared: Any) -> None:
+    found = chosen(value, suite)
+    assert found.declared == declared
+    report = verify(found.suite, found.subject, profile=evolve(profiles.named_profile("quick"), examples=10))
+    assert report, str(report)
+
+
+def test_a_metric_of_no_known_name_asks_for_its_kind() -> None:
+    with pytest.raises(StructureError, match=r"kl_penalty, wanted one of .*; add --declare kind=KIND"):
+        chosen(strangers.kl_penalty, "metric")
+
+
+def test_an_estimator_that_returns_too_many_numbers_is_told_so() -> None:
+    def gae_and_one(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam: float) -> Tensor:
+        return torch.zeros(len(rewards) + 2)
+
+    found = chosen(gae_and_one, "estimator")
+    assert re.match(r"the result is \[\d+\], wanted \d+ numbers", run(found.suite.laws[0], found.subject).detail)
 
 
 def test_a_suite_without_conventions_takes_no_declaration() -> None:
