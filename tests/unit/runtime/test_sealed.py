@@ -1,18 +1,25 @@
 """Artefacts that this user's secret seals: nothing of another's is unpickled, and none of another function is used."""
 
+import functools
 import os
 import pickle
+import re
 import stat
+import types
+from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
+from attrs import frozen
 from torch import Tensor
 from torch._inductor import codecache
 
+from purestep.core import keys
 from purestep.core.probes import probe, probed
 from purestep.core.scan import scan
 from purestep.properties import check
@@ -222,3 +229,99 @@ def test_pickle_leaves_the_identity_as_it_was() -> None:
     Factor().__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     assert "__slotnames__" in vars(Factor)
     assert identity(scaled(Factor())) == before
+
+
+@pytest.mark.parametrize("member", [property, classmethod, staticmethod, functools.cached_property])
+def test_the_code_behind_a_member_of_a_class_is_part_of_an_identity(member: Any) -> None:
+    def holding(number: int) -> Callable[[Tensor], Tensor]:
+        return scaled(type("Held", (), {"member": member(lambda *_: number)})())
+
+    assert identity(holding(2)) == identity(holding(2)) != identity(holding(3))
+
+
+def test_a_set_counts_by_its_members_whatever_their_order() -> None:
+    one, other = {0, 8}, {8, 0}
+    assert list(one) != list(other)
+    assert identity(scaled(one)) == identity(scaled(other))
+    different: list[Any] = [one, {0, 9}, frozenset(one), {0.0, 8.0}, {"0", "8"}]
+    assert len({identity(scaled(each)) for each in different}) == len(different)
+
+
+def test_a_module_of_torch_counts_by_its_weights() -> None:
+    def linear(number: float) -> torch.nn.Linear:
+        made = torch.nn.Linear(2, 1)
+        with torch.no_grad():
+            for weight in made.parameters():
+                weight.fill_(number)
+        return made
+
+    assert identity(linear(1.0)) == identity(linear(1.0)) != identity(linear(2.0))
+
+
+def test_a_built_in_function_counts_with_its_owner_or_the_version_of_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert identity(scaled("a".join)) == identity(scaled("a".join)) != identity(scaled("b".join))
+    before = identity(scaled(numpy.array))
+    assert identity(scaled(numpy.array)) == before
+    monkeypatch.setattr(numpy, "__version__", "0.1")
+    assert identity(scaled(numpy.array)) != before
+    monkeypatch.delattr(numpy, "__version__")
+    with pytest.raises(UnknownError, match="code of numpy"):
+        identity(scaled(numpy.array))
+
+
+@frozen
+class Pair:
+    first: int
+
+
+def test_code_of_python_and_of_attrs_counts_by_its_name() -> None:
+    functions = [os.path.join, os.path.split, Pair.__init__, Pair.__eq__]
+    assert len({identity(scaled(one)) for one in functions}) == len(functions)
+    assert [identity(scaled(one)) for one in functions] == [identity(scaled(one)) for one in functions]
+
+
+def test_a_name_without_a_value_yet_is_another_identity_than_one_with_it() -> None:
+    def made(filled: bool) -> Callable[[Tensor], Tensor]:
+        def times(x: Tensor) -> Tensor:
+            return x * factor
+
+        if filled:
+            factor = 2
+        return times
+
+    assert identity(made(False)) == identity(made(False)) != identity(made(True))
+
+
+def test_modules_that_name_each_other_are_followed_once() -> None:
+    def times(number: int) -> Any:
+        one, other = types.ModuleType("one"), types.ModuleType("other")
+        vars(one).update(other=other, number=number)
+        vars(other).update(one=one)
+        space: dict[str, Any] = {"one": one}
+        exec("times = lambda x: x * one.other.one.number", space)
+        return space["times"]
+
+    assert times(3)(2) == 6
+    assert identity(times(3)) == identity(times(3)) != identity(times(4))
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ({(1, 2)}, "a set of other things than numbers and texts"),
+        (Counter("a"), "is Counter"),
+        (torch.eye(2).to_sparse(), "Tensor of layout torch.sparse_coo"),
+        (torch.empty(2, device="meta"), "Tensor of layout torch.strided"),
+        (keys, "the module purestep.core.keys as a value"),
+        (lambda: getattr(keys, "fold" + "_in"), "a module whose attributes are looked up by getattr"),
+    ],
+    ids=["set", "mapping", "sparse", "meta", "module", "getattr"],
+)
+def test_what_is_not_described_reliably_is_refused_by_name(value: Any, got: str) -> None:
+    with pytest.raises(
+        UnknownError, match=f"{re.escape(got)}.*wanted something that can be described; close over"
+    ) as told:
+        identity(scaled(value))
+    assert "\n" not in str(told.value)
