@@ -186,3 +186,27 @@ def test_the_compiler_writes_the_same_code_with_and_without_shortcuts(
     assert [len(text) > 1000 for text in written["with"]] == [True, True]
     assert written["with"] == written["without"]
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
+
+
+@pytest.mark.slow
+def test_a_result_of_three_tensors_that_is_read_again_is_stored_if_it_is_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        value = torch.minimum(a, b * c)
+        return value.flip(0) - 1, value.flip(1) + 1  # read at other places, so in loops of their own
+
+    minima = dict[tuple[int, int], int]()
+    for rows in (8, 2048):
+        given = [torch.linspace(-1, end, rows * 16).reshape(rows, 16) for end in (1.0, 2.0, 3.0)]
+        for limit in (0, compile_speed.SMALL):
+            folder = tmp_path / f"{rows}-{limit}"
+            monkeypatch.setattr(compile_speed, "SMALL", limit)
+            monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder))
+            found, wanted = program(both)(*given), both(*given)
+            torch.testing.assert_close(found, wanted)
+            minima[rows, limit] = sum(
+                len(re.findall(r"minimum\(|min_propagate_nan\(", text)) for text in sources(folder)
+            )
+    small, large = ([minima[rows, limit] for limit in (0, 1 << 16)] for rows in (8, 2048))
+    assert large[0] == large[1] == small[0] > small[1] > 0
