@@ -107,7 +107,7 @@ def _status(child: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-class Notes:
+class SideEffects:
     """Notes of what happens in the child: files opened for writing, seconds slept, processes and connections."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ def _work(start: int, count: int, work: Callable[[int], Any], pipe: int) -> None
             os.dup2(printed.fileno(), 1)
             os.dup2(printed.fileno(), 2)
             sys.stdout = sys.stderr = os.fdopen(os.dup(1), "w")
-            watch = Notes()
+            watch = SideEffects()
             sys.addaudithook(watch.hook)
             sleep = time.sleep
 

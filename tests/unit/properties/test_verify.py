@@ -33,7 +33,7 @@ from purestep.properties.framework.calling import NO_GRADIENT
 from purestep.properties.framework.catalogue import ROWS, named, rows, suite_of
 from purestep.properties.framework.cli import chosen, laws_command, verify_command, write_command
 from purestep.properties.framework.families import Family
-from purestep.properties.framework.isolated import ItemResult, Notes, each_apart
+from purestep.properties.framework.isolated import ItemResult, SideEffects, each_apart
 from purestep.properties.framework.matching import CERTAIN, matches
 from purestep.properties.framework.pages import html_of, junit_of
 from purestep.properties.framework.paste import evaluated
@@ -382,7 +382,7 @@ def test_work_is_done_here_where_there_are_no_forks(monkeypatch: pytest.MonkeyPa
 
 def test_notes_are_of_files_processes_and_connections_each_once() -> None:
     """In a child nothing else than the work makes notes; here what an audit hook is told is passed by hand."""
-    notes = Notes()
+    notes = SideEffects()
     notes.hook("open", ("before", "w", 0))
     notes.on = True
     for event in (("open", ("a", "w", 0)), ("open", ("b", "r", 0)), ("open", (3, None, 0)), ("open", ("a", "w", 0))):
