@@ -84,7 +84,6 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     import torch._higher_order_ops.utils as operators
     import torch._inductor.bounds as ranges
     import torch._inductor.codegen.cpp as kernels
-    import torch._inductor.cpp_builder as builder
     import torch._inductor.dependencies as dependencies
     import torch._inductor.fx_passes.post_grad as passes
     import torch._inductor.ir as ir
@@ -101,7 +100,6 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     substitution = {"sympy_subs": _substitution(vars(ir)["sympy_subs"])}
     return [
         *builds,
-        (builder, {"_get_optimization_cflags": _quick_passes(vars(builder)["_get_optimization_cflags"])}),
         (passes, loops_of),  # a body inside two others was traced three times
         (ir.Pointwise, {"make_loader": _once_a_reader(ir.Pointwise.make_loader, virtualized.V.get_ops_handler)}),
         (ir.StorageBox, {"should_realize_on_reuse": _stored_if_small(ir)}),
@@ -115,20 +113,6 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
         # Dynamo itself refuses a step that mutates or aliases its inputs; this check traces every step again.
         (operators, {"_check_alias_and_mutation": lambda *_: None}),
     ]
-
-
-def _quick_passes(stock: Callable[..., tuple[list[str], list[str]]]) -> Callable[..., tuple[list[str], list[str]]]:
-    """Return the flags of the C++ compiler with its first level of optimisation in place of the third.
-
-    Kernels are written as vector instructions, which leaves nothing to the passes of higher levels (measured: 2.5 instead of
-    5.3 seconds for the evaluation program of proofs; PPO, populations and proving run as fast within 1 %).
-    """
-
-    def flags(*given: Any, **named: Any) -> tuple[list[str], list[str]]:
-        for_compiler, for_linker = stock(*given, **named)
-        return ["O1" if flag == "O3" else flag for flag in for_compiler], for_linker
-
-    return flags
 
 
 def _once_each(add: Callable[[Any, CodeType], None]) -> Callable[[Any, CodeType], None]:
