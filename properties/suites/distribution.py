@@ -419,6 +419,7 @@ def _rows_differ(how: Settings) -> Law:
 
 @st.composite
 def batched(draw: DrawFn, inputs: SearchStrategy[Any], batches: tuple[tuple[int, ...], ...]) -> Any:
+    """Draw inputs, and the shape of a batch that repeats them."""
     return draw(inputs), draw(st.sampled_from(batches))
 
 
