@@ -1,7 +1,10 @@
-"""PPO on CartPole: purestep beside rejax, Stable-Baselines3 and TorchRL, and populations of seeds beside rejax's.
+"""PPO on CartPole: purestep beside rejax, PureJaxRL, Stable-Baselines3 and TorchRL; populations of seeds beside rejax's.
 
 All sides run in turn, again and again, so that what else the machine does falls on all of them alike. Prints a table and
-the verdicts; writes results/ppo_cartpole.json and .png.
+the verdicts; writes results/ppo_cartpole.json and .png. PureJaxRL is no package; give a folder with its repository:
+
+    git clone https://github.com/luchris429/purejaxrl .peers/purejaxrl
+    python -m benchmarks.ppo_cartpole --purejaxrl .peers/purejaxrl
 """
 
 import argparse
@@ -21,7 +24,7 @@ from . import evidence
 from .parts import sides, targets
 from .parts.sides import Report
 
-LEARN, SLOW = ("purestep", "rejax"), ("stable-baselines3", "torchrl")
+LEARN, CHECKOUT, SLOW = ("purestep", "rejax"), "purejaxrl", ("stable-baselines3", "torchrl")
 WORKLOADS: dict[str, tuple[int, int]] = {"4x128": (4, 128), "64x128": (64, 128), "1024x32": (1024, 32)}
 STEPS = {  # of a compiled side and of the others; enough for a second or more
     "4x128": (500_000, 50_000),
@@ -60,13 +63,14 @@ def jobs(given: argparse.Namespace) -> list[Job]:
     made = []
     for repetition in range(max(given.repetitions, given.slow_repetitions)):
         fast, slow = repetition < given.repetitions, repetition < given.slow_repetitions
-        chosen = [side for side in given.sides if (fast if side in LEARN else slow)]
+        chosen = [side for side in given.sides if (slow if side in SLOW else fast)]
         for workload in given.workloads:
             envs, horizon = WORKLOADS[workload]
             shape = {"envs": envs, "horizon": horizon, "seed": repetition, "threads": given.threads}
             for side in chosen:
                 steps = given.steps or STEPS[workload][side in SLOW]
-                made.append(Job(workload, side, {**shape, "steps": steps}, repetition))
+                checkout = {"checkout": given.purejaxrl} if side == CHECKOUT else {}
+                made.append(Job(workload, side, {**shape, "steps": steps, **checkout}, repetition))
             if set(SLOW) & set(chosen):
                 options = {"envs": envs, "horizon": horizon, "seeds": 1, "threads": given.threads}
                 made.append(Job(workload, "matrix products", options, repetition))
@@ -112,39 +116,16 @@ def table(found: dict[str, dict[str, list[Report]]]) -> list[dict[str, Any]]:
     ]
 
 
-def population_verdicts(group: str, found: dict[str, list[Report]]) -> list[targets.Verdict]:
-    """A population's speed as a part of the matrix-product limit, for 32 seeds, the number that has a target."""
-    ours, limit = found.get("purestep"), found.get("matrix products")
-    if not (group.startswith("32 ") and ours and limit):
-        return []
-    measures = (("run_seconds", "wall clock"), ("cpu_seconds", "processor time"))
-    return [
-        targets.judged(f"{group}: of the matrix-product limit, {name}", targets.ratio(ours, limit, kind), targets.LIMIT)
-        for kind, name in measures
-    ]
-
-
 def limits(found: dict[str, dict[str, list[Report]]]) -> dict[str, dict[str, float]]:
     """Each side's steps/s divided by those of the matrix products alone, which any program with these networks must do."""
     return {
         group: {
             side: targets.ratio(by_side[side], by_side["matrix products"], "run_seconds")
-            for side in (*LEARN, *SLOW)
+            for side in (*LEARN, CHECKOUT, *SLOW)
             if side in by_side
         }
         for group, by_side in found.items()
         if "matrix products" in by_side
-    }
-
-
-def seeds_ratio(found: dict[str, dict[str, list[Report]]]) -> dict[str, dict[str, float]]:
-    """Our steps/s against rejax's for each number of seeds; these have no target."""
-    return {
-        group: {
-            kind: targets.ratio(by_side["purestep"], by_side["rejax"], kind) for kind in ("run_seconds", "cpu_seconds")
-        }
-        for group, by_side in found.items()
-        if group not in WORKLOADS and {"purestep", "rejax"} <= by_side.keys()
     }
 
 
@@ -170,9 +151,12 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--steps", type=int, default=0, help="environment steps instead of each workload's own (default: those)")
     add("--threads", type=int, default=1, help="of each side while it runs (default: 1)")
     add("--quick", action="store_true", help="only 4x128, purestep and rejax, no populations")
+    add("--purejaxrl", metavar="FOLDER", help="PureJaxRL's repository, to run it too (default: leave it out)")
     given = parser.parse_args(words)
     if given.quick:
         given.sides, given.workloads, given.seeds = list(LEARN), ["4x128"], []
+    if given.purejaxrl:
+        given.sides = [*given.sides, CHECKOUT]
     return given
 
 
@@ -182,14 +166,9 @@ def main() -> None:
     found = run_all(jobs(given))
     rows = table(found)
     judged = [verdict for group, by_side in found.items() for verdict in targets.verdicts(group, by_side)]
-    judged += [verdict for group, by_side in found.items() for verdict in population_verdicts(group, by_side)]
     printed(rows)
     for verdict in judged:
         print(verdict.line())
-    for group, ratios in seeds_ratio(found).items():
-        print(
-            f"{group}: against rejax {ratios['run_seconds']:.2f} x by wall clock, {ratios['cpu_seconds']:.2f} x by CPU"
-        )
     for group, parts in limits(found).items():
         print(f"{group}: of the matrix products alone " + ", ".join(f"{k} {v:.3f}" for k, v in parts.items()))
     figures = {
@@ -201,7 +180,6 @@ def main() -> None:
         "threads": given.threads,
         "table": rows,
         "verdicts": [targets.as_json(verdict) for verdict in judged],
-        "seeds_against_rejax": seeds_ratio(found),
         "part_of_matrix_products": limits(found),
         "runs": found,
     }

@@ -32,6 +32,7 @@ class Side:
 PPO: Mapping[str, Side] = {
     "purestep": Side("", "parts.purestep_ppo", cache=True),
     "rejax": Side("rejax", "rejax_ppo", cache=True),
+    "purejaxrl": Side("rejax", "purejaxrl_ppo"),
     "stable-baselines3": Side("stable-baselines3", "stable_baselines3_ppo"),
     "torchrl": Side("torchrl", "torchrl_ppo"),
 }

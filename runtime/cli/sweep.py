@@ -20,7 +20,7 @@ from ..recipes.classic import RECIPES
 from ..recipes.sweep_results import Ranked, ranked
 from ..recipes.sweep_settings import SAMPLERS, SWEPT, SettingValues, Sweep, axis_of, extremes, is_axis, setting_count
 from ..recipes.sweep_stages import stages
-from ..runs.arguments import changed, flag, label, option, processors
+from ..runs.arguments import changed, flag, label, option
 from .common import FLAGS, say
 
 SHOWN = 10  # settings in the table
@@ -57,7 +57,7 @@ def sweep_command(words: list[str]) -> int:
     recipe = choose("purestep sweep: recipe", name, RECIPES)
     axes, words = _axes(words)  # afterwards an option and its value are two words
     choose("--sampler", option(words, "--sampler", Sweep().sampler), dict.fromkeys(SAMPLERS))
-    defaults = changed(recipe.defaults(words), {"threads": processors()})
+    defaults = changed(recipe.defaults(words), {"threads": "auto"})
     usual = Sweeping(defaults, Sweep(), Path("runs") / f"{label(defaults.experience.env)}-{name}-sweep")
     given = tyro.cli(
         Sweeping, default=usual, args=words, prog=f"purestep sweep {name}", description=ABOUT, config=FLAGS

@@ -109,6 +109,7 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
         (ranges, {"bound_sympy": _bounds(vars(ranges)["bound_sympy"])}),
         (SourceInfo, {"add_code": _once_each(SourceInfo.add_code)}),  # called at each call of a function
         (Dtypes, {"__init__": _once(Dtypes.__init__)}),  # a singleton, refilled at each operation of a kernel
+        (kernels.CppKernelProxy, {"codegen_nodes": _written_once(kernels.CppKernelProxy.codegen_nodes, virtualized.V)}),
         (kernels, {"stride_at_vec_range": _stride(sizes.stride_at_vec_range, vars(sizes)["sympy"])}),
         # Dynamo itself refuses a step that mutates or aliases its inputs; this check traces every step again.
         (operators, {"_check_alias_and_mutation": lambda *_: None}),
@@ -135,6 +136,25 @@ def _once(fill: Callable[[Any], None]) -> Callable[[Any], None]:
             fill(self)
 
     return fill_new
+
+
+def _written_once(stock: Callable[[Any, list[Any]], None], now: Any) -> Callable[[Any, list[Any]], None]:
+    """Return a function that writes a kernel, and takes it as it is if loops around it and others could not be merged.
+
+    The compiler writes the kernels of such loops for an attempt to merge these, and again where that fails.
+    """
+    attempts = dict[tuple[int, ...], tuple[list[Any], dict[str, Any]]]()
+
+    def codegen_nodes(kernel: Any, nodes: list[Any]) -> None:
+        key = tuple(map(id, nodes))
+        if key in attempts:
+            vars(kernel).update(attempts.pop(key)[1])
+            return
+        stock(kernel, nodes)
+        if getattr(now.local_buffer_context, "local_buffers", True) == {}:  # an attempt, without buffers of its own
+            attempts[key] = nodes, vars(kernel)
+
+    return codegen_nodes
 
 
 def _stride(stock: Callable[..., Any], sympy: Any) -> Callable[..., Any]:

@@ -6,12 +6,14 @@ from typing import Any
 from ...algorithms.a2c import a2c
 from ...algorithms.ppo import ppo
 from ...algorithms.reinforce import reinforce
+from ...core import keys
 from ...core.envs import make
+from ...core.policy import ActorCritic
 from ..effects.env_reference import digest_of, load_env
 from ..effects.module_reference import is_reference
 from ..train import trainer, with_probes
 from ..validate import validate
-from .arguments import loop_of
+from .arguments import iteration_steps, loop_of
 from .pipeline import Pipeline, network, normalizer, optimizer, placed
 from .settings import A2C, PPO, Reinforce
 
@@ -54,4 +56,13 @@ def _pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
     iteration = trainer(env, model, learns, envs=experience.envs, horizon=experience.horizon, normalizer=scales)
     if experience.probes:
         iteration = with_probes(iteration, *experience.probes)
-    return Pipeline(env, model, scales, iteration, content=digest_of(experience.env) if yours else "")
+    content = digest_of(experience.env) if yours else ""
+    return Pipeline(env, model, scales, iteration, products=_products(arguments, model), content=content)
+
+
+def _products(arguments: PPO | A2C | Reinforce, model: ActorCritic) -> int:
+    """Return the multiply-adds of a forward pass over a minibatch; on a GPU none of them takes a thread."""
+    if arguments.process.device != "cpu":
+        return 0
+    rows = iteration_steps(arguments.experience) // (arguments.minibatches if isinstance(arguments, PPO) else 1)
+    return rows * int(model.init(keys.key(0)).numel())

@@ -8,7 +8,7 @@ from attrs import frozen
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
 from ..effects.module_reference import is_reference
-from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes
+from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes, processors
 from ..runs.training_machine import Loop, plan
 
 
@@ -37,11 +37,16 @@ class Learner:
     gamma: float = 0.99  # what a reward is worth one step later
 
 
+THREAD_PRODUCTS = 8_000_000
+
+
 @frozen
 class Process:
     """Threads, compilation and checkpoints."""
 
-    threads: int = 1  # of PyTorch (more help large batches only); in a sweep each trains a part of the runs
+    threads: int | Literal["auto"] = (
+        1  # of PyTorch; auto: several where a minibatch is large. In a sweep each trains some runs
+    )
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
     backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
     device: str = "cpu"  # of the learner and its worlds: cpu, cuda or cuda:N; `evaluate` runs on the CPU
@@ -91,6 +96,20 @@ def loop_of(experience: Sized, process: Process) -> Loop:
 def run_steps(arguments: Any) -> int:
     """Return the environment steps of a recipe's whole run: those asked for, rounded up to whole chunks."""
     return loop_of(arguments.experience, arguments.process).iterations * iteration_steps(arguments.experience)
+
+
+def thread_count(process: Process, products: int) -> int:
+    """Return the number of threads of a run.
+
+    "auto" takes one for each 8 million multiply-adds in the matrix products of a minibatch, up to the number of processors.
+    Beyond that a second thread gained (docs/measured.md).
+
+    >>> thread_count(Process(threads=3), 0), thread_count(Process(threads="auto"), 1_000_000)
+    (3, 1)
+    >>> thread_count(Process(threads="auto"), 10**12) == processors()
+    True
+    """
+    return max(1, min(processors(), products // THREAD_PRODUCTS)) if process.threads == "auto" else process.threads
 
 
 def check_shared(experience: ExperienceOptions, learner: Learner, process: Process) -> None:

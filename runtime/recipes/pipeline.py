@@ -23,7 +23,7 @@ from ..runs.loop_state import LoopState, Run
 from ..runs.recipe import Components, Notice
 from ..runs.training_machine import Loop
 from ..train import RunState, Trainer, folded
-from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of
+from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of, thread_count
 from .prove_settings import ProofLearner
 
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
@@ -44,6 +44,7 @@ class Pipeline:
     prepare: Callable[[RunState], RunState] = _as_it_is  # called once, before training
     content: str = ""  # digest of the files that the run learns from
     opened: Any = ()  # the recipe's data loaded from those files, for reuse
+    products: int = 0  # multiply-adds in the matrix products of a minibatch, where they take most of the time
 
 
 @contextmanager
@@ -87,7 +88,7 @@ def normalizer(experience: ExperienceOptions, learner: Learner) -> Normalizer:
 
 def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components:
     """Return the components of a pipeline's run, compiled and with PyTorch set to its threads where it begins to train."""
-    torch.set_num_threads(arguments.process.threads)
+    torch.set_num_threads(thread_count(arguments.process, pipeline.products))
     seed = keys.key(arguments.experience.seed, device=arguments.process.device)
     steps = iteration_steps(arguments.experience)
     facts = facts_of(recipe, arguments, pipeline.content)
@@ -97,6 +98,8 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
     def session(state: RunState, loop: Loop, notice: Notice) -> Iterator[LoopState]:
         world = LoopState(state, lowered(recipe, arguments, pipeline, loop, state), steps)
         sessions.append((world, notice))
+        if arguments.process.threads == "auto":
+            notice(f"--threads auto: {torch.get_num_threads()}")
         if loop.iteration < loop.iterations:
             world.warm(notice)
         yield world

@@ -29,7 +29,7 @@ from ..effects.checkpoint.atomic_files import DISK, write_whole
 from ..effects.env_reference import digest_of
 from ..effects.module_reference import is_reference
 from ..effects.optuna_study import proposals
-from ..runs.arguments import flatten
+from ..runs.arguments import flatten, processors
 from ..runs.recipe import Notice
 from .arguments import loop_of
 from .sweep_members import Cohort, Member, Members
@@ -62,7 +62,9 @@ def trials(
     processor = arguments.process.device == "cpu"
     size = min(PART if processor else widest, options.members, widest)
     parallel = arguments.process.backend == "inductor" and processor
-    together = min(arguments.process.threads, options.members // size) if parallel else 1
+    asked = arguments.process.threads
+    threads = processors() if asked == "auto" else asked
+    together = min(threads, options.members // size) if parallel else 1
     training = _Training(arguments, options, run, planned, size, together, kept, notice)
     proposed = _proposals(axes, options, planned)
     settings = next(proposed)

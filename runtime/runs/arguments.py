@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_type_hints
 
 import attrs
 from attrs import evolve
@@ -87,15 +87,16 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_threads(threads: int) -> None:
-    """Raise ChoiceError unless this number of threads can be started.
+def check_threads(threads: int | Literal["auto"]) -> None:
+    """Raise ChoiceError unless this number of threads can be started, or is "auto".
 
     >>> check_threads(0)
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --threads is 0, wanted at least 1; change it
     """
-    check_whole("--threads", threads, 1)
-    check_whole("--threads", threads, 1, most_threads())
+    if threads != "auto":
+        check_whole("--threads", threads, 1)
+        check_whole("--threads", threads, 1, most_threads())
 
 
 def check_device(name: str) -> None:
