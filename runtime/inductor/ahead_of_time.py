@@ -3,9 +3,11 @@
 import contextlib
 import operator
 import os
+import tempfile
 import types
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ import torch._inductor.config as inductor
 from torch._dynamo.exc import TorchDynamoException
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
+from ...core.errors import CompileError, message
 from ..files.cache import cache_directory
 from ..files.secret import private_folder
 from .compile_speed import VERSIONS, hurried
@@ -100,14 +103,24 @@ def keep_to_oneself() -> None:
     """Set the compiler's cache folder to one that no other user can write to.
 
     Its default is below /tmp, under a predictable name: the user who creates that folder first decides what is loaded from it.
-    A folder that TORCHINDUCTOR_CACHE_DIR names stays.
+    PyTorch calls the C++ compiler with unquoted paths, so a folder with a space in its path is passed over. A folder that
+    TORCHINDUCTOR_CACHE_DIR names stays. Raises: CompileError where the path of that one has a space.
     """
     usual = os.path.abspath(default_cache_dir())
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR", usual) == usual:
-        cache = cache_directory()
-        folder = private_folder(*([cache / "inductor"] if cache else []))
+        cache, other = cache_directory(), Path(tempfile.gettempdir(), f"purestep-{os.geteuid()}")
+        candidates = (*([cache / "inductor"] if cache else []), other)
+        folder = private_folder(*(each for each in candidates if not _spaced(str(each))))
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-    headers = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], "precompiled_headers")
+    named = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    if _spaced(named):
+        wanted, remedy = "a path without spaces, which PyTorch does not quote", "name another folder"
+        raise CompileError(message("TORCHINDUCTOR_CACHE_DIR", got=repr(named), wanted=wanted, remedy=remedy))
+    headers = os.path.join(named, "precompiled_headers")
     for name, value in (("_HEADER_DIR", headers), ("_HEADER_LOCK_DIR", os.path.join(headers, "locks"))):
         if hasattr(codecache, name):
             setattr(codecache, name, value)
+
+
+def _spaced(path: str) -> bool:
+    return any(character.isspace() for character in path)

@@ -161,6 +161,19 @@ def test_steps_are_rounded_up_to_iterations() -> None:
     assert loop_of(ExperienceOptions("cartpole", steps=1, envs=4, horizon=128), process).iterations == 1
 
 
+def test_threads_are_chosen_by_the_products_of_a_minibatch(tmp_path: Path) -> None:
+    plan, lines = tiny(threads="auto"), list[str]()
+    weights = leaves(plan.pipeline.model.init(keys.key(0)))[0].numel()
+    assert plan.pipeline.products == 2 * 4 // 2 * weights
+    runs.start(tmp_path / "run", plan.recipe, plan.arguments, overwrite=False, notice=lines.append)
+    assert "--threads auto: 1" in lines
+    manifest = newest(tmp_path / "run")[1]
+    assert manifest["metadata"]["threads"] == "auto"
+    assert manifest["environment"]["threads"] == 1
+    resumed = runs.resume(tmp_path / "run", notice=silent)
+    assert resumed.loop.iteration == plan.beginning().iterations
+
+
 # --- the machine ---
 
 step = trainer_machine().step

@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import stat
+import tempfile
 import types
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch._inductor import codecache
 
 from purestep.core import keys
+from purestep.core.errors import CompileError
 from purestep.core.probes import probe, probed
 from purestep.core.scan import scan
 from purestep.properties import check
@@ -165,6 +167,7 @@ def test_the_compiler_builds_where_nobody_else_can_write(own_cache: Path, monkey
         monkeypatch.setattr(codecache, name, "", raising=False)
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     monkeypatch.setattr(ahead_of_time, "default_cache_dir", lambda: "/tmp/torchinductor_victim")
+    monkeypatch.setattr(tempfile, "tempdir", str(own_cache))
     keep_to_oneself()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(own_cache / "inductor")
     assert is_private(own_cache / "inductor")
@@ -178,6 +181,20 @@ def test_the_compiler_builds_where_nobody_else_can_write(own_cache: Path, monkey
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(own_cache / "named"))
     keep_to_oneself()
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(own_cache / "named")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(own_cache / "of two words"))
+    with pytest.raises(CompileError, match="wanted a path without spaces, which PyTorch does not quote; name another"):
+        keep_to_oneself()
+
+
+def test_a_cache_with_a_space_in_its_path_is_not_the_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_HEADER_DIR", "_HEADER_LOCK_DIR"):
+        monkeypatch.setattr(codecache, name, "", raising=False)
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two words"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    keep_to_oneself()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / f"purestep-{os.geteuid()}")
+    assert is_private(tmp_path / f"purestep-{os.geteuid()}")
 
 
 def test_backend_none_calls_the_function_itself() -> None:
