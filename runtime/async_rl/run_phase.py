@@ -13,6 +13,8 @@ from ...core.machine import Event
 from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
 from ..effects.json_lines import Lines, lines
+from ..effects.weight_sync.interface import WeightPublisher
+from ..effects.workers.backends import Body, Inbox, WorkerHandle
 from ..effects.workers.pool import Workers, working
 from ..machine.drive import Effects, drive
 from ..machine.json_codec import line
@@ -143,7 +145,7 @@ def _at_work(
             keep=keep_conversations(home, arguments, setting.parts.codec, last=version, notice=setting.notice),
             states={version: (standing.learner, dict(standing.past))},
         )
-        workers = stack.enter_context(_generators(setting, publisher.address))
+        workers = stack.enter_context(_generators(setting, publisher))
         effects = orchestrator_effects(_connections(phase, workers), events)
         yield phase, observed(effects, lambda entry: log.write(to_lines([entry]))), log
         phase.failures.report()
@@ -157,13 +159,18 @@ def _starts(setting: PhaseConfig, kept: PhaseCheckpoint) -> Starts:
     return Starts(groups=preparation.groups, ready=starts_from(kept.starts, preparation, str(setting.folder)))
 
 
-def _generators(setting: PhaseConfig, weights: str) -> AbstractContextManager[Workers]:
-    """Return the generators of a phase, which fetch their weights from this address."""
+def _generators(setting: PhaseConfig, publisher: WeightPublisher) -> AbstractContextManager[Workers]:
+    """Return the generators of a phase, which fetch their weights from the publisher."""
     arguments, number = setting.arguments, generators(setting.arguments)
+
+    def engine(worker: int, body: Body, given: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
+        (own,) = given  # those in place of lost ones may need another address than the first
+        return setting.place.engine(worker, body, (evolve(own, weights=publisher.renewed()),), inbox)
+
     spec = Spec(
         arguments=arguments,
         tokenizer=tokenizer_files(setting.tokenizer) if isinstance(setting.tokenizer, Path) else {},
-        weights=weights,
+        weights=publisher.address,
         packages=packages(),
     )
     return working(
@@ -171,7 +178,7 @@ def _generators(setting: PhaseConfig, weights: str) -> AbstractContextManager[Wo
         (spec,),
         size=number,
         patience=arguments.asynchronous.patience,
-        engine=setting.place.engine,
+        engine=engine,
         refuse=refusing(arguments, setting.parts),
         tries=2 * number + 3,  # a lost host loses all of its generators at once
     )

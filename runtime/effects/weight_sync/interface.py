@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from ....core.errors import choose, message
 from .shared_memory.layout import WeightsError
@@ -27,6 +27,8 @@ class WeightPublisher:
     way: str  # "shared", "ray" or "monarch"
     address: str  # for opening a reader
     publish: Callable[[int, Any], None]  # (version, params); versions go up, from 0 or more
+    # () -> the address for readers from now on; another one where Monarch has ended the actor of the last
+    renewed: Callable[[], str] = Factory(lambda self: lambda: self.address, takes_self=True)
 
 
 @frozen

@@ -12,7 +12,7 @@ import importlib
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -165,6 +165,27 @@ def actor_of(address: str) -> Any:
         raise ChoiceError(message("weight_reader: address", got=got, wanted=wanted, remedy=remedy)) from error
 
 
+class _Actor:
+    """The actor that answers readers, made anew where Monarch has stopped it: its controller ends with some lost readers."""
+
+    def __init__(self, spawn: Callable[[str], Any]) -> None:
+        self.spawn = spawn
+        self.begin()
+
+    def begin(self) -> None:
+        """Start an actor, and wait until it runs."""
+        self.handle = self.spawn(f"purestep_weights_actor_{next(_numbers)}")
+        self.address = address_of(self.handle, ASK_SECONDS)
+
+    def renewed(self) -> str:
+        """Return the address of an actor that answers."""
+        try:
+            self.handle.closed.call_one().get(timeout=ASK_SECONDS)
+        except Exception:
+            self.begin()
+        return self.address
+
+
 @contextmanager
 def monarch_publisher(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES) -> Iterator[WeightPublisher]:
     """Yield the publisher of weights like `params`; its address names an actor in this process, for Monarch's other processes.
@@ -185,10 +206,12 @@ def monarch_publisher(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES) 
     }
     desk, title = _Slots(own, slots, chunk, buffer), f"purestep_weights_{next(_numbers)}"
     _DESKS[title] = desk
+
     try:
-        handle = actors.this_proc().spawn(title, type("WeightsDesk", (actors.Actor,), kind), title)
-        address = address_of(handle, ASK_SECONDS)
-        yield WeightPublisher("monarch", address, lambda version, tree: desk.put(version, tensors("publish", tree)))
+        actor = _Actor(lambda name: actors.this_proc().spawn(name, type("WeightsDesk", (actors.Actor,), kind), title))
+        yield WeightPublisher(
+            "monarch", actor.address, lambda version, tree: desk.put(version, tensors("publish", tree)), actor.renewed
+        )
     finally:
         desk.close()
 

@@ -21,7 +21,7 @@ import time
 
 import monarch.actor
 import torch
-from monarch.actor import Actor, endpoint, this_host
+from monarch.actor import Actor, endpoint, this_host, this_proc
 
 from purestep.core.errors import PurestepError
 from purestep.runtime.effects.weight_sync import weight_reader, weight_publisher
@@ -80,9 +80,11 @@ def said(act):
 
 if __name__ == "__main__":
     monarch.actor.unhandled_fault_hook = lambda failure: None
-    told = {}
+    told, owned, spawn = {}, [], type(this_proc()).spawn
+    type(this_proc()).spawn = lambda *given: owned.append(spawn(*given)) or owned[-1]
     procs = this_host().spawn_procs(per_host={"gpus": 1})
     reader = procs.spawn("reader", Reader)
+    owned.clear()
     with weight_publisher("monarch", of(0), slots=2, chunk=1 << 18) as weights:
         told["nothing yet"] = reader.asked.call_one(weights.address).get(timeout=60)
         weights.publish(0, of(0))
@@ -95,10 +97,14 @@ if __name__ == "__main__":
                 version += 1
                 time.sleep(0.01)
             told["lent" if lends else "lapped"] = waiting.get(timeout=120)
-        told["another"] = said(lambda: fetched_as(weights.address, {"a": torch.zeros(3), "b": of(0)["b"]}))
+        owned[0].stop().get(timeout=60)
+        told["stopped"] = said(lambda: fetched_as(weights.address, of(0)))
+        told["renewed"] = weights.renewed() not in (weights.address, "") and weights.renewed() == weights.renewed()
+        told["from the new one"] = right(fetched_as(weights.renewed(), of(0)))
+        told["another"] = said(lambda: fetched_as(weights.renewed(), {"a": torch.zeros(3), "b": of(0)["b"]}))
         told["goes back"] = said(lambda: weights.publish(3, of(3)))
     told["torn"] = said(lambda: fetched_as(weights.address[:60], of(0)))
-    told["ended"] = reader.asked.call_one(weights.address).get(timeout=60)
+    told["ended"] = reader.asked.call_one(weights.renewed()).get(timeout=60)
     other = this_host().spawn_procs(per_host={"gpus": 1})
     address, pid = other.spawn("trainer", Trainer).published.call_one().get(timeout=60)
     with weight_reader(address, of(0)) as weights:
@@ -126,6 +132,9 @@ def test_every_byte_comes_whatever_happens_to_the_publisher(tmp_path: Path) -> N
         versions, good = told[name]
         assert good
         assert versions == sorted(set(versions))
+    assert told["stopped"].startswith("fetch: monarch is not to be had (SupervisionError: ")
+    assert told["renewed"] is True
+    assert told["from the new one"] is True
     assert "a is [500000] float32, wanted [3] float32" in told["another"]
     assert told["goes back"].startswith("publish: version is 3, wanted at least")
     assert told["torn"].startswith("weight_reader: address is 'monarch://")
