@@ -120,6 +120,15 @@ def _keeps_the_lost(step: Step) -> Step:
     return faithful
 
 
+def _forgets_why(step: Step) -> Step:
+    def forgetful(state: ClusterState, event: Any) -> Any:
+        after, actions = step(state, event)
+        return evolve(after, lost=()), actions
+
+    return forgetful
+
+
+forgets_why = _edited(_forgets_why)
 passes_all_on, looks_at_the_first = _edited(_passes_all_on), _edited(_looks_at_the_first)
 tells_all, ends_the_mesh = _edited(_tells_all), _edited(_ends_the_mesh)
 waits_for_the_time_out, keeps_the_lost = _edited(_waits_for_the_time_out), _edited(_keeps_the_lost)
@@ -235,7 +244,7 @@ SOURCE = "runtime.effects.cluster.local.rules: a cluster as a pure machine"
 
 def engine_laws() -> Suite:
     """The laws of a cluster."""
-    laws = (_settled(), _in_time(), _told(), _own(), _at_once(), _hosts(), _whole(), _turns(), _slices())
+    laws = (_settled(), _in_time(), _told(), _known(), _own(), _at_once(), _hosts(), _whole(), _turns(), _slices())
     return Suite("engine_laws", laws)
 
 
@@ -319,6 +328,35 @@ def _told() -> Law:
     mutant = Mutant("tells whatever ends", tells_all)
     needs = ("a death told again", "a death before its mesh had begun", "a member that is stopped")
     return _law("deaths_are_told_once", claim, mutant, check, *needs)
+
+
+def _known() -> Law:
+    def check(course: Course, seen: Seen) -> None:
+        whys: dict[Seat, str] = {}
+        for moment in course.moments:
+            event, there = moment.event, moment.there()
+            if isinstance(event, CallStarted):
+                for one in moment.these(FailCall):
+                    if one.call == event.call:
+                        seen("a call after a death", one.seat in whys)
+                        seen("a call after a stop", one.seat not in whys)
+                        wanted = Unanswered(f"gone: {whys[one.seat]}" if one.seat in whys else GONE, True)
+                        require(one.answer == wanted, f"{one.seat} answers {one.answer}, wanted {wanted}")
+            elif isinstance(event, MemberEnded | HostLost):
+                ended = {event.seat} if isinstance(event, MemberEnded) else set(there)
+                whys |= {seat: event.why for seat in ended & there.keys() if _lost_by(event, there[seat])}
+            elif isinstance(event, MembersStopped):
+                whys = {seat: why for seat, why in whys.items() if seat not in event.seats}
+
+    claim = (
+        "A call of a member that has ended is answered with the reason of its end; of one that was stopped, with that."
+    )
+    mutant = Mutant("forgets why members ended", forgets_why)
+    return _law("ends_are_explained", claim, mutant, check, "a call after a death", "a call after a stop")
+
+
+def _lost_by(event: MemberEnded | HostLost, member: Any) -> bool:
+    return isinstance(event, MemberEnded) or member.host == event.host
 
 
 def _own() -> Law:

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 
 from ..interface import STOPPED, MemberLost, Unanswered, late
 
-GONE = "gone: it was stopped, or had ended before"  # the answer of a member that is called afterwards
+GONE = "gone: it was stopped"  # the answer of a member that is called afterwards
 Seat = tuple[int, int]  # (mesh, member)
 
 
@@ -39,6 +39,7 @@ class ClusterState:
 
     hosts: tuple[str, ...] = ()  # that can be used
     members: tuple[MemberState, ...] = ()
+    lost: tuple[tuple[Seat, str], ...] = ()  # members that ended, until they are stopped, and why
 
 
 @frozen
@@ -195,7 +196,7 @@ def step(state: ClusterState, event: Event) -> tuple[ClusterState, Actions]:
 
 def _asked(state: ClusterState, event: CallStarted) -> tuple[ClusterState, Actions]:
     state, actions = _looked(state, event.now)
-    there = {one.seat: one for one in state.members}
+    there, lost = {one.seat: one for one in state.members}, dict(state.lost)
     out = PendingCall(event.call, event.now + event.seconds, event.seconds)
     for member in event.members:
         seat = (event.mesh, member)
@@ -204,7 +205,7 @@ def _asked(state: ClusterState, event: CallStarted) -> tuple[ClusterState, Actio
             there[seat] = evolve(one, out=(*one.out, out), due=min(one.due, out.deadline))
             actions = (*actions, SendCall(seat, one.host, event.call))
         else:
-            actions = (*actions, FailCall(seat, event.call, Unanswered(GONE, True)))
+            actions = (*actions, FailCall(seat, event.call, Unanswered(lost.get(seat, GONE), True)))
     return evolve(state, members=tuple(there.values())), actions
 
 
@@ -239,7 +240,10 @@ def _without(state: ClusterState, seats: set[Seat], why: str, *, told: bool) -> 
         settled = tuple(FailCall(one.seat, out.call, Unanswered(why, True)) for out in one.out)
         tells = (ReportLoss(MemberLost(one.host, *one.seat, why)),) if told and one.begun else ()
         actions = (*actions, KillMember(one.seat, one.host), *settled, *tells)
-    return evolve(state, members=tuple(one for one in state.members if one.seat not in seats)), actions
+    lost = [known for known in state.lost if known[0] not in seats or told]
+    new = [(one.seat, f"gone: {why}") for one in state.members if one.seat in seats and told]
+    members = tuple(one for one in state.members if one.seat not in seats)
+    return evolve(state, members=members, lost=(*lost, *new)), actions
 
 
 def whole(state: ClusterState, mesh: int, size: int) -> bool:
