@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from matplotlib.axes import Axes
 
 from purestep.core import keys
@@ -44,6 +44,7 @@ from . import evidence
 from .parts.pictures import look_of_curves, page, saved
 
 EPISODES = 100  # for each seed
+POPULATION = 80  # seeds in one program, of a run of many
 POINTS = 100  # of a curve, each the mean of the iterations since the one before
 
 
@@ -138,9 +139,9 @@ def trained(name: str, arguments: Any, pipeline: Pipeline, seeds: Sequence[int])
     return Trained(state, rows, sum(run.seconds), spent - sum(run.seconds))
 
 
-def outcome(name: str, first_seed: int) -> Outcome:
-    """Trains a case by its recipe's defaults and plays episodes with every seed's final policy."""
-    case = CASES[name]
+def outcome(name: str, first_seed: int, count: int = 0) -> Outcome:
+    """Trains a case by its recipe's defaults and plays episodes with every seed's final policy; `count` replaces its seeds."""
+    case = evolve(CASES[name], seeds=count or CASES[name].seeds)
     recipe = RECIPES[case.recipe]
     arguments = recipe.defaults(["--env", case.env])
     torch.set_num_threads(arguments.process.threads)
@@ -221,11 +222,43 @@ def written(results: Mapping[str, Outcome], load: Sequence[float], seconds: floa
     picture(results, path.with_suffix(".png"))
 
 
+def many(name: str, seeds: range, load: Sequence[float]) -> int:
+    """Trains these seeds of a case in large populations and writes their returns; 0 when every seed reached the target."""
+    began, scores = time.perf_counter(), dict[str, float]()
+    for first in seeds[::POPULATION]:
+        result = outcome(name, first, min(POPULATION, seeds.stop - first))
+        scores |= {str(seed): round(score.mean_return, 2) for seed, score in result.scores.items()}
+        print(result.line(name), flush=True)
+    target, best = CASES[name].target, max(scores.values())
+    short = {seed: score for seed, score in scores.items() if score < best}
+    reached = sum(score >= target for score in scores.values())
+    print(f"{reached} of {len(seeds)} seeds reach {target:g}, {len(seeds) - len(short)} {best:g}; the others: {short}")
+    about = {
+        "case": name,
+        "target": target,
+        "reached": reached,
+        "of": len(seeds),
+        "best": best,
+        "below the best": short,
+    }
+    machine = {"processor": platform.machine(), "cores": os.cpu_count(), "load_before": [round(x, 2) for x in load]}
+    rest = {"population": POPULATION, "episodes": EPISODES, "returns": scores}
+    seconds = time.perf_counter() - began
+    evidence.write("solved_seeds", seconds=seconds, figures={**about, "machine": machine, **rest})
+    return 0 if reached == len(seeds) else 1
+
+
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.solved", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES), help="cases (default: all)")
     parser.add_argument("--first-seed", type=int, default=0, help="of each case (default: 0)")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=0,
+        help=f"of the first case alone, {POPULATION} in a program, into solved_seeds.json",
+    )
     return parser.parse_args(words)
 
 
@@ -235,6 +268,8 @@ def main() -> int:
     results: dict[str, Outcome] = {}
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+        if given.seeds:
+            return many(given.only[0], range(given.first_seed, given.first_seed + given.seeds), load)
         for name in given.only:
             print(f"{name} ...", file=sys.stderr, flush=True)
             results[name] = outcome(name, given.first_seed)
