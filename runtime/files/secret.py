@@ -66,8 +66,11 @@ def is_private(folder: Path) -> bool:
 
 
 def private_folder(*candidates: Path) -> Path:
-    """Return the first of these folders that is, or can be made, private to the user; else a new temporary one."""
-    for folder in candidates:
+    """Return the first of these folders that is, or can be made, private to the user; else a temporary one.
+
+    That one is the user's, for all processes, or a new one where somebody else has taken its name.
+    """
+    for folder in (*candidates, Path(tempfile.gettempdir(), f"purestep-{os.geteuid()}")):
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if is_private(folder):

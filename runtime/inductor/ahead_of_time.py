@@ -3,11 +3,9 @@
 import contextlib
 import operator
 import os
-import tempfile
 import types
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -108,9 +106,8 @@ def keep_to_oneself() -> None:
     """
     usual = os.path.abspath(default_cache_dir())
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR", usual) == usual:
-        cache, other = cache_directory(), Path(tempfile.gettempdir(), f"purestep-{os.geteuid()}")
-        candidates = (*([cache / "inductor"] if cache else []), other)
-        folder = private_folder(*(each for each in candidates if not _spaced(str(each))))
+        cache = cache_directory()
+        folder = private_folder(*([cache / "inductor"] if cache and not _spaced(str(cache)) else []))
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     named = os.environ["TORCHINDUCTOR_CACHE_DIR"]
     if _spaced(named):
