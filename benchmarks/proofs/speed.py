@@ -1,8 +1,8 @@
 """How fast proofs are played: compiled against eager, recycled slots, the parts of a step, growth, memory, compilations.
 
 Everything runs in one process on one thread, memory in processes of their own (on Linux); what is compared takes turns, and
-each figure is a median with its quartiles, compilation apart. The policy is untrained unless said otherwise. Writes
-results/prove_speed.json and a picture.
+each figure is a median with its quartiles, compilation apart, which begins with empty caches. The policy is untrained unless
+said otherwise. Writes results/prove_speed.json and a picture.
 """
 
 import argparse
@@ -164,6 +164,7 @@ def main() -> None:
         print(json.dumps(remembered(options.memory_of, options.rules, Path(options.kept))[0]))
         return
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
         figures = measured(options.large, Path(folder) / "usual")
     path = evidence.write("prove_speed", seconds=time.perf_counter() - start, figures=figures)
     picture(figures, path.with_suffix(".png"))
