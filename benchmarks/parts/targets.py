@@ -35,9 +35,8 @@ class Verdict:
 
 
 SLOW = {"stable-baselines3": Target(15.0, 25.0), "torchrl": Target(4.0, 7.0)}
-AGAINST: Mapping[
-    str, Mapping[str, Target]
-] = {  # steps/s, ours divided by theirs: workload or population -> side -> target
+# steps/s, ours divided by theirs: workload or population -> side -> target
+AGAINST: Mapping[str, Mapping[str, Target]] = {
     "4x128": {"rejax": Target(1.0, 1.5), "purejaxrl": Target(1.0, 1.5), **SLOW},
     "64x128": {"rejax": Target(1.0, 2.0), "purejaxrl": Target(1.0, 2.0), **SLOW},
     "1024x32": {"rejax": Target(1.0, 2.0), "purejaxrl": Target(1.0, 2.0), **SLOW},

@@ -206,7 +206,6 @@ def monarch_publisher(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES) 
     }
     desk, title = _Slots(own, slots, chunk, buffer), f"purestep_weights_{next(_numbers)}"
     _DESKS[title] = desk
-
     try:
         actor = _Actor(lambda name: actors.this_proc().spawn(name, type("WeightsDesk", (actors.Actor,), kind), title))
         yield WeightPublisher(
