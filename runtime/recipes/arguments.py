@@ -102,7 +102,7 @@ def thread_count(process: Process, products: int) -> int:
     """Return the number of threads of a run.
 
     "auto" takes one for each 8 million multiply-adds in the matrix products of a minibatch, up to the number of processors.
-    Beyond that a second thread gained (docs/measured.md).
+    Beyond that a second thread gains, if no other program uses its processor (docs/measured.md).
 
     >>> thread_count(Process(threads=3), 0), thread_count(Process(threads="auto"), 1_000_000)
     (3, 1)
