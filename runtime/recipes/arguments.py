@@ -37,7 +37,7 @@ class Learner:
     gamma: float = 0.99  # what a reward is worth one step later
 
 
-THREAD_PRODUCTS = 8_000_000
+THREAD_PRODUCTS = 8_000_000  # multiply-adds of a minibatch for which a thread is worth starting
 
 
 @frozen
@@ -45,7 +45,7 @@ class Process:
     """Threads, compilation and checkpoints."""
 
     threads: int | Literal["auto"] = (
-        1  # of PyTorch; auto: several where a minibatch is large. In a sweep each trains some runs
+        1  # of PyTorch; auto: several for large minibatches. In a sweep each trains some runs
     )
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
     backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
