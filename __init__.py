@@ -20,8 +20,10 @@ Estimators and losses:
 Algorithms:
     a2c, Algorithm, TrainState, ppo, reinforce, scheduled, Demonstrations, imitation
 Rollouts, training and evaluation:
-    Worlds, begin, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, population,
-    with_hyperparameters, program, probe, probed, with_probes
+    Worlds, begin, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, with_normalizer,
+    population, with_hyperparameters, program, probe, probed, with_probes
+Trained policies and checkpoints:
+    load, policy, TrainedPolicy, export, load_checkpoint
 Effects and machines:
     Machine, drive, replay_buffer, queue
 Text environments:
@@ -158,17 +160,21 @@ if TYPE_CHECKING:
     from .core.tree import tree_map as tree_map
     from .runtime.compile import program as program
     from .runtime.effects.bounded_queue import queue as queue
+    from .runtime.effects.checkpoint.load import load_checkpoint as load_checkpoint
     from .runtime.effects.generation.engine import rollouts as rollouts
     from .runtime.effects.hugging_face.causal_lm import causal_model as causal_model
     from .runtime.effects.hugging_face.causal_lm import from_config as from_config
     from .runtime.effects.hugging_face.causal_lm import tiny_llama as tiny_llama
+    from .runtime.effects.policy_files.export import export as export
     from .runtime.effects.replay_buffer import replay_buffer as replay_buffer
     from .runtime.evaluate import evaluate as evaluate
     from .runtime.evaluate import summary as summary
     from .runtime.machine.drive import drive as drive
     from .runtime.normalizer import running as running
+    from .runtime.normalizer import with_normalizer as with_normalizer
     from .runtime.population import population as population
     from .runtime.population import with_hyperparameters as with_hyperparameters
+    from .runtime.recipes.load import load as load
     from .runtime.recipes.train_text import train_text as train_text
     from .runtime.rollout import Worlds as Worlds
     from .runtime.rollout import begin as begin
@@ -179,6 +185,8 @@ if TYPE_CHECKING:
     from .runtime.train import train as train
     from .runtime.train import trainer as trainer
     from .runtime.train import with_probes as with_probes
+    from .runtime.trained_policy import TrainedPolicy as TrainedPolicy
+    from .runtime.trained_policy import policy as policy
     from .runtime.validate import validate as validate
 else:
     _MODULES = {
@@ -253,17 +261,21 @@ else:
         "core.tree": ("tree_map",),
         "runtime.compile": ("program",),
         "runtime.effects.bounded_queue": ("queue",),
+        "runtime.effects.checkpoint.load": ("load_checkpoint",),
         "runtime.effects.generation.engine": ("rollouts",),
         "runtime.effects.hugging_face.causal_lm": ("causal_model", "from_config", "tiny_llama"),
+        "runtime.effects.policy_files.export": ("export",),
         "runtime.effects.replay_buffer": ("replay_buffer",),
         "runtime.evaluate": ("evaluate", "summary"),
         "runtime.machine.drive": ("drive",),
-        "runtime.normalizer": ("running",),
+        "runtime.normalizer": ("running", "with_normalizer"),
         "runtime.population": ("population", "with_hyperparameters"),
+        "runtime.recipes.load": ("load",),
         "runtime.recipes.train_text": ("train_text",),
         "runtime.rollout": ("Worlds", "begin", "rollout"),
         "runtime.text.trainer": ("language_trainer",),
         "runtime.train": ("RunState", "Trainer", "train", "trainer", "with_probes"),
+        "runtime.trained_policy": ("TrainedPolicy", "policy"),
         "runtime.validate": ("validate",),
     }
     __all__ = [name for names in _MODULES.values() for name in names]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
-from ..core.policy import ActorCritic, check_model
+from ..core.policy import ActorCritic, apply_to_steps, check_model
 from ..core.record import replace
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
@@ -62,9 +62,9 @@ def actor_critic(
     def loss(
         params: Any, trajectory: Trajectory, next_values: Tensor, numbers: Numbers
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        distribution, values, _ = apply(params, trajectory.observation, ())
+        distribution, values = apply_to_steps(apply, params, trajectory.observation)
         advantages, targets = estimate(trajectory, values.detach(), next_values, numbers)
-        log_probs = distribution.log_prob(trajectory.action)
+        log_probs = distribution.log_prob(trajectory.action.flatten(0, 1)).reshape(values.shape)
         policy_loss = policy_gradient(log_probs, advantages).mean()
         value_loss = squared(values, targets).mean()
         entropy = distribution.entropy().mean()
@@ -88,7 +88,7 @@ def actor_critic(
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         del key
         # Computed outside the gradient, so that the backward pass does not run over a second batch of observations.
-        _, next_values, _ = apply(state.params, trajectory.next_observation, ())
+        _, next_values = apply_to_steps(apply, state.params, trajectory.next_observation)
         numbers = current("actor_critic", names, state.numbers, fixed)
         gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values, numbers)
         updates, optimizer_state = optimize(gradients, state.optimizer, state.params)

@@ -16,14 +16,14 @@ from torch import Tensor
 from ..core.errors import StructureError, choose, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer
-from ..core.policy import ActorCritic
+from ..core.policy import ActorCritic, apply_to_steps
 from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
 from .decoupled import Weights, decoupled_clip, interpolated, interpolation
 from .hyperparameters import Number, Numbers
 from .importance import effective_fraction, importance_weights
-from .ppo_passes import METRICS, PPOSample, PPOSettings, clip_of, learner, prepare
+from .ppo import METRICS, PPOSample, PPOSettings, clip_of, ppo_learner, prepare_samples
 
 FIGURES = ("weight", "effective_fraction")
 PROXIMAL = ("recomputed", "interpolated")
@@ -97,7 +97,7 @@ def decoupled_ppo(
         trajectory = given.trajectory if isinstance(given, Versioned) else given
         anchor = _share(given, step) if between else proximal_log_prob(model, params, trajectory)
         gamma, lambda_ = numbers["gamma"], numbers["lambda_"]
-        samples = prepare(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole)
+        samples = prepare_samples(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole)
         return replace(samples, anchor=anchor.flatten(0, 1))
 
     def surrogate(
@@ -110,7 +110,7 @@ def decoupled_ppo(
         weight = weights(near, behaviour, all_)
         return loss, near, (weight.mean(), effective_fraction(weight, all_))
 
-    return learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
+    return ppo_learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
 
 
 def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -> Tensor:
@@ -128,8 +128,9 @@ def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -
     tensor([[0.5000],
             [0.5000]])
     """
-    distribution, _, _ = model.apply(params, trajectory.observation, ())
-    return distribution.log_prob(trajectory.action).detach()
+    distribution, _ = apply_to_steps(model.apply, params, trajectory.observation)
+    log_prob = distribution.log_prob(trajectory.action.flatten(0, 1)).detach()
+    return log_prob.reshape(trajectory.reward.shape)
 
 
 def lagging(algorithm: Algorithm, staleness: int) -> Algorithm:

@@ -1,21 +1,111 @@
-"""Proximal policy optimisation with a clipped objective (Schulman et al. 2017, arXiv:1707.06347)."""
+"""Proximal policy optimisation with a clipped objective (Schulman et al. 2017, arXiv:1707.06347).
+
+In reading order: the settings, `ppo`, an update (`ppo_learner`), advantages (`prepare_samples`), epochs (`minibatch_rows`),
+a minibatch, the loss. A variant of PPO differs in its surrogate: the log-probs against which a ratio is taken, and the weight
+of a row's loss.
+"""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import torch
+from attrs import frozen
 from torch import Tensor
 
-from ..core.optim.optimizers import Optimizer
-from ..core.policy import ActorCritic
+from ..core import keys
+from ..core.errors import ShapeError, at_least, choose, message
+from ..core.keys import Key
+from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.policy import ActorCritic, apply_to_steps, check_model
+from ..core.record import record, replace, select, take, tensor
+from ..core.scan import scan
 from ..core.steps import Trajectory
-from .algorithm import Algorithm
-from .hyperparameters import Number, Numbers
+from ..core.tree import tree_map
+from .advantages import gae
+from .algorithm import Algorithm, Metrics, TrainState
+from .hyperparameters import (
+    Number,
+    Numbers,
+    check_clip,
+    check_coefficients,
+    check_number,
+    current,
+    given_as_tensors,
+    scaled,
+    stored,
+)
+from .kl import k3
 from .policy_losses import ppo_clip
-from .ppo_passes import METRICS as METRICS
-from .ppo_passes import PPOSample, PPOSettings, clip_of, learner
-from .ppo_passes import normalized as normalized
-from .ppo_passes import order as order
-from .ppo_passes import prepare as prepare
+from .value_losses import clipped, squared
+
+METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction", "gradient_norm", "applied")
+FIGURES = METRICS.index("gradient_norm")  # number of metrics that the loss returns
+
+
+@record
+class PPOSample:
+    """The inputs of the loss from a transition. Leading axes: a whole batch [N], or a minibatch."""
+
+    observation: Any  # [*, ...]
+    action: Tensor  # [*, ...]
+    behaviour_log_prob: Tensor = tensor("*", "float")
+    behaviour_value: Tensor = tensor("*", "float")  # V before the update
+    advantage: Tensor = tensor("*", "float")
+    target: Tensor = tensor("*", "float")  # advantage + behaviour_value
+    anchor: Any = ()  # [*] extra input of a surrogate other than PPO's own
+
+
+# (log_prob, sample, advantage, numbers) -> its loss [*], the log-probs against which it clips [*], its own metrics []
+Surrogate = Callable[[Tensor, PPOSample, Tensor, Numbers], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
+# (params, trajectory [T, B], updates done, numbers) -> [T B]
+Prepare = Callable[[Any, Trajectory, Tensor, Numbers], PPOSample]
+Objective = Callable[[Any, PPOSample], tuple[Tensor, tuple[Tensor, ...]]]  # (params, rows) -> loss [], metrics
+Carry = tuple[Any, Any, Tensor]  # params, state of the optimiser, whether updates are still applied
+MinibatchStep = Callable[[Carry, PPOSample], tuple[Carry, Tensor]]
+
+
+@frozen
+class PPOSettings:
+    """The hyper-parameters of PPO and its variants; they are documented in `ppo`."""
+
+    gamma: Number
+    lambda_: Number
+    clip: Number | tuple[Number, Number]
+    value_clip: Number
+    epochs: int
+    minibatches: int
+    value_coefficient: Number
+    entropy_coefficient: Number
+    target_kl: Number
+    advantages: str
+
+    def __attrs_post_init__(self) -> None:
+        choose("ppo: advantages", self.advantages, dict.fromkeys(("minibatch", "batch", "none")))
+        check_number("ppo: gamma", self.gamma, 0.0, 1.0)
+        check_number("ppo: lambda_", self.lambda_, 0.0, 1.0)
+        check_clip("ppo: clip", self.clip)
+        check_number("ppo: value_clip", self.value_clip, 0.0)
+        check_number("ppo: target_kl", self.target_kl, 0.0)
+        coefficients = {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
+        check_coefficients("ppo", **coefficients)
+        at_least("ppo: epochs", self.epochs, 1)
+        at_least("ppo: minibatches", self.minibatches, 1)
+
+    def numbers(self) -> dict[str, Number]:
+        """Return the numbers that the update uses, by name; one clip is `clip`, a pair is `clip_low` and `clip_high`."""
+        names = ("gamma", "lambda_", "value_coefficient", "entropy_coefficient", "value_clip", "target_kl")
+        every: dict[str, Number] = {name: getattr(self, name) for name in names}
+        if isinstance(self.clip, tuple):
+            every |= {"clip_low": self.clip[0], "clip_high": self.clip[1]}
+        else:
+            every["clip"] = self.clip
+        optional = ("value_clip", "target_kl")  # infinite ones leave out a part of the update
+        return {
+            name: one
+            for name, one in every.items()
+            if name not in optional or isinstance(one, Tensor) or one < math.inf
+        }
 
 
 def ppo(
@@ -70,13 +160,13 @@ def ppo(
         advantages=advantages,
     )
 
-    whole = advantages == "batch"
+    whole_batch = advantages == "batch"
 
     def samples_of(params: Any, trajectory: Trajectory, step: Tensor, numbers: Numbers) -> PPOSample:
         gamma, lambda_ = numbers["gamma"], numbers["lambda_"]
-        return prepare(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole)
+        return prepare_samples(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole_batch)
 
-    return learner(model, optimizer, settings, _surrogate, samples_of, METRICS)
+    return ppo_learner(model, optimizer, settings, _surrogate, samples_of, METRICS)
 
 
 def _surrogate(
@@ -84,3 +174,178 @@ def _surrogate(
 ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
     loss = ppo_clip(log_prob, sample.behaviour_log_prob, advantage, clip=clip_of(numbers))
     return loss, sample.behaviour_log_prob, ()
+
+
+def ppo_learner(
+    model: ActorCritic,
+    optimizer: Optimizer,
+    settings: PPOSettings,
+    surrogate: Surrogate,
+    samples_of: Prepare,
+    metrics: tuple[str, ...],
+) -> Algorithm:
+    """Return the algorithm of PPO's passes over minibatches, with any surrogate.
+
+    Numbers of the settings are in the state, so that changing one compiles nothing anew; the surrogate and `samples_of` get
+    them as their last argument. `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own
+    log-probs, followed by the names of the surrogate's own metrics.
+
+    >>> from purestep.core.optim.optimizers import sgd
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> from .policy_losses import policy_gradient
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> settings = PPOSettings(0.99, 0.95, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "none")
+    >>> plain = lambda log_prob, sample, advantage, numbers: (policy_gradient(log_prob, advantage), log_prob.detach(), ())
+    >>> samples_of = lambda params, trajectory, step, numbers: prepare_samples(
+    ...     model, params, trajectory, gamma=numbers["gamma"], lambda_=numbers["lambda_"])
+    >>> int(ppo_learner(model, sgd(0.1), settings, plain, samples_of, METRICS).init(keys.key(0)).step)
+    0
+    """
+    check_model(model)
+    check_optimizer(optimizer)
+    own, names = settings.numbers(), tuple(settings.numbers())
+    fixed, epochs, minibatches = given_as_tensors(own), settings.epochs, settings.minibatches
+    apply, optimize, normalize = model.apply, optimizer.update, settings.advantages == "minibatch"
+
+    def init(key: Key) -> TrainState:
+        params = model.init(key)
+        step = torch.zeros((), dtype=torch.int64, device=key.device)
+        numbers = stored(own, key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=numbers)
+
+    def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
+        numbers = current("ppo", names, state.numbers, fixed)
+        samples = samples_of(state.params, trajectory, state.step, numbers)
+        rows = minibatch_rows(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches)
+        minibatch = _minibatch_step(_objective(apply, surrogate, normalize, numbers), optimize, numbers)
+        applies = torch.ones_like(state.step, dtype=torch.bool)
+        carry = (state.params, state.optimizer, applies)
+        # Numbers are shuffled all at once; observations, which may be large, are gathered for one minibatch at a time.
+        shuffled = take(replace(samples, observation=()), rows)
+        (params, optimizer_state, _), figures = scan(
+            lambda c, x: minibatch(c, replace(x[1], observation=take(samples.observation, x[0]))),
+            carry,
+            (rows, shuffled),
+            output=samples.advantage,
+        )
+        after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)
+        return after, dict(zip(metrics, figures.mean(0).unbind(), strict=True))
+
+    return Algorithm(init=init, update=update, metrics=metrics)
+
+
+def prepare_samples(
+    model: ActorCritic, params: Any, trajectory: Trajectory, *, gamma: Number, lambda_: Number, normalize: bool = False
+) -> PPOSample:
+    """Return the training rows of an update, time and batch axes flattened: trajectory [T, B] -> Sample [T B].
+
+    Values are those of `params`, in one call for observation and one for next_observation.
+
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
+    >>> no, seen = torch.zeros(3, 1, dtype=torch.bool), torch.zeros(3, 1, 2)
+    >>> played = Trajectory(observation=seen, action=torch.zeros(3, 1, dtype=torch.int64), reward=torch.ones(3, 1),
+    ...                     terminated=no, truncated=no, next_observation=seen, behaviour_log_prob=torch.zeros(3, 1))
+    >>> prepare_samples(model, model.init(keys.key(0)), played, gamma=0.5, lambda_=1.0).advantage
+    tensor([1.7500, 1.5000, 1.0000])
+    """
+    _, values = apply_to_steps(model.apply, params, trajectory.observation)
+    _, next_values = apply_to_steps(model.apply, params, trajectory.next_observation)
+    ends = trajectory.terminated, trajectory.truncated
+    advantage = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
+    samples = PPOSample(
+        observation=trajectory.observation,
+        action=trajectory.action,
+        behaviour_log_prob=trajectory.behaviour_log_prob,
+        behaviour_value=values,
+        advantage=normalize_advantages(advantage) if normalize else advantage,
+        target=values + advantage,
+    )
+    return tree_map(lambda leaf: leaf.flatten(0, 1), samples)
+
+
+def normalize_advantages(advantage: Tensor) -> Tensor:
+    """Return (A - mean) / (std + 1e-8) over all entries; std with divisor N, so that one entry gives 0: [*].
+
+    >>> normalize_advantages(torch.tensor([1.0, 3.0]))
+    tensor([-1.,  1.])
+    """
+    centred = advantage - advantage.mean()
+    return centred / (centred.square().mean().sqrt() + 1e-8)
+
+
+def minibatch_rows(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
+    """Return the rows of each minibatch: `epochs` permutations, split: int64 [epochs * minibatches, rows / minibatches].
+
+    Raises: ShapeError.
+
+    >>> sorted(minibatch_rows(keys.key(0), 4, epochs=1, minibatches=2).flatten().tolist())
+    [0, 1, 2, 3]
+    """
+    if rows % minibatches:
+        remedy = "change the number of envs, steps or minibatches"
+        raise ShapeError(
+            message("ppo: rows", got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy)
+        )
+    return keys.permutation(keys.split(key, epochs), rows).reshape(epochs * minibatches, rows // minibatches)
+
+
+def _minibatch_step(objective: Objective, optimize: Callable[..., tuple[Any, Any]], numbers: Numbers) -> MinibatchStep:
+    """Return the step (carry, minibatch) -> (carry, metrics [M]); the carry says whether steps are still applied."""
+    gradient = torch.func.grad(objective, has_aux=True)
+
+    def step(carry: Carry, sample: PPOSample) -> tuple[tuple[Any, Any, Tensor], Tensor]:  # Dynamo reads no alias here
+        params, optimizer_state, applies = carry
+        gradients, figures = gradient(params, sample)
+        updates, new_state = optimize(gradients, optimizer_state, params)
+        new_params = apply_updates(params, updates)
+        if "target_kl" in numbers:
+            applies = applies & (figures[3] <= numbers["target_kl"])
+            new_params = select(applies, new_params, params)
+            new_state = select(applies, new_state, optimizer_state)
+        common, own = figures[:FIGURES], figures[FIGURES:]
+        figures = (*common, global_norm(gradients), applies.to(figures[0].dtype), *own)
+        return (new_params, new_state, applies), torch.stack(figures)
+
+    return step
+
+
+def _objective(apply: Callable[..., Any], surrogate: Surrogate, normalize: bool, numbers: Numbers) -> Objective:
+    """Return the loss of a minibatch: (params, rows) -> (mean loss [], metrics)."""
+
+    def loss(params: Any, sample: PPOSample) -> tuple[Tensor, tuple[Tensor, ...]]:
+        distribution, value, _ = apply(params, sample.observation, ())
+        log_prob = distribution.log_prob(sample.action)
+        advantage = normalize_advantages(sample.advantage) if normalize else sample.advantage
+        policy_losses, anchor, own = surrogate(log_prob, sample, advantage, numbers)
+        policy_loss = policy_losses.mean()
+        if "value_clip" in numbers:
+            value_loss = clipped(value, sample.behaviour_value, sample.target, clip=numbers["value_clip"]).mean()
+        else:
+            value_loss = squared(value, sample.target).mean()
+        entropy = distribution.entropy().mean()
+        total = policy_loss + scaled(numbers["value_coefficient"], value_loss)
+        total = total - scaled(numbers["entropy_coefficient"], entropy)
+        log_ratio = (log_prob - anchor).detach()
+        divergence = k3(anchor, log_prob).mean()
+        figures = policy_loss, value_loss, entropy, divergence, _outside(log_ratio, clip_of(numbers)), *own
+        return total, tuple(figure.detach() for figure in figures)
+
+    return loss
+
+
+def _outside(log_ratio: Tensor, clip: Number | tuple[Number, Number]) -> Tensor:
+    low, high = clip if isinstance(clip, tuple) else (clip, clip)
+    ratio = torch.exp(log_ratio)
+    return ((ratio < 1 - low) | (ratio > 1 + high)).to(ratio.dtype).mean()
+
+
+def clip_of(numbers: Numbers) -> Number | tuple[Number, Number]:
+    """Return the clip of `numbers`: one number, or how far below and how far above 1.
+
+    >>> clip_of({"clip_low": 0.2, "clip_high": 0.3})
+    (0.2, 0.3)
+    """
+    return numbers["clip"] if "clip" in numbers else (numbers["clip_low"], numbers["clip_high"])

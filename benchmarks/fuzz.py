@@ -6,19 +6,17 @@ Prints a table by command and writes benchmarks/results/fuzz.json; exit code 1 u
 """
 
 import argparse
-import contextlib
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,8 +29,11 @@ from .parts.fuzz_inputs import COMMANDS, MADE, Ground, Input, drawn
 
 NOBODY = 65534
 KINDS: Mapping[str, tuple[str, ...]] = {  # a column of the table -> faults that count there
-    "tracebacks": ("traceback", "bare"),
+    "tracebacks": ("traceback",),
+    "bare": ("bare",),
     "lines": ("silent", "lines"),
+    "floods": ("flood",),
+    "memory": ("memory",),
     "hangs": ("hang",),
     "crashes": ("crash",),
     "lost": ("lost",),
@@ -42,36 +43,57 @@ KINDS: Mapping[str, tuple[str, ...]] = {  # a column of the table -> faults that
 
 
 class Side:
-    """A process that judges inputs, one after the other."""
+    """A process that judges inputs, several side by side."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
-        self.ground = Ground(**self._read())
+        self.ground = Ground(**json.loads(self._read()))
+
+    def give(self, number: int, given: Input) -> None:
+        """Hand an input over, under a number."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{number} {json.dumps(attrs.asdict(given))}\n")
+        self.process.stdin.flush()
+
+    def take(self) -> tuple[int, dict[str, Any]]:
+        """Return the next verdict, and the number of its input. Raises: RuntimeError when the side has ended."""
+        number, _, text = self._read().partition(" ")
+        found: dict[str, Any] | None = json.loads(text)
+        if found is None:
+            raise RuntimeError(f"a judge of fuzz has ended at input {number}")
+        return int(number), found
 
     def judge(self, given: Input) -> dict[str, Any]:
-        """The verdict on an input. Raises: RuntimeError when the side has ended."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(attrs.asdict(given)) + "\n")
-        self.process.stdin.flush()
-        return self._read()
+        """Return the verdict on an input."""
+        self.give(0, given)
+        return self.take()[1]
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> str:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError("a side of fuzz has ended")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        return line
 
 
 @contextmanager
-def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COMMANDS)) -> Iterator[Side]:
-    """A side with these runs and commands, in a temporary folder, as an ordinary user.
+def side(
+    kinds: Sequence[str] = tuple(MADE),
+    commands: Sequence[str] = tuple(COMMANDS),
+    judges: int = 1,
+    kept: Path | None = None,
+) -> Iterator[Side]:
+    """Give a side with these runs and commands, in a temporary folder, as an ordinary user.
 
     Raises: RuntimeError when it cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="purestep-fuzz-") as folder:
         words = [sys.executable, "-m", "benchmarks.parts.fuzz_side", folder, ",".join(kinds), ",".join(commands)]
+        words += [str(judges), *([str(kept.resolve())] if kept else [])]
+        if kept and not kept.exists():
+            kept.mkdir()
+            if os.geteuid() == 0:
+                os.chown(kept, NOBODY, NOBODY)
         limits = {
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
@@ -91,6 +113,7 @@ def side(kinds: Sequence[str] = tuple(MADE), commands: Sequence[str] = tuple(COM
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
+            start_new_session=True,
         ) as process:
             try:
                 yield Side(process)
@@ -127,43 +150,22 @@ def apart(words: Sequence[str], folder: Path) -> list[str]:
 
 
 def judged(
-    numbers: Sequence[int], commands: Sequence[str], alone: int, sides: int
+    numbers: Sequence[int], commands: Sequence[str], alone: int, sides: int, kept: Path | None
 ) -> Iterator[tuple[int, Input, dict[str, Any]]]:
-    """The verdicts on drawn inputs, as they come; one in `alone` has a process of its own."""
-    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
-    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    for number in numbers:
-        waiting.put(number)
-
-    def work() -> None:
-        try:
-            with side(commands=commands or tuple(COMMANDS)) as own:
-                while True:
-                    try:
-                        number = waiting.get_nowait()
-                    except queue.Empty:
-                        return
-                    given = drawn(Random(number), own.ground, commands)
-                    given = evolve(given, alone=bool(alone) and number % alone == alone - 1)
-                    done.put((number, given, own.judge(given)))
-        except BaseException as fault:
-            done.put(fault)
-
-    threads = [threading.Thread(target=work) for _ in range(sides)]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in numbers:
-            found = done.get()
-            if isinstance(found, BaseException):
-                raise found
-            yield found
-    finally:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                waiting.get_nowait()
-        for thread in threads:
-            thread.join()
+    """Yield the verdicts on drawn inputs, as they come; one in `alone` has a process of its own."""
+    with side(commands=tuple(COMMANDS) if kept or not commands else commands, judges=sides, kept=kept) as own:
+        inputs = {}
+        for number in numbers:
+            given = drawn(Random(number), own.ground, commands)
+            inputs[number] = evolve(given, alone=bool(alone) and number % alone == alone - 1)
+        waiting = iter(inputs.items())
+        for each in islice(waiting, sides):
+            own.give(*each)
+        for _ in inputs:
+            number, verdict = own.take()
+            for each in islice(waiting, 1):
+                own.give(*each)
+            yield number, inputs[number], verdict
 
 
 def shown(given: Input, verdict: Mapping[str, Any]) -> str:
@@ -185,26 +187,60 @@ def table(rows: Mapping[str, Counter[str]]) -> list[str]:
     ]
 
 
+def again(log: Path, sides: int, kept: Path | None) -> int:
+    """Judge again the inputs that were wrong in a log; add to the result file which, on which commit, and what still is."""
+    began, wrong = time.perf_counter(), list[dict[str, object]]()
+    rows = [row for row in map(json.loads, log.read_text().splitlines()) if row["faults"]]
+    inputs = [Input(**{field.name: row[field.name] for field in attrs.fields(Input)}) for row in rows]
+    with side(judges=sides, kept=kept) as own:
+        for row, each in zip(rows, inputs, strict=True):
+            verdict = own.judge(each)
+            print(row["number"], each.command, _short(row["faults"]), "->", _short(verdict["faults"]), flush=True)
+            if verdict["faults"]:
+                wrong.append({"number": row["number"], "command": each.command, **verdict["faults"]})
+    path = evidence.RESULTS / "fuzz.json"
+    held = json.loads(path.read_text())
+    told = {"inputs": [row["number"] for row in rows], "wrong": wrong}
+    held["figures"]["again"] = {**evidence.origin("fuzz", time.perf_counter() - began), **told}
+    held["figures"]["kept"] = not wrong
+    path.write_text(json.dumps(held, indent=1, allow_nan=False) + "\n")
+    return int(bool(wrong))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
-    parser.add_argument("--inputs", type=int, default=2000, help="how many (default: 2000)")
+    parser.add_argument("--inputs", type=int, default=3000, help="how many (default: 3000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first (default: 0)")
     parser.add_argument("--only", type=int, default=None, help="draw this one alone, and show it; writes nothing")
     parser.add_argument(
         "--commands", nargs="*", default=[], choices=list(COMMANDS), help="of these commands alone; writes nothing"
     )
     parser.add_argument(
-        "--alone", type=int, default=33, help="one in so many has a process of its own; 0 means none (default: 33)"
+        "--alone", type=int, default=100, help="one in so many has a process of its own; 0 means none (default: 100)"
     )
     parser.add_argument("--sides", type=int, default=2, help="side by side (default: 2)")
-    parser.add_argument("--log", type=Path, default=None, help="a file for every input that was wrong, as it comes")
+    parser.add_argument(
+        "--again",
+        type=Path,
+        default=None,
+        help="a --log: judge again what was wrong in it, and add that to the result file",
+    )
+    parser.add_argument(
+        "--kept",
+        type=Path,
+        default=None,
+        help="a folder in which the small runs are left for the next call, of equal code",
+    )
+    parser.add_argument("--log", type=Path, default=None, help="a file for every input and its verdict, as they come")
     given, began = parser.parse_args(), time.perf_counter()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if given.again:
+        return again(given.again, given.sides, given.kept)
     numbers = range(given.first, given.first + given.inputs) if given.only is None else [given.only]
     rows: dict[str, Counter[str]] = {name: Counter() for name in given.commands or COMMANDS}
     wrong, alone, milder, slowest, cpu = list[dict[str, object]](), 0, 0, 0.0, Counter[str]()
     for number, drawn_input, verdict in judged(
-        numbers, given.commands, given.alone, given.sides if given.only is None else 1
+        numbers, given.commands, given.alone, given.sides if given.only is None else 1, given.kept
     ):
         row = rows[drawn_input.command]
         ways = {0: "succeeded", 130: "stopped"}
@@ -223,9 +259,9 @@ def main() -> int:
             }
             wrong.append({name: _short(value) for name, value in about.items()})
             print(f"{number} {drawn_input.command}: {_short(verdict['faults'])}", flush=True)
-            if given.log:
-                with given.log.open("a") as file:
-                    print(json.dumps({"number": number, **attrs.asdict(drawn_input), **verdict}), file=file)
+        if given.log:
+            with given.log.open("a") as file:
+                print(json.dumps({"number": number, **attrs.asdict(drawn_input), **verdict}), file=file)
         if given.only is not None:
             print(shown(drawn_input, verdict))
     print("\n".join(table(rows)))

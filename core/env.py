@@ -11,7 +11,7 @@ from torch import Tensor
 from .errors import at_least, choose
 from .keys import Key, split
 from .record import record, replace, select, tensor
-from .spaces import Space
+from .spaces import Space, clipped
 from .steps import TimeStep, ended, restarted
 from .tree import to_device
 
@@ -42,6 +42,7 @@ class Env(Generic[P, S]):
     observation_space: Space
     action_space: Space
     hoisted: Hoisted[P, S] | None = None
+    clips: bool = False  # whether its step defines what an action outside a Box does, e.g. clips it by itself
 
 
 def halves(env: Env[P, S]) -> Hoisted[P, S]:
@@ -53,6 +54,22 @@ def halves(env: Env[P, S]) -> Hoisted[P, S]:
     True
     """
     return env.hoisted or Hoisted(draw=lambda params, key: key, step=env.step)
+
+
+def action_limiter(env: Env[Any, Any]) -> Callable[[Tensor], Tensor]:
+    """Return the function that limits a policy's action [*, ...] to the env's action space; an env that `clips` needs none.
+
+    Every function here that steps an env with a policy's actions applies it, so that none outside the space reaches an env.
+    It raises: ShapeError for an action of another shape.
+
+    >>> from purestep.core.envs import make
+    >>> limited = action_limiter(attrs.evolve(make("pendulum"), clips=False))
+    >>> limited(torch.tensor([[-3.0], [0.5]]))
+    tensor([[-2.0000],
+            [ 0.5000]])
+    """
+    clips, space = env.clips, env.action_space
+    return lambda action: action if clips else clipped(space, action)
 
 
 def map_step(env: Env[P, Any], reset: Any, wrap: Callable[[Step[P, Any]], Step[P, Any]]) -> Env[P, Any]:

@@ -60,6 +60,10 @@ class CompileError(PurestepError, RuntimeError):
     """A function that does not compile as one graph."""
 
 
+class ExportError(PurestepError, RuntimeError):
+    """A policy that cannot be exported, or a file whose actions are not the policy's."""
+
+
 def described(error: BaseException, *, limit: int = 300) -> str:
     """Return the class and text of an error in one line, truncated to `limit` characters.
 

@@ -17,6 +17,7 @@ from .networks import Activation, Network, as_they_are, layout, mlp
 from .numbers import check_number
 from .record import record, tensor
 from .spaces import Box, Discrete, Fields, Space, field
+from .tree import leaves, tree_map
 
 Params = Any
 Carry = Any
@@ -66,6 +67,24 @@ def act(model: ActorCritic, params: Params, observation: Any, carry: Carry, key:
     distribution, _, carry = model.apply(params, observation, carry)
     action = distribution.sample(key)
     return Action(action=action, log_prob=distribution.log_prob(action), carry=carry)
+
+
+def apply_to_steps(
+    apply: Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]], params: Params, observation: Any
+) -> tuple[Distribution, Tensor]:
+    """Return a memoryless model's distribution over [T B] and values [T, B] of observations [T, B, ...].
+
+    The model is applied to one batch [T B, ...], so that a network has one leading axis here as in a rollout: an nn.Conv2d
+    takes no two.
+
+    >>> model = actor_critic_mlp(Box(-1.0, 1.0, (4,)), Discrete(2))
+    >>> distribution, values = apply_to_steps(model.apply, model.init(keys.key(0)), torch.zeros(3, 5, 4))
+    >>> distribution.logits.shape, values.shape
+    (torch.Size([15, 2]), torch.Size([3, 5]))
+    """
+    lead = leaves(observation)[0].shape[:2]
+    distribution, values, _ = apply(params, tree_map(lambda leaf: leaf.flatten(0, 1), observation), ())
+    return distribution, values.reshape(lead)
 
 
 def encoded_size(space: Space) -> int:

@@ -1,6 +1,7 @@
-"""Spaces of observations and actions, as plain values, with `contains` and `sample`."""
+"""Spaces of observations and actions, as plain values, with `contains`, `clipped` and `sample`."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -97,6 +98,45 @@ def _bound(space: Box, bound: float | tuple[float, ...], dtype: torch.dtype, dev
     return torch.full(space.shape, bound, dtype=dtype, device=device)
 
 
+def clipped(space: Space, action: Tensor) -> Tensor:
+    """Return the nearest action in the space: [*, *shape] -> [*, *shape]; only a Box has bounds to clip to, and NaN stays NaN.
+
+    Raises: ShapeError.
+
+    >>> clipped(Box((0.0, -math.inf), 1.0, (2,)), torch.tensor([[-3.0, -3.0], [0.5, 2.0]]))
+    tensor([[ 0.0000, -3.0000],
+            [ 0.5000,  1.0000]])
+    """
+    if not isinstance(space, Box) or action.dtype == torch.bool:
+        return action
+    lead = action.ndim - len(space.shape)
+    if lead < 0 or tuple(action.shape[lead:]) != space.shape:
+        wanted = f"[*, {str(list(space.shape))[1:-1]}]" if space.shape else "[*]"
+        remedy = "make the model for the env's action_space"
+        raise ShapeError(message("clipped: action", got=list(action.shape), wanted=wanted, remedy=remedy))
+    low, high = (_limit(space, bound, action, end) for bound, end in ((space.low, math.ceil), (space.high, math.floor)))
+    if isinstance(low, Tensor) == isinstance(high, Tensor):
+        return action if low is None and high is None else torch.clamp(action, low, high)
+    above = action if low is None else torch.clamp(action, min=low)  # torch takes no number beside a tensor
+    return above if high is None else torch.clamp(above, max=high)
+
+
+def _limit(space: Box, bound: float | tuple[float, ...], action: Tensor, end: Callable[[float], int]) -> Any:
+    """Return a bound for `torch.clamp` of an action: a number, a tensor [*shape], or None for no bound; whole for integers."""
+    numbers: Any = tuple(map(float, bound)) if isinstance(bound, tuple) else (float(bound),)
+    if not any(map(math.isfinite, numbers)):
+        return None
+    if not action.is_floating_point():
+        known = torch.iinfo(action.dtype)
+        numbers = [
+            min(max(end(one), known.min), known.max) if math.isfinite(one) else (known.min if one < 0 else known.max)
+            for one in numbers
+        ]
+    if len(set(numbers)) == 1:
+        return numbers[0]
+    return torch.stack([action.new_full((), one) for one in numbers]).reshape(space.shape)
+
+
 def sample(space: Space, key: Key) -> Tensor:
     """Return a random member of the space: key [*, 2] -> [*, *shape].
 
@@ -116,6 +156,18 @@ def sample(space: Space, key: Key) -> Tensor:
     if _finite(space.low) and _finite(space.high):
         return low + (high - low) * keys.uniform(key, space.shape)
     return _unbounded(low, high, key, space.shape)
+
+
+def is_bounded(space: Space) -> bool:
+    """Return whether the space is a Box whose bounds are all finite, each low one below its high one.
+
+    >>> is_bounded(Box(0.0, 1.0, (2,))), is_bounded(Box(0.0, math.inf, (2,))), is_bounded(Discrete(2))
+    (True, False, False)
+    """
+    if not isinstance(space, Box) or not (_finite(space.low) and _finite(space.high)):
+        return False
+    low, high = (_bound(space, bound, torch.float32, torch.device("cpu")) for bound in (space.low, space.high))
+    return bool((low < high).all())
 
 
 def _finite(bound: float | tuple[float, ...]) -> bool:

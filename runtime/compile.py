@@ -220,6 +220,7 @@ def _plain(function: Callable[..., Any], structure: Any, leaves: list[Any]) -> C
         arguments, named = pytree.tree_unflatten(whole, structure)
         return function(*arguments, **named)
 
+    flat.__dict__["__wrapped__"] = function  # an error names its lines
     return flat
 
 

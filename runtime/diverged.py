@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from ..core.errors import NonFiniteError, message
+from ..core.record import take
 from ..core.tree import leaf_names, leaves
 from .declared import COUNTS
 from .identity import AFTERWARDS
@@ -41,6 +42,9 @@ class Repeatable(Protocol):
 
     @property
     def named(self) -> Any: ...
+
+    @property
+    def single(self) -> Any: ...
 
 
 def refusing(run: Callable[[Any], Result], trainer: Repeatable) -> Callable[[Any], Result]:
@@ -77,17 +81,28 @@ def require_finite(result: Result, trainer: Repeatable | tuple[()] = (), state: 
     finite = result[1].get("finite", ())
     if not isinstance(finite, Tensor) or not _is_known(finite):
         return
-    lost = (finite.reshape(finite.shape[0], -1) == 0.0).all(-1).tolist() if finite.numel() else []
+    rows = finite.reshape(finite.shape[0], -1) == 0.0 if finite.numel() else finite[:, None] == 0.0
+    lost = rows.all(-1).tolist()
     if True in lost:
         number = lost.index(True) + 1
         fault = Fault()
         if not isinstance(trainer, tuple) and number <= AGAIN:
-            fault = first_fault(trainer, state, number)
+            fault = _of_first_member(trainer, state, rows) if finite.ndim > 1 else first_fault(trainer, state, number)
         where, cure = f"train: iteration {number} of {len(lost)}", "lower the learning rate or scale the rewards"
         then = ", and begin from the state before"
         if number > AGAIN:
             then += f"; of up to {AGAIN} iterations a call the first such tensor is found"
         raise NonFiniteError(fault.text(where, cure=cure, then=then))
+
+
+def _of_first_member(trainer: Repeatable, state: Any, lost: Tensor) -> "Fault":
+    """Return the fault of the member of a population that was lost first: lost [iterations, S]."""
+    if isinstance(trainer.single, tuple):
+        return Fault()
+    begun = lost.to(torch.int64).argmax(0)
+    member = int(begun.argmin())
+    fault = first_fault(trainer.single, take(state, member), int(begun[member]) + 1)
+    return evolve(fault, leaf=f"members[{member}]: {fault.leaf}") if fault.leaf else fault
 
 
 @frozen
@@ -101,8 +116,8 @@ class Fault:
     def text(self, where: str, *, cure: str, then: str) -> str:
         """Return the error's text; `cure` is the remedy for the learner.
 
-        >>> Fault("reward", "NaN in 1 of 2 envs at step 5 of 8", True).text("train: iteration 3", cure="", then="")
-        'train: iteration 3: reward is NaN in 1 of 2 envs at step 5 of 8, wanted finite numbers; correct the environment'
+        >>> Fault("reward", "NaN in 1 of 2 envs", True).text("train: iteration 3", cure="", then="")
+        'train: iteration 3: reward is NaN in 1 of 2 envs, wanted finite numbers; correct the environment'
         """
         whole = f"{where}: {self.leaf}" if self.leaf else where
         remedy = "correct the environment" if self.env else cure
@@ -126,11 +141,19 @@ def first_fault(trainer: Repeatable, state: Any, iteration: int) -> Fault:
         state, metrics = trainer.iterate(state)
         if metrics["finite"] != 1.0:
             again = "" if number == iteration else f" (already in iteration {number} when run again, uncompiled)"
-            own = {name: value for name, value in metrics.items() if name not in COUNTS}
-            params = {"learner.params": trainer.named(state.learner.params)}
-            after = [leaf for tree in (own, params, {"normalizer": state.normalizer}) for leaf in _spoilt(tree)[:1]]
-            return _of_step(played, after, again) or _fault(after, again)
+            return fault_in(played, metrics, trainer.named(state.learner.params), state.normalizer, again)
     return Fault(got=f"{ANY}, but not when run again, uncompiled")
+
+
+def fault_in(played: Any, metrics: Mapping[str, Tensor], params: Any, normalizer: Any, again: str = "") -> Fault:
+    """Return the first tensor of an iteration that is not finite: of the trajectory played, else of what was made of it.
+
+    `params` are a tree whose leaves have names; `again` is added to the text.
+    """
+    own = {name: value for name, value in metrics.items() if name not in COUNTS}
+    parts = own, {"learner.params": params}, {"normalizer": normalizer}
+    after = [leaf for tree in parts for leaf in _spoilt(tree)[:1]]
+    return _of_step(played, after, again) or _fault(after, again)
 
 
 def _of_step(played: Any, after: list[tuple[str, Tensor]], again: str) -> Fault | None:
@@ -145,8 +168,9 @@ def _of_step(played: Any, after: list[tuple[str, Tensor]], again: str) -> Fault 
         return None
     step, name, leaf = first
     rows = leaf[step].reshape(leaf.shape[1], -1)
-    count = int((~torch.isfinite(rows)).any(-1).sum())
-    got = f"{_kind(rows)} in {count} of {len(rows)} envs at step {step + 1} of {len(leaf)}"
+    envs = (~torch.isfinite(rows)).any(-1)
+    which = f" (first envs[{int(envs.nonzero()[0])}])" if len(rows) > 1 else ""
+    got = f"{_kind(rows)} in {int(envs.sum())} of {len(rows)} envs{which} at step {step + 1} of {len(leaf)}"
     then = f", then {_names(after)}" if after else ""
     return Fault(name, f"{got}{then}{again}", name.split(".")[0] in OF_THE_ENV)
 

@@ -1,7 +1,7 @@
 """Evaluation of a policy: a fixed number of whole episodes from fixed keys, separate from training and without effect on it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from attrs import frozen
@@ -9,16 +9,17 @@ from torch import Tensor
 
 from ..core import keys
 from ..core.distributions import Distribution
-from ..core.env import Env, batched, halves
-from ..core.errors import ShapeError, at_least, choose, message
+from ..core.env import Env, action_limiter, batched, halves
+from ..core.errors import ShapeError, StructureError, at_least, choose, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
 from ..core.record import record, replace, select, tensor
 from ..core.scan import scan
 from ..core.steps import ended
 from ..core.tree import same_structure, to_device
-from .normalizer import Normalizer, identity
+from .normalizer import Normalizer, observing
 from .rollout import Worlds, begin
+from .train import RunState
 
 
 def _mode(distribution: Distribution, noise: Any) -> Tensor:
@@ -50,7 +51,31 @@ class _Play:
     told: Evaluation  # [E]
 
 
-Evaluate = Callable[[Any, Any, Key], Evaluation]
+class Evaluate(Protocol):
+    """Function that `evaluate` returns."""
+
+    def __call__(self, params: Any, statistics: Any, key: Any = ()) -> Evaluation:
+        """Play the episodes: called with (params, statistics, key), or with (state, key) for a trainer's state."""
+        ...
+
+
+def trained(params: Any, statistics: Any, key: Any) -> tuple[Any, Any, Key]:
+    """Return the params, statistics and key of a call of an `Evaluate`: of a state they are its own.
+
+    Raises: StructureError for params without a key.
+
+    >>> trained("params", (), "key")
+    ('params', (), 'key')
+    """
+    if isinstance(params, RunState):
+        if not isinstance(key, tuple):
+            remedy = "pass the state and the key: its statistics are taken from it"
+            raise StructureError(message("evaluate: a state", got="beside statistics", wanted="alone", remedy=remedy))
+        return params.learner.params, params.normalizer, statistics
+    if isinstance(key, tuple):
+        remedy = "pass a trainer's state and a key, or params, statistics and a key"
+        raise StructureError(message("evaluate: key", got="absent", wanted="a key behind statistics", remedy=remedy))
+    return params, statistics, key
 
 
 def evaluate(
@@ -63,15 +88,19 @@ def evaluate(
     normalizer: Normalizer | None = None,
     memory: Any = (),
 ) -> Evaluate:
-    """Return a function (params, statistics, key) -> Evaluation [episodes], for `env`, an environment without auto-reset.
+    """Return a function (state, key) -> Evaluation [episodes], for `env`, an environment without auto-reset.
+
+    It plays with the params of a trainer's `state`, and scales observations by the state's statistics as they were scaled in
+    training. Called with (params, statistics, key) it takes both by themselves; `statistics` are `()` for params that were
+    trained without a normaliser. They are not updated. `normalizer` is needed where they are of any other than `running`.
 
     Episode i begins with reset key split(k, episodes)[i], so the first of many episodes are those of few. Each is played to
     its first ending, and at most for `steps` steps; steps after an ending do not count. `action` chooses from the policy's
-    distribution: its "mode" or a "sample". `statistics` are those of the normaliser, `()` when there is none; they are not
-    updated. `memory` [episodes, ...] is the initial memory of a policy with memory, as in `begin`. The same arguments give the
-    same episodes; for a population, vmap over all three.
+    distribution: its "mode" or a "sample"; the env gets it clipped to its action space. `memory` [episodes, ...] is the initial
+    memory of a policy with memory, as in `begin`. The same arguments give the same episodes; for a population, see `each`.
 
-    Raises: ChoiceError; StructureError for a model whose carry is not a tree like `memory`.
+    Raises: ChoiceError; StructureError for statistics without their normaliser, or the other way round, and for a model whose
+    carry is not a tree like `memory`.
 
     >>> from purestep.core.envs import make
     >>> from purestep.core.policy import actor_critic_mlp
@@ -83,20 +112,23 @@ def evaluate(
     at_least("evaluate: episodes", episodes, 1)
     at_least("evaluate: steps", steps, 1)
     taken = choose("evaluate: action", action, ACTIONS)
-    several, scaling = batched(env, episodes), normalizer or identity()
-    parts = halves(several)
+    several, scaling = batched(env, episodes), observing("evaluate", normalizer, env.observation_space)
+    parts, limited = halves(several), action_limiter(env)
 
-    def run(params: Any, statistics: Any, key: Key) -> Evaluation:
+    def run(params: Any, statistics: Any, key: Any = ()) -> Evaluation:
+        params, statistics, key = trained(params, statistics, key)
+        observe = scaling(statistics)
         physics = to_device(several.params, key.device)
         reset_key, env_key, policy_key = keys.split(key, 3)
         worlds = begin(several, reset_key, memory)
 
         def look(worlds: Worlds) -> tuple[Distribution, Tensor, Any]:
-            return model.apply(params, scaling.observe(statistics, worlds.observation), worlds.memory)
+            return model.apply(params, observe(worlds.observation), worlds.memory)
 
         def step(play: _Play, drawn: tuple[Any, Any]) -> tuple[_Play, tuple[()]]:
             distribution, _, carry = look(play.worlds)
-            state, timestep = parts.step(physics, play.worlds.state, taken(distribution, drawn[1]), drawn[0])
+            action = limited(taken(distribution, drawn[1]))
+            state, timestep = parts.step(physics, play.worlds.state, action, drawn[0])
             told, going = play.told, ~play.told.ended
             after = Evaluation(
                 returns=told.returns + torch.where(going, timestep.reward, 0.0),

@@ -1,16 +1,21 @@
 """Normalisation of the learner's input: statistics that are constant during a rollout and updated after it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import attrs
 import torch
 from attrs import frozen
 
 from ..core import normalize
+from ..core.distributions import Distribution
 from ..core.errors import ChoiceError, StructureError, message
-from ..core.record import record, replace
+from ..core.policy import ActorCritic
+from ..core.record import record, replace, static
 from ..core.spaces import Box, Space
 from ..core.steps import Trajectory
+from ..core.tree import leaf_names, leaves
 
 
 @frozen
@@ -56,6 +61,13 @@ class RunningScales:
     observation: Any  # normalize.Statistics, or () when observations stay as they are
     reward: Any  # normalize.RewardScale, or ()
     gamma: Any  # [] float64, the discount of the returns by which rewards are scaled; () without
+    clip: float = static(default=10.0)  # largest magnitude of a scaled observation or reward
+
+    def observe(self, observation: Any) -> Any:
+        """Return the observation [*, ...] as the policy sees it."""
+        if isinstance(self.observation, tuple):
+            return observation
+        return normalize.normalize(self.observation, observation, clip=self.clip)
 
 
 def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0.99, clip: float = 10.0) -> Normalizer:
@@ -78,16 +90,14 @@ def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0
             observation=normalize.statistics(shape, device=device) if observations else (),
             reward=normalize.reward_scale((worlds,), device=device) if rewards else (),
             gamma=torch.tensor(gamma, dtype=torch.float64, device=device) if rewards else (),
+            clip=clip,
         )
-
-    def observe(scales: RunningScales, observation: Any) -> Any:
-        return normalize.normalize(scales.observation, observation, clip=clip) if observations else observation
 
     def scale(scales: RunningScales, trajectory: Trajectory) -> Trajectory:
         scaled = replace(
             trajectory,
-            observation=observe(scales, trajectory.observation),
-            next_observation=observe(scales, trajectory.next_observation),
+            observation=scales.observe(trajectory.observation),
+            next_observation=scales.observe(trajectory.next_observation),
         )
         if not rewards:
             return scaled
@@ -103,4 +113,84 @@ def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0
             after = replace(after, reward=reward)
         return after
 
-    return Normalizer(init=init, observe=observe, scale=scale, update=update)
+    return Normalizer(init=init, observe=RunningScales.observe, scale=scale, update=update)
+
+
+def observed_part(statistics: Any) -> Any:
+    """Return the statistics that observations are scaled by, without those of rewards; of another normaliser all of them.
+
+    >>> observed_part(running().init(Box(-1.0, 1.0, (1,)), 3, torch.device("cpu"))).reward
+    ()
+    """
+    if not isinstance(statistics, RunningScales):
+        return statistics
+    return replace(statistics, reward=(), gamma=())
+
+
+Observe = Callable[[Any], Any]
+
+
+def observing(where: str, normalizer: Normalizer | None, space: Space) -> Callable[[Any], Observe]:
+    """Return a function from statistics to the function that shows an observation as the policy saw it in training.
+
+    Statistics of `running` need no `normalizer`; those of another one need it. Raises, in the function: StructureError for
+    statistics that are not the normaliser's, and for statistics of an unknown one.
+
+    >>> scales = running().init(Box(-1.0, 1.0, (1,)), 3, torch.device("cpu"))
+    >>> observing("evaluate", None, Box(-1.0, 1.0, (1,)))(scales)(torch.tensor([20.0]))
+    tensor([10.])
+    """
+    if normalizer is None:
+        return lambda statistics: _own(where, statistics)
+    one = check_normalizer(normalizer)
+    wanted = _named(one.init(space, 1, torch.device("cpu")))
+
+    def found(statistics: Any) -> Observe:
+        got = _named(statistics)
+        if got != wanted:
+            remedy = "pass those of the state that was trained with this normaliser"
+            text = message(f"{where}: statistics", got=got, wanted=f"the normaliser's: {wanted}", remedy=remedy)
+            raise StructureError(text)
+        return lambda observation: one.observe(statistics, observation)
+
+    return found
+
+
+def _own(where: str, statistics: Any) -> Observe:
+    if isinstance(statistics, RunningScales):
+        return statistics.observe
+    if leaves(statistics):
+        got, remedy = _named(statistics), "pass normalizer=, the one it was trained with"
+        raise StructureError(
+            message(f"{where}: statistics", got=got, wanted="those of `running`, or ()", remedy=remedy)
+        )
+    return lambda observation: observation
+
+
+def _named(statistics: Any) -> str:
+    if isinstance(statistics, RunningScales):
+        return f"of `running`, of {', '.join(leaf_names(statistics)) or 'nothing'}, clip {statistics.clip}"
+    return f"{type(statistics).__name__} with {', '.join(leaf_names(statistics))}" if leaves(statistics) else "()"
+
+
+def with_normalizer(model: ActorCritic, statistics: Any, normalizer: Normalizer | None = None) -> ActorCritic:
+    """Return the model as one of observations as the environment shows them: scaled by `statistics`, which stay as they are.
+
+    Params trained with a normaliser act well with this model only. `normalizer` is needed for statistics of any other than
+    `running`. Raises: StructureError.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> model, space = actor_critic_mlp(Box(-1.0, 1.0, (1,)), Box(-1.0, 1.0, (1,)), ()), Box(-1.0, 1.0, (1,))
+    >>> scales = running().init(space, 3, torch.device("cpu"))
+    >>> seen = replace(scales, observation=normalize.of_batch(torch.tensor([[1.0], [5.0]])))
+    >>> params, observation = model.init(keys.key(0)), torch.tensor([3.0])
+    >>> float(with_normalizer(model, seen).apply(params, observation, ())[1])
+    0.0
+    """
+    observe = _own("with_normalizer", statistics) if normalizer is None else partial(normalizer.observe, statistics)
+
+    def apply(params: Any, observation: Any, carry: Any) -> tuple[Distribution, torch.Tensor, Any]:
+        return model.apply(params, observe(observation), carry)
+
+    return attrs.evolve(model, apply=apply)

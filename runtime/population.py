@@ -11,7 +11,7 @@ from ..core.errors import ShapeError, choose, message
 from ..core.keys import Key, check_key
 from ..core.optim import optimizers
 from ..core.record import replace
-from .evaluate import Evaluate, Evaluation
+from .evaluate import Evaluate, Evaluation, trained
 from .normalizer import RunningScales
 from .train import RunState, Trainer
 
@@ -46,7 +46,7 @@ def population(one: Trainer) -> Trainer:
         state: RunState = members(key)
         return state
 
-    return attrs.evolve(one, init=init, iterate=torch.vmap(one.iterate), play=())
+    return attrs.evolve(one, init=init, iterate=torch.vmap(one.iterate), play=(), single=one)
 
 
 def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor]) -> RunState:
@@ -88,7 +88,7 @@ def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor])
 
 
 def each(evaluate: Evaluate) -> Evaluate:
-    """Return `evaluate` for all members: params [S, ...] and statistics [S, ...] -> Evaluation [S, E].
+    """Return `evaluate` for all members: a population's state, or params [S, ...] and statistics [S, ...] -> Evaluation [S, E].
 
     A key [2] gives all of them the same episodes; keys [S, 2] give each its own.
 
@@ -103,7 +103,8 @@ def each(evaluate: Evaluate) -> Evaluate:
     torch.Size([3, 2])
     """
 
-    def run(params: Any, statistics: Any, key: Key) -> Evaluation:
+    def run(params: Any, statistics: Any, key: Any = ()) -> Evaluation:
+        params, statistics, key = trained(params, statistics, key)
         axis = 0 if key.ndim > 1 else None
         played: Evaluation = torch.vmap(evaluate, in_dims=(0, 0, axis))(params, statistics, key)
         return played

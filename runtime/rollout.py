@@ -7,7 +7,7 @@ import torch
 
 from ..core import keys
 from ..core.check import check_tensor
-from ..core.env import Env, halves
+from ..core.env import Env, action_limiter, halves
 from ..core.errors import ShapeError, at_least, message
 from ..core.keys import Key
 from ..core.policy import ActorCritic
@@ -57,8 +57,8 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     The noise of all steps, the policy's and the env's, is drawn at once before the loop; the bits are those of a draw in
     each step. `observe` maps the policy's input, e.g. by a normalisation with statistics that are constant meanwhile; the
     trajectory keeps the environment's observations. `unroll` steps form one iteration of the compiled loop. Where an episode
-    ends,
-    for either reason, the policy's memory is reset to the one that `begin` was given.
+    ends, for either reason, the policy's memory is reset to the one that `begin` was given. The env gets actions clipped to
+    its action space (`action_limiter`); the trajectory keeps the policy's own action, to which its log-prob belongs.
 
     Raises: StructureError for a model whose carry is not a tree like that memory.
 
@@ -73,7 +73,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     torch.Size([5, 3])
     """
     at_least("rollout: length", length, 1)
-    parts, own = halves(env), env.params
+    parts, own, limited = halves(env), env.params, action_limiter(env)
 
     def run(
         params: Any, worlds: Worlds, key: Key, observe: Observe = lambda x: x, env_params: Any = ()
@@ -97,7 +97,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
         def step(worlds: Worlds, drawn: tuple[Any, Any]) -> tuple[Worlds, Transition]:
             distribution, _, memory = model.apply(params, observe(worlds.observation), worlds.memory)
             action = distribution.transform(drawn[1])
-            state, timestep = parts.step(physics, worlds.state, action, drawn[0])
+            state, timestep = parts.step(physics, worlds.state, limited(action), drawn[0])
             transition = Transition(
                 observation=worlds.observation,
                 action=action,

@@ -56,6 +56,7 @@ class Trainer:
     # The trajectory that `iterate` learns from, to find a NaN in; () where a state cannot be iterated twice.
     play: Callable[[RunState], Trajectory] | tuple[()] = ()
     named: Callable[[Any], Any] = as_they_are  # the learner's params as a tree whose leaves have names
+    single: Any = ()  # of a population: the trainer of one member
 
 
 def trainer(
@@ -216,8 +217,8 @@ def train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunSt
     One scan, so one loop when compiled; the metrics are returned as one vector, since each loose number costs the loop time.
     Called from Python, compiled as a `program` or not, it raises NonFiniteError at the first iteration after which parameters
     or rewards were NaN or infinite, and names the first such tensor: it runs the first 100 iterations again, uncompiled. Of a
-    population it is the first iteration after which those of every member were, without the tensor. Inside a function that is
-    compiled or mapped nothing can be raised: there, `finite` among the metrics reports it.
+    population it is the first iteration after which those of every member were, with the tensor of the member that was the
+    first. Inside a function that is compiled or mapped nothing can be raised: there, `finite` among the metrics reports it.
     """
     return refusing(folded(trainer, iterations), trainer)
 

@@ -47,14 +47,22 @@ class Handling:
 
 
 def learned_from(
-    objective: Objective, handling: Handling, transcript: Transcript, reading: Reading, memory: Any, version: Tensor
+    objective: Objective,
+    handling: Handling,
+    transcript: Transcript,
+    reading: Reading,
+    memory: Any,
+    version: Tensor,
+    *,
+    support: str = "sampled",
 ) -> tuple[TokenBatch, Any, Mapping[str, Tensor]]:
     """Return the training batch of transcripts [N], the memory after it, and metrics of the batch, by name.
 
-    `version` [] is that of the weights about to be trained; "interpolated" needs it. Metrics: reward, the mean return;
-    sampled_tokens, the mean number per transcript; truncated, the share of truncated ones; zero_spread, the share whose
-    group's returns are all equal; tokens and sequences in the loss; failed, the share whose environment raised. Failed
-    transcripts are excluded from training and from all other metrics. Raises: ShapeError, DtypeError, ChoiceError.
+    `version` [] is that of the weights about to be trained; "interpolated" needs it. `support` is as in `learner`. Metrics:
+    reward, the mean return; sampled_tokens, the mean number per transcript; truncated, the share of truncated ones;
+    zero_spread, the share whose group's returns are all equal; tokens and sequences in the loss; failed, the share whose
+    environment raised. Failed transcripts are excluded from training and from all other metrics.
+    Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> from ...core.transcript.record import empty
     >>> from .objectives import rloo
@@ -65,7 +73,7 @@ def learned_from(
     tensor([[ 1.],
             [-1.]])
     """
-    batch = _anchored(token_batch(transcript), handling, transcript, reading, version)
+    batch = _anchored(token_batch(transcript, of=support), handling, transcript, reading, version)
     failed = transcript.reason == FAILED
     cut = transcript.truncated & ~transcript.terminated & ~failed
     treatment = "keep" if handling.truncated == "bootstrap" else handling.truncated

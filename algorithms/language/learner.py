@@ -42,6 +42,7 @@ from .scoring import LearnerParams, Scores, SequenceLayout, scored, value_head
 from .token_batch import Counts, TokenBatch, counts, token_batch
 
 METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")
+METRICS_OF = {"sampled": METRICS, "whole": tuple(name for name in METRICS if name != "outside_support")}  # by support
 TREATMENTS = ("keep", "mask", "down_weight", "drop", "bootstrap")
 
 
@@ -75,6 +76,7 @@ class LanguageAlgorithm:
     apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
     update: Callable[[LanguageState, Transcript], tuple[LanguageState, Metrics]]
     reads: tuple[str, ...]  # the fields that `read` fills; if empty, `read` need not be called
+    support: str = "sampled"  # of the policy: the tokens "sampled" from, by top_p, or the "whole" vocabulary
     metrics: tuple[str, ...] = METRICS  # names of the metrics that `update` returns, in that order
 
 
@@ -89,6 +91,7 @@ class _LossInputs:
     terms: Terms
     reads: tuple[str, ...]
     denominators: str
+    support: str
 
 
 def learner(
@@ -100,6 +103,7 @@ def learner(
     down_weight: Number = 0.5,
     denominators: str = "counted",
     proximal: str = "recorded",
+    support: str = "sampled",
     correction: Weights | tuple[()] = (),
     kl_in_loss: Number = 0.0,
     kl_in_loss_estimator: Estimator = k3,
@@ -115,13 +119,15 @@ def learner(
     from a critic. `denominators`: the tokens "counted" in the loss or all that were "sampled", see `counts`. `proximal` is
     the policy near which an update stays: "recorded" in the transcripts (the sampler's log-probs unless others were
     written); "recomputed" under the weights before the update; "interpolated" between the two by versions.
+    `support`: the policy that is trained is the one "sampled" from, at the temperature and within the nucleus of each call's
+    top_p, by which current, proximal and reference policy are scored alike, each within its own nucleus and the token that was
+    sampled; or the distribution over the "whole" vocabulary, which gives the same bits at top_p 1 and spares the sorting.
     `correction` is an importance weight of the proximal policy against the sampler: `partial(truncated_weights, high=2.0)`.
     It needs proximal="recomputed", or transcripts with proximal log-probs written into them: by default the recorded ones
     are the sampler's own, and every weight is 1.
     If all advantages are 0, and all values equal their targets, no update is made, not even for divergences and entropy.
     The reference of the divergences is the policy passed to `init`; `replace(state, reference=...)` sets another.
-    Gradient clipping and schedules belong to the optimiser. top_p is not part of the trained policy: sample with top_p 1,
-    or use a correction. Raises: ChoiceError.
+    Gradient clipping and schedules belong to the optimiser. Raises: ChoiceError.
 
     >>> from ...core.optim.optimizers import sgd
     >>> from .objectives import grpo
@@ -132,6 +138,7 @@ def learner(
     ((), ('reference_log_prob',))
     """
     _check(objective, truncated, denominators, proximal, {"kl_in_loss": kl_in_loss, "kl_in_reward": kl_in_reward})
+    choose("learner: support", support, METRICS_OF)
     check_optimizer(optimizer)
     check_coefficients("learner", entropy_coefficient=entropy_coefficient, value_coefficient=value_coefficient)
     check_number("learner: value_clip", value_clip, 0.0)
@@ -160,6 +167,7 @@ def learner(
         ),
         reads=_reads(objective, proximal, kl_in_loss, kl_in_reward),
         denominators=denominators,
+        support=support,
     )
     return LanguageAlgorithm(
         init=partial(_init, parts),
@@ -172,6 +180,8 @@ def learner(
         apply=partial(_apply, parts),
         update=partial(_update, parts),
         reads=parts.reads,
+        support=support,
+        metrics=METRICS_OF[support],
     )
 
 
@@ -213,13 +223,14 @@ def _read(
     parts: _LossInputs, state: LanguageState, transcript: Transcript, layout: SequenceLayout | tuple[()] = ()
 ) -> Reading:
     found: dict[str, Any] = {}
-    columns = token_batch(transcript)
+    columns = token_batch(transcript, of=parts.support)
     given = columns.token, columns.length, columns.temperature
     if {"log_prob", "values"} & set(parts.reads):
-        own = scored(parts.model, state.params, *given, layout=layout)
+        own = scored(parts.model, state.params, *given, top_p=columns.top_p, layout=layout)
         found = {"log_prob": own.log_prob, "values": own.values, "beyond": own.beyond}
     if "reference_log_prob" in parts.reads:
-        other = scored(parts.model, LearnerParams(policy=state.reference), *given, layout=layout)
+        stand = LearnerParams(policy=state.reference)
+        other = scored(parts.model, stand, *given, top_p=columns.top_p, layout=layout)
         found["reference_log_prob"] = other.log_prob
     return Reading(**{name: found[name].detach() for name in parts.reads})
 
@@ -228,7 +239,7 @@ def _prepare(
     parts: _LossInputs, state: LanguageState, transcript: Transcript, reading: Reading
 ) -> tuple[TokenBatch, LanguageState, Metrics]:
     given = transcript, reading, state.memory, state.step
-    batch, memory, figures = learned_from(parts.objective, parts.handling, *given)
+    batch, memory, figures = learned_from(parts.objective, parts.handling, *given, support=parts.support)
     return batch, replace(state, memory=memory), figures
 
 
@@ -255,7 +266,8 @@ def _gradient(
 def _said(parts: _LossInputs, params: LearnerParams, batch: TokenBatch, layout: SequenceLayout | tuple[()]) -> Scores:
     # Outside the mask a temperature may have any value, and a division by 0 would leave NaN in the gradient.
     heat = torch.where(batch.mask, batch.temperature, 1.0)
-    return scored(parts.model, params, batch.token, batch.length, heat, layout=layout)
+    top_p = torch.where(batch.mask, batch.top_p, 1.0) if isinstance(batch.top_p, Tensor) else ()
+    return scored(parts.model, params, batch.token, batch.length, heat, top_p=top_p, layout=layout)
 
 
 def _distance(
@@ -270,7 +282,8 @@ def _apply(
     updates, optimizer = parts.optimizer.update(gradients, state.optimizer, state.params)
     params = apply_updates(state.params, updates)
     after = replace(state, params=params, optimizer=optimizer, step=state.step + 1)
-    return after, {**figures_of(sums), "gradient_norm": global_norm(gradients)}
+    figures = {name: value for name, value in figures_of(sums).items() if name in METRICS_OF[parts.support]}
+    return after, {**figures, "gradient_norm": global_norm(gradients)}
 
 
 def _update(parts: _LossInputs, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:

@@ -71,6 +71,7 @@ class Sums:
     weight: Tensor = tensor("*", "float")  # against the sampler
     weight_squared: Tensor = tensor("*", "float")
     difference: Tensor = tensor("*", "float")  # the largest |log-prob - sampler's log-prob|
+    outside_support: Tensor = tensor("*", "float")  # tokens that the policy's own nucleus leaves out
 
 
 FIGURES = (
@@ -83,6 +84,7 @@ FIGURES = (
     "clip_fraction",
     "effective_fraction",
     "log_prob_difference",
+    "outside_support",
 )
 
 
@@ -171,7 +173,14 @@ def _sums(terms: Terms, scores: Scores, batch: TokenBatch, anchor: Tensor, figur
         weight=weight.sum(),
         weight_squared=weight.square().sum(),
         difference=farthest(now, batch),
+        outside_support=_left_out(scores, mask),
     )
+
+
+def _left_out(scores: Scores, mask: Tensor) -> Tensor:
+    if isinstance(scores.outside, tuple):
+        return scores.log_prob.new_zeros(())
+    return token_sum(scores.outside, mask)
 
 
 def farthest(log_prob: Tensor, batch: TokenBatch) -> Tensor:
@@ -203,7 +212,8 @@ def figures_of(sums: Sums) -> dict[str, Tensor]:
     """Return the metrics of a whole batch from its sums, by name: means over the tokens in the mask.
 
     clip_fraction is the share of tokens whose ratio lies outside the objective's bounds, effective_fraction is that of
-    `effective_fraction`, log_prob_difference the largest distance from the sampler's log-prob.
+    `effective_fraction`, log_prob_difference the largest distance from the sampler's log-prob, outside_support the share of
+    tokens that the policy's own nucleus leaves out.
 
     >>> figures_of(Sums(**{name: torch.tensor(2.0) for name in Sums.__record_fields__}))["entropy"]
     tensor(1.)
@@ -211,5 +221,6 @@ def figures_of(sums: Sums) -> dict[str, Tensor]:
     tokens = sums.tokens
     effective = divided(sums.weight.square(), sums.weight_squared * tokens)
     means = (divided(each, tokens) for each in (sums.entropy, sums.kl, sums.approximate_kl, sums.outside))
-    values = (sums.loss, sums.policy_loss, sums.value_loss, *means, effective, sums.difference)
+    left_out = divided(sums.outside_support, tokens)
+    values = (sums.loss, sums.policy_loss, sums.value_loss, *means, effective, sums.difference, left_out)
     return dict(zip(FIGURES, values, strict=True))

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...core.causal import CausalModel
+from ...core.decoding.sampling import support
 from ...core.errors import ShapeError, message
 from ...core.networks import Linear
 from ...core.record import record, tensor
@@ -32,6 +33,7 @@ class Scores:
 
     log_prob: Tensor = tensor("* L", "float")
     entropy: Tensor = tensor("* L", "float")  # of the distribution of token t
+    outside: Any = ()  # [* L] 1 where the nucleus leaves token t out; () without one
     values: Any = ()  # [* L] value of the prefix before token t; () without a critic
     beyond: Any = ()  # [*] value after the last token
 
@@ -66,14 +68,16 @@ def scored(
     length: Tensor,
     temperature: Tensor,
     *,
+    top_p: Tensor | tuple[()] = (),
     layout: SequenceLayout | tuple[()] = (),
 ) -> Scores:
     """Return log-probs, entropies and values of tokens under a model.
 
-    log p_t = log softmax(logits_t-1 / temperature_t)[token_t],    H_t = -sum over v of p_v log p_v
+    log p_t = log softmax(logits_t-1 / temperature_t over S_t)[token_t],    H_t = -sum over v in S_t of p_v log p_v
 
-    The same numbers as `token_log_probs`, computed at `layout.places` only. In float32 or better.
-    Shapes: token int [N, L], length int [N], temperature [N, L] -> Scores [N]. Raises: ShapeError.
+    The same numbers as `token_log_probs`, computed at `layout.places` only. In float32 or better. S_t are all tokens; with
+    top_p the nucleus of this model and token t, see `support`, so that a token that the nucleus leaves out has a log-prob too.
+    Shapes: token int [N, L], length int [N], temperature [N, L], top_p [N, L] or () -> Scores [N]. Raises: ShapeError.
 
     >>> from ...core.causal import CausalModel
     >>> counts = CausalModel(init=lambda key: (), apply=lambda params, token, position, mask: F.one_hot(token, 2).float(),
@@ -91,13 +95,14 @@ def scored(
         )
     layout = SequenceLayout() if isinstance(layout, tuple) else layout
     hidden = _hidden(model, params.policy, token, layout.packing)
-    log_prob, entropy = _scores(model, params.policy, hidden, token, temperature, layout)
+    log_prob, entropy, outside = _scores(model, params.policy, hidden, token, (temperature, top_p), layout)
     if not isinstance(params.critic, Linear):
-        return Scores(log_prob=log_prob, entropy=entropy)
+        return Scores(log_prob=log_prob, entropy=entropy, outside=outside)
     after = (hidden @ params.critic.weight)[..., 0] + params.critic.bias
     after = unpack(layout.packing, after) if isinstance(layout.packing, Packing) else after
     beyond = after.gather(-1, (length - 1).clamp(min=0)[:, None])[:, 0]
-    return Scores(log_prob=log_prob, entropy=entropy, values=F.pad(after, (1, 0))[:, :-1], beyond=beyond)
+    values = F.pad(after, (1, 0))[:, :-1]
+    return Scores(log_prob=log_prob, entropy=entropy, outside=outside, values=values, beyond=beyond)
 
 
 def _hidden(model: CausalModel, policy: Any, token: Tensor, packing: Any) -> Tensor:
@@ -108,9 +113,15 @@ def _hidden(model: CausalModel, policy: Any, token: Tensor, packing: Any) -> Ten
 
 
 def _scores(
-    model: CausalModel, policy: Any, hidden: Tensor, token: Tensor, temperature: Tensor, layout: SequenceLayout
-) -> tuple[Tensor, Tensor]:
+    model: CausalModel,
+    policy: Any,
+    hidden: Tensor,
+    token: Tensor,
+    sampling: tuple[Tensor, Tensor | tuple[()]],
+    layout: SequenceLayout,
+) -> tuple[Tensor, Tensor, Tensor | tuple[()]]:
     width = token.shape[1]
+    temperature, top_p = sampling
     everywhere = isinstance(layout.places, tuple)
     places = torch.arange(token.numel(), device=token.device) if everywhere else layout.places
     first = places % width == 0  # the first token has no prefix
@@ -118,13 +129,17 @@ def _scores(
     if isinstance(layout.packing, Packing):
         before = layout.packing.target.flatten()[before].clamp(min=0)
     logits = model.head(policy, hidden.flatten(0, 1).index_select(0, before))
-    heat = temperature.flatten()[places]
+    heat, asked = temperature.flatten()[places], token.flatten()[places]
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)) / heat[:, None]
+    outside: Tensor | tuple[()] = ()
+    if isinstance(top_p, Tensor):
+        logits, left_out = support(logits, asked, top_p.flatten()[places])
+        outside = _back(left_out.to(logits.dtype), places, first, token)
     told = torch.log_softmax(logits, -1)
-    found = told.gather(-1, token.flatten()[places][:, None])[:, 0]
+    found = told.gather(-1, asked[:, None])[:, 0]
     # A logit of -inf contributes 0 to the entropy, and must leave no NaN in its gradient.
     entropy = -(told.exp() * told.clamp(min=torch.finfo(told.dtype).min)).sum(-1)
-    return _back(found, places, first, token), _back(entropy, places, first, token)
+    return _back(found, places, first, token), _back(entropy, places, first, token), outside
 
 
 def _back(found: Tensor, places: Tensor, first: Tensor, token: Tensor) -> Tensor:

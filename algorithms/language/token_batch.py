@@ -31,6 +31,7 @@ class TokenBatch:
     advantage: Tensor = tensor("* L", "float")
     weight: Tensor = tensor("*", "float")  # of the sample's loss
     length: Tensor = tensor("*", "int")
+    top_p: Any = ()  # [* L] for scoring; () for all tokens
     share: Any = ()  # [* L] of `interpolation`
     reference_log_prob: Any = ()  # [* L]
     behaviour_value: Any = ()  # [* L] value of the prefix before the token, before the update
@@ -45,10 +46,11 @@ class Counts:
     sequences: Tensor = tensor("*", "int")  # with at least one token in the mask
 
 
-def token_batch(transcript: Transcript) -> TokenBatch:
+def token_batch(transcript: Transcript, *, of: str = "sampled") -> TokenBatch:
     """Return the columns of transcripts [N], all sampled tokens in the mask, advantages 0: -> TokenBatch [N].
 
-    A greedy call (temperature 0) is scored at temperature 1.
+    `of` is the support of the policy: the one "sampled" from, by each call's top_p, or the "whole" vocabulary. A greedy call
+    (temperature 0) is scored at temperature 1, over all tokens. Raises: ChoiceError.
 
     >>> from ...core.record import replace
     >>> from ...core.transcript.record import empty
@@ -60,7 +62,9 @@ def token_batch(transcript: Transcript) -> TokenBatch:
     """
     mask = loss_mask(transcript)
     inside = torch.arange(mask.shape[-1], device=mask.device) < transcript.length[..., None]
-    heat = torch.where(transcript.temperature > 0, transcript.temperature, 1.0)
+    drawn = transcript.temperature > 0
+    heat = torch.where(drawn, transcript.temperature, 1.0)
+    top_p = per_token(transcript, torch.where(drawn, transcript.top_p, 1.0), 1.0)
     return TokenBatch(
         token=torch.where(inside, transcript.token, 0),
         sampled=mask,
@@ -71,6 +75,7 @@ def token_batch(transcript: Transcript) -> TokenBatch:
         advantage=torch.zeros_like(transcript.behaviour_log_prob),
         weight=torch.ones_like(transcript.reward[..., 0]),
         length=transcript.length.clone(),
+        top_p=choose("token_batch: of", of, {"sampled": top_p, "whole": ()}),
     )
 
 

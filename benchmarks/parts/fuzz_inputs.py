@@ -39,11 +39,22 @@ TINY: Mapping[str, tuple[str, ...]] = {
         *("--held-out", "2", "--cycles", "2", "--longest", "3", "--test-longest", "4"),
         *("--num-reasoning-steps", "2", "--max-retries", "0"),
     ),
+    "text": (
+        *("--prompts", "sums.jsonl", "--reward", "rewards.py:length", "--steps", "1", "--groups", "2", "--samples", "2"),
+        *("--held-out", "2", "--max-new-tokens", "2", "--reward-workers", "1"),
+    ),
+    "task": (
+        *("--reference", "task.py:TASK", *SPEAK, "--warm-steps", "0", "--steps", "2"),
+        *("--minibatches", "1", "--capacity", "64"),
+    ),
 }
+SWEEP = (*("--steps", "64", "--envs", "2", "--horizon", "16", "--hidden", "4", "--epochs", "1", "--minibatches", "2"),
+         *("--backend", "none", "--seeds", "1", "--episodes", "2", "--threads", "1", "--gamma", "0.9,0.99"))
 AT_ONCE = ("--mode", "async", "--generators", "1", "--generator-engine", "thread")
 MADE: Mapping[str, tuple[str, ...]] = {  # runs that inputs have copies of, and how they are trained
     **{name: ("train", name, *TINY[name]) for name in ("ppo", "prove", "zorplex", "cache")},
     "async": ("train", "zorplex", *TINY["zorplex"], *AT_ONCE),
+    "text": ("train", "text", "--model", "{runs}/zorplex/model", *TINY["text"]),
 }
 FEWER: Mapping[str, tuple[str, ...]] = {  # what keeps an evaluation short
     "ppo": ("--episodes", "2"),
@@ -51,6 +62,7 @@ FEWER: Mapping[str, tuple[str, ...]] = {  # what keeps an evaluation short
     "zorplex": ("--tasks", "2"),
     "cache": ("--problems", "1", "--cycles", "2"),
     "async": ("--tasks", "2"),
+    "text": ("--trust",),
 }
 
 WHOLE = (
@@ -61,6 +73,7 @@ REAL = (
     *("nan", "inf", "-inf", "1e400", "-0.0", "0", "1e-320", "1e30", "-1", "0.5", "1", "2", "", "a", "１", "1_0", "--", "1,5"),
     *("\udcff", "9" * 5000, "0x1p3", "1e", "None"),
 )
+SIZES = ("99999", "1000000", "9999999", "100000000", "2147483648", "4294967297", "1000000000000", "9223372036854775807")
 SPECIAL = ("/dev/zero", "/dev/null", "/proc/self/mem", "/proc/self/fd/0", "/dev/full", "/proc/self/pagemap", "fifo", "endless")
 TEXT = (
     *("", " ", "a" * 5000, "a/" * 2000, "--help", "-h", "--", "\n", "\x1b[31mred", "\udcff\udcfe", "ñ", "🙂", "..", "/", "~"),
@@ -68,6 +81,7 @@ TEXT = (
     *("canary.Thing", "127.0.0.1:0", "127.0.0.1:99999", "127.0.0.1:-1", ":", "::1:0", "[::1]:0", "http://127.0.0.1:1/v1"),
     *("file:///etc/passwd", "http://[::", "cuda:0", "cuda:99", "cpu", "meta", "family:0", "family:-1", "family:1", "family:3"),
     *("family:9" + "9" * 30, "family:5:" + "9" * 40, "family:٣", "family:20:", "pykeen:nations", "pykeen:", "project"),
+    *("\x00", "run\x00", "a/\x00/b", "http://127.0.0.1:1\x00/v1", "family:30\x00", "²", "Ⅻ", "१२", "-0", "+1", "1_000"),
     *("\u202eright", "a\tb", "'", '"', "$(touch CANARY)", "`touch CANARY`", "; touch CANARY", "cartpole", "a" * 70000),
 )
 VALUES = (  # what a value of JSON is replaced by
@@ -98,7 +112,7 @@ QUERIES = ("father(p001, p002)", "uncle(p003, p004).", "son(p010, p001)", "wife(
 PICKLE = f"cos\nsystem\n(S'touch {CANARY}'\ntR."
 NAMES = (
     "é", "a b", "a\nb", "-dash", "--run", "a" * 300, "/".join(["a" * 200] * 30), "\udcff", "a;b",
-    "$HOME", "*", "con", "a\x1bb",
+    "$HOME", "*", "con", "a\x1bb", "a\x00b", "\x00", "run\x00",
 )
 FOREIGN = ("arguments.json", "metrics.jsonl", "evaluation.json", "before.json", "rollouts.jsonl", "learning_curve.png")
 # fmt: on
@@ -117,6 +131,12 @@ class Input:
     trusted: bool = False  # the words themselves name code
     long: bool = False  # may be accepted and take hours: Ctrl-C is pressed after some seconds
     alone: bool = False  # in a process of its own
+    absent: tuple[str, ...] = ()  # packages that are not there
+    variables: tuple[tuple[str, str | None], ...] = ()  # of the environment; None where it is unset
+    streams: str = ""  # a stream that is not as usual, of STREAMS
+    most: int = 0  # bytes of a file that may be written, as on a full disk; 0 where there is room
+    stop: float = 0.0  # seconds after which it is stopped; 0 where it is not
+    signal: str = "INT"  # by which it is stopped
 
 
 @frozen
@@ -125,12 +145,81 @@ class Ground:
 
     options: Mapping[str, Sequence[tuple[str, str]]]  # command -> (option, kind of its value)
     runs: Mapping[str, Sequence[str]]
+    silent: str = "127.0.0.1:9"  # address of a server that accepts and says nothing
 
 
 def drawn(draw: Random, ground: Ground, commands: Sequence[str] = ()) -> Input:
     """An input, of one of these commands or of any."""
     command = draw.choice(commands or [name for name, (weight, _) in COMMANDS.items() for _ in range(weight)])
-    return COMMANDS[command][1](draw, ground, command)
+    return _elsewhere(draw, COMMANDS[command][1](draw, ground, command))
+
+
+STREAMS = ("no input", "no output", "no errors", "output gone", "output full", "errors gone")
+EXTRAS = (
+    *(
+        "transformers",
+        "tokenizers",
+        "safetensors",
+        "openai",
+        "peft",
+        "datasets",
+        "pyarrow",
+        "pykeen",
+        "gymnasium",
+        "optuna",
+    ),
+    *("wandb", "tensorboard", "matplotlib", "hypothesis", "jinja2", "math_verify", "pettingzoo", "ray", "monarch"),
+)
+PLACES = (
+    "",
+    "/nowhere/at/all",
+    "/",
+    "/dev/null",
+    "/dev/zero",
+    "relative",
+    "/root",
+    "/proc/self",
+    "a" * 300,
+    "\udcff",
+    "~",
+    "$HOME",
+)
+SET: Mapping[str, Sequence[str | None]] = {
+    **dict.fromkeys(
+        ("HOME", "TMPDIR", "XDG_CACHE_HOME", "MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR", "HF_HOME"), (None, *PLACES)
+    ),
+    "COLUMNS": (None, "1", "0", "-5", "a", "", "99999999", "1" * 400, "2", "7"),
+    "LINES": ("0", "a", "-1"),
+    "TERM": (None, "", "dumb", "nothing"),
+    **dict.fromkeys(("LANG", "LC_ALL", "LC_NUMERIC"), (None, "C", "POSIX", "nothing", "tr_TR.UTF-8", "de_DE.UTF-8")),
+    **dict.fromkeys(("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"), ("a", "-1", "", "1e9", "0")),
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), ("a", "-1", "0", "")),
+    "PYTHONIOENCODING": ("ascii", "latin-1", "utf-16", "nothing"),
+    "PYTHONUTF8": ("0",),
+    "MPLBACKEND": ("nothing", "TkAgg", ""),
+    "CUDA_VISIBLE_DEVICES": ("a", "99", "-1"),
+    "TZ": ("nothing", ""),
+    "PYTHONHASHSEED": ("random",),
+}
+
+
+def _elsewhere(draw: Random, given: Input) -> Input:
+    """Draw where an input is called: mostly as usual; else without a package, a stream, a place, or room on the disk."""
+    way = draw.randrange(40)
+    if way == 0:
+        return evolve(given, absent=tuple(draw.sample(EXTRAS, draw.choice((1, 1, 2)))), good=False)
+    if way == 1:
+        return evolve(given, streams=draw.choice(STREAMS), good=False)
+    if way == 2:
+        names = draw.sample(list(SET), draw.choice((1, 1, 2)))
+        return evolve(given, variables=tuple((name, draw.choice(SET[name])) for name in names), good=False)
+    if way == 3:
+        return evolve(given, most=draw.choice((1, 100, 1000, 5000, 20000, 100000)), good=False)
+    if way == 4:
+        return evolve(
+            given, stop=draw.choice((0.1, 0.5, 1.0, 2.0, 4.0)), signal=draw.choice(("INT", "TERM")), good=False
+        )
+    return given
 
 
 # --- words ---
@@ -141,7 +230,7 @@ def _value(draw: Random, kind: str) -> str:
     if draw.random() < 0.1:
         return draw.choice((*TEXT, *WHOLE, *REAL, *SPECIAL))
     if "INT" in kind:
-        return draw.choice(WHOLE)
+        return draw.choice(SIZES if draw.random() < 0.4 else WHOLE)
     if "FLOAT" in kind:
         return draw.choice(REAL)
     if "{" in kind:
@@ -184,7 +273,7 @@ def _changed(draw: Random, words: Sequence[str], options: Sequence[tuple[str, st
             changed += [name, value, value]
         else:
             changed.insert(at, name)
-    return tuple(word.replace("\x00", "") for word in changed if word != "--debug")
+    return tuple(word for word in changed if word != "--debug")
 
 
 def _plain(words: Sequence[str]) -> bool:
@@ -222,6 +311,11 @@ def _place(draw: Random, inside: str) -> tuple[str, tuple[Step, ...], tuple[str,
         (word, (("folder", "real"), ("link", path, "real")), ("real",)),
         (word, (("link", path, draw.choice(("nowhere", "nowhere/at/all", "/nowhere/at/all"))),), ("nowhere",)),
         (word, (("link", path, path),), ()),
+        (word, (("link", path, "loop"), ("link", "loop", path)), ()),
+        (f"{word}/below", (("link", path, path),), ()),
+        (word, (("folder", path), ("link", f"{path}/up", "..")), ()),
+        (word, (("folder", path), ("link", held, "loop"), ("link", f"{path}/loop", inside)), ()),
+        (f"{word}\x00", (("folder", path),), ()),
         (word, (("fifo", path),), ()),
         (word, (("folder", path), ("mode", path, "0555")), ()),
         (word, (("folder", path), ("mode", path, "0000")), ()),
@@ -357,11 +451,20 @@ def _train(draw: Random, ground: Ground, command: str) -> Input:
     """A training: with odd options, into an odd place, or on odd data."""
     recipe = command.split()[1]
     words, way = ("train", recipe, *TINY[recipe]), draw.random()
+    before: tuple[Step, ...] = ()
+    if recipe == "text":
+        words, before = (*words, "--model", "had/model"), (("run", "had", "zorplex"),)
+    if way < 0.12 and recipe in LANGUAGE:
+        return evolve(
+            _far(draw, ground, Input(command, (*words, "--run", RUN), before, own=(RUN,))),
+            signal=draw.choice(("INT", "TERM")),
+        )
     if way < 0.55:
         given = _changed(draw, (*words, "--run", RUN), ground.options[command])
         return Input(
             command,
             given,
+            before,
             own=(RUN, "runs", *(word.partition("=")[2] or word for word in given[2:])),
             long=_plain(given),
             trusted=any("canary" in word for word in given),
@@ -370,11 +473,91 @@ def _train(draw: Random, ground: Ground, command: str) -> Input:
         place, steps, own = _place(draw, draw.choice((*WRITTEN, *WRITTEN_TOO)))
         more = ("--overwrite",) if draw.random() < 0.4 else ()
         written = (f"--run={place}",) if place.startswith("-") or draw.random() < 0.3 else ("--run", place)
-        return Input(command, (*words, *written, *more), steps, own=(*own, "runs"))
+        return Input(command, (*words, *written, *more), (*before, *steps), own=(*own, "runs"))
     if way < 0.8 and recipe in ground.runs:
         steps, _ = _damaged(draw, ground, recipe)
         return Input(command, (*words, "--run", RUN, *draw.choice(((), ("--overwrite",)))), steps, own=(RUN,))
-    return DATA[recipe](draw, evolve(Input(command, (*words, "--run", RUN)), own=(RUN,)))
+    return DATA[recipe](draw, Input(command, (*words, "--run", RUN), before, own=(RUN,)))
+
+
+LANGUAGE = ("zorplex", "cache", "text", "task")
+CONFIGS = (
+    *(
+        "rollout: {consumer_batch_size: 2}",
+        "actor: {eps_clip: .nan}",
+        "a: &a [*a]",
+        "a: *a",
+        "[]",
+        "1",
+        "",
+        "---\n---\n",
+        "\x00",
+    ),
+    *(
+        "a: &a [x, x]\nb: &b [*a, *a]\n"
+        + "".join(f"c{n}: &c{n} [{', '.join([f'*c{n - 1}' if n else '*b'] * 9)}]\n" for n in range(12)),
+    ),
+    *(
+        "rollout: {consumer_batch_size: 2}\nrollout: {consumer_batch_size: 3}",
+        "!!python/object/apply:os.system ['touch CANARY']",
+    ),
+    *(
+        "[" * 50000,
+        "a: " * 5000,
+        "{" * 900 + "}" * 900,
+        "rollout: a",
+        "rollout: {consumer_batch_size: '2'}",
+        "actor: {eps_clip: 1e400}",
+    ),
+    *(
+        "rollout: {consumer_batch_size: 1e30}",
+        "rollout: {max_head_offpolicyness: -1}",
+        "rollout: {consumer_batch_size: 9999999}",
+    ),
+    *(
+        "\xff\xfe",
+        "\ufeffrollout: {}",
+        "a: b: c",
+        "\ta: b",
+        "? [a]\n: b",
+        "1: 2",
+        "null: 3",
+        "enable_segment_wise_ppo: maybe",
+        "'",
+    ),
+    *(
+        "rollout: {nothing: 1}",
+        "experiment_name: 'a\\0b'",
+        "experiment_name: ../../..",
+        "x" * 3000000,
+        "2001-01-01: 2001-99-99",
+    ),
+)
+
+
+def _far(draw: Random, ground: Ground, given: Input) -> Input:
+    """A server, a host or a file of settings that is not there, is silent, or is something else."""
+    silent = ground.silent
+    server = draw.choice(
+        (f"http://{silent}/v1", f"http://{silent}", "http://127.0.0.1:1/v1", "http://nowhere.invalid/v1", *TEXT)
+    )
+    words = draw.choice(
+        (
+            ("--server", server),
+            ("--server", server, "--mode", "async", "--generators", "1", "--generator-engine", "thread"),
+            ("--mode", "async", "--hosts", draw.choice((silent, "127.0.0.1:1", "nowhere.invalid:1", *TEXT))),
+            ("--mode", "async", "--engine", draw.choice(("ray", "monarch", "processes")), "--generators", "1"),
+            ("--wandb", draw.choice(TEXT)),
+            ("--config", draw.choice(("settings", "settings", "settings", "project", "absent", *SPECIAL))),
+            (
+                "--config",
+                draw.choice(("settings", "settings")),
+                draw.choice((*TEXT, "rollout.consumer_batch_size=1", "a=b", "=")),
+            ),
+        )
+    )
+    steps: tuple[Step, ...] = (("file", "settings", draw.choice(CONFIGS)),)
+    return evolve(given, words=(*given.words, *words), steps=(*given.steps, *steps), long=_plain(words))
 
 
 def _lines(draw: Random, known: Sequence[str]) -> str:
@@ -441,8 +624,38 @@ MODEL = (
     "generation_config.json",
     "chat_template.jinja",
 )
+NUMBERS = (
+    *(
+        "num_hidden_layers",
+        "vocab_size",
+        "max_position_embeddings",
+        "hidden_size",
+        "intermediate_size",
+        "num_attention_heads",
+    ),
+    *(
+        "num_key_value_heads",
+        "head_dim",
+        "rope_theta",
+        "rms_norm_eps",
+        "initializer_range",
+        "bos_token_id",
+        "eos_token_id",
+    ),
+)
 MAPS = '{"AutoModelForCausalLM": "canary.Thing", "AutoConfig": "canary.Thing", "AutoTokenizer": ["canary.Thing", null]}'
 TEMPLATE = "{{ cycler.__init__.__globals__.os.system('touch CANARY') }}"
+
+
+def _absurd(draw: Random) -> list[Step]:
+    """A model of an absurd size, with its weights or without."""
+    steps: list[Step] = [("remove", "had/model/model.safetensors")] if draw.random() < 0.5 else []
+    for name in draw.sample(NUMBERS, draw.choice((1, 1, 2))):
+        value = draw.choice(
+            ("0", "-1", "3", "1000000", "1000000000000", "1" + "0" * 30, "1.5", "null", '"a"', "true", "[1, 2]")
+        )
+        steps.append(("merge", "had/model/config.json", name, value))
+    return steps
 
 
 def _model(draw: Random, given: Input) -> Input:
@@ -467,6 +680,8 @@ def _model(draw: Random, given: Input) -> Input:
                 [("merge", "had/model/tokenizer_config.json", "chat_template", json.dumps(TEMPLATE))],
                 [("file", "had/model/chat_template.jinja", TEMPLATE)],
                 [("remove", "had/model/model.safetensors"), ("file", "had/model/pytorch_model.bin", PICKLE)],
+                _absurd(draw),
+                _absurd(draw),
             )
         )
     more = draw.choice(((), (), ("--lora", "2")))
@@ -509,11 +724,109 @@ def _module(draw: Random, given: Input) -> Input:
             (draw.choice(("--reasoning-prompt-template", "--summarization-prompt-template")), template),
         )
     )
-    return evolve(given, words=(*given.words, *(word.replace("\x00", "") for word in words)), trusted=True)
+    return evolve(given, words=(*given.words, *words), trusted=True)
+
+
+PROMPTS = (
+    *(
+        '{"prompt": "1 + 1?", "answer": "2"}',
+        '{"prompt": ""}',
+        '{"prompt": 1}',
+        '{"prompt": null}',
+        '{"prompt": []}',
+        '{"answer": 1}',
+    ),
+    *(
+        '{"prompt": [{"role": "user", "content": "a"}]}',
+        '{"prompt": [{"role": "a"}]}',
+        '{"prompt": [1]}',
+        '{"prompt": {"a": 1}}',
+    ),
+    *(
+        '{"prompt": "a\\u0000b"}',
+        '{"prompt": "\\ud800"}',
+        '{"prompt": "a", "prompt": "b"}',
+        '{"prompt": "a", "completions": 1}',
+    ),
+    *(
+        '{"prompt": "' + "a" * 50000 + '"}',
+        '{"prompt": "a", "answer": NaN}',
+        '{"prompt": "a", "answer": 1e400}',
+        '{"prompt": "a"}',
+    ),
+)
+TABLES = ("sums.jsonl", "sums.csv", "sums.parquet", "sums.json", "sums", "sums.txt", "sums.jsonl.gz")
+REWARDS = (
+    *(
+        "rewards.py:length",
+        "rewards.py:fails",
+        "rewards.py:nothing",
+        "rewards.py:text",
+        "rewards.py:nan",
+        "rewards.py:none",
+        "rewards.py",
+    ),
+    *(
+        "rewards.py:few",
+        "rewards.py:sleeps",
+        "exact",
+        "numeric",
+        "regex=(",
+        "regex=",
+        "regex=a*",
+        "math",
+        "code",
+        "canary.py:fails",
+    ),
+    *("rewards:length", "absent.py:f", "broken.py:x", "leaving.py:x", ":", "a:", ":b", "", "rewards.py:length\x00"),
+)
+
+
+def _prompts(draw: Random, given: Input) -> Input:
+    """A file of prompts that has odd lines or is none; rewards and tools that fail or are not there."""
+    table, known = draw.choice(TABLES), '{"prompt": "1 + 2?", "answer": "3"}'
+    lines = "\n".join(draw.choice((known, known, known, *PROMPTS, *VALUES)) for _ in range(draw.randint(0, 8)))
+    steps: list[Step] = [
+        ("file", table, draw.choice((lines, lines, "\n".join([known] * 8), "prompt,answer\na,b\nc\n", *LINES)))
+    ]
+    if draw.random() < 0.3:
+        steps += _spoilt(draw, table)
+    words = draw.choice(
+        (
+            ("--prompts", table),
+            ("--prompts", table, "--prompt-column", draw.choice(("answer", "nothing", "", "\x00"))),
+            ("--prompts", draw.choice(("absent", "project", *SPECIAL))),
+            ("--held-out-prompts", table),
+            ("--reward", draw.choice(REWARDS)),
+            ("--reward", draw.choice(REWARDS), draw.choice(REWARDS), "--weights", draw.choice(REAL), draw.choice(REAL)),
+            ("--tools", draw.choice(("rewards.py", "rewards.py:length", "rewards.py:tool", "victims.py", *TEXT))),
+        )
+    )
+    return evolve(given, words=(*given.words, *words), steps=(*given.steps, *steps), trusted=True, long=True)
+
+
+def _task(draw: Random, given: Input) -> Input:
+    """A task of a file that is none, fails, or is not there."""
+    names = (
+        "task.py:TASK",
+        "task.py:nothing",
+        "task.py:FAILS",
+        "task.py:ODD",
+        "task.py:step",
+        "task.py",
+        "absent.py:TASK",
+        "broken.py:x",
+    )
+    name = draw.choice(
+        (*names, *names, "leaving.py:x", "canary.py:Thing", "task:TASK", "project:TASK", "fifo.py:TASK", *TEXT)
+    )
+    return evolve(given, words=(*given.words, "--reference", name), trusted=True, long=True)
 
 
 DATA: Mapping[str, Callable[[Random, Input], Input]] = {
     "prove": _graph,
+    "text": lambda draw, given: draw.choice((_prompts, _prompts, _model))(draw, given),
+    "task": lambda draw, given: draw.choice((_task, _model))(draw, given),
     "zorplex": _model,
     "cache": lambda draw, given: draw.choice((_model, _module))(draw, given),
 }
@@ -521,30 +834,39 @@ DATA: Mapping[str, Callable[[Random, Input], Input]] = {
 
 def _on_run(draw: Random, ground: Ground, command: str) -> Input:
     """Draw a command on a run: one that is damaged or elsewhere, or odd options."""
-    fitting = {"explain": ("prove",), "chat": ("zorplex", "zorplex", "async"), "replay": ("async",)}.get(
-        command, tuple(ground.runs)
-    )
+    fitting = {
+        "explain": ("prove",),
+        "view": ("zorplex", "text", "async", "ppo", "prove"),
+        "export": ("ppo", "ppo", "ppo", "prove", "zorplex"),
+        "chat": ("zorplex", "zorplex", "async"),
+        "replay": ("async",),
+    }.get(command, tuple(ground.runs))
     kind = draw.choice([name for name in fitting if name in ground.runs] or list(ground.runs))
     whole: tuple[Step, ...] = (("run", RUN, kind), ("file", f"{RUN}/{KEPT}", "mine"))
     way, typed = draw.random(), ""
     words: tuple[str, ...] = (
         command,
         RUN,
-        *(FEWER[kind] if command == "evaluate" or (command == "resume" and kind in ("ppo", "prove")) else ()),
+        *(FEWER[kind] if command == "evaluate" or (command == "resume" and kind in ("ppo", "prove", "text")) else ()),
     )
     if command == "explain":
         words = (
             command,
-            draw.choice(QUERIES if draw.random() < 0.5 else LINES).replace("\x00", ""),
+            draw.choice(QUERIES if draw.random() < 0.5 else LINES),
             "--run",
             RUN,
         )
+    if command == "export":
+        words = (command, RUN, OUT, "--to", draw.choice(("safetensors", "safetensors", "safetensors", "torch", "onnx")))
     if command == "chat":
         words, typed = _talk(draw, words)
+    if way < 0.1 or 0.55 <= way < 0.6:
+        steps = _mixed(draw, ground, kind) if way < 0.1 else _argued(draw, kind)
+        return Input(command, words, steps, typed, (RUN, "other", OUT), long=True)
     if way < 0.55:
         steps, good = _damaged(draw, ground, kind)
         calm = command in ("evaluate", "resume") or words[1] in QUERIES or words[2:] == ("--task", "1")
-        return Input(command, words, steps, typed, (RUN,), good=good and calm)
+        return Input(command, words, steps, typed, (RUN, OUT), good=good and calm, trusted="--trust" in words)
     if way < 0.7:
         place, steps, own = _place(draw, draw.choice(WRITTEN))
         return Input(
@@ -554,7 +876,7 @@ def _on_run(draw: Random, ground: Ground, command: str) -> Input:
             typed,
             () if command == "plot" else own,
         )
-    if way < 0.8 and command in ("plot", "explain"):
+    if way < 0.8 and command in ("plot", "explain", "view"):
         place, steps, own = _place(draw, OUT)
         return Input(
             command,
@@ -573,6 +895,102 @@ def _on_run(draw: Random, ground: Ground, command: str) -> Input:
     return Input(command, given, whole, typed, names, long=_plain(given))
 
 
+MIXED = ("arguments.json", "checkpoints", "metrics.jsonl", "evaluation.json", ".purestep.json", "model", "async")
+
+
+def _mixed(draw: Random, ground: Ground, kind: str) -> tuple[Step, ...]:
+    """The steps that copy a made run and give it another's arguments, checkpoints or other files."""
+    other = draw.choice([name for name in ground.runs if name != kind] or [kind])
+    steps: list[Step] = [("run", RUN, kind), ("run", "other", other), ("file", f"{RUN}/{KEPT}", "mine")]
+    for name in draw.sample(MIXED, draw.choice((1, 1, 2, 3))) if draw.random() < 0.4 else (draw.choice(MIXED[:2]),):
+        steps += [("remove", f"{RUN}/{name}"), ("move", f"other/{name}", f"{RUN}/{name}")]
+    return tuple(steps)
+
+
+ARGUMENTS = (
+    '"a"',
+    '"1"',
+    "1.5",
+    "true",
+    "null",
+    "[]",
+    "-1",
+    "0",
+    "1e400",
+    "1000000000000",
+    '"nan"',
+    '[""]',
+    "{}",
+    '"\\u0000"',
+)
+
+
+def _argued(draw: Random, kind: str) -> tuple[Step, ...]:
+    """The steps that copy a made run and put something else in place of its arguments."""
+    steps: list[Step] = [("run", RUN, kind), ("file", f"{RUN}/{KEPT}", "mine")]
+    for _ in range(draw.choice((1, 1, 2))):
+        steps.append(("json", f"{RUN}/arguments.json", str(draw.randrange(10**6)), draw.choice(ARGUMENTS)))
+    return tuple(steps)
+
+
+def _sweep(draw: Random, ground: Ground, command: str) -> Input:
+    """A sweep: with odd axes, options or places, or over what an earlier one left."""
+    words, way = ("sweep", "ppo", *SWEEP), draw.random()
+    if way < 0.3:
+        place, steps, own = _place(draw, draw.choice(("sweep.jsonl", "sweep.json", ".lock", "sweep.png")))
+        return Input(command, (*words, f"--run={place}"), steps, own=(*own, "runs"))
+    axis = draw.choice(
+        (
+            "0.9,",
+            ",",
+            "log:0:1",
+            "log:1:2",
+            "log:1e-4:1e-2",
+            "log:1e-4:1e-2:3",
+            "linear:1:0",
+            "linear:a:b",
+            "log:::",
+            "0.9:0.99",
+        )
+    )
+    number = draw.choice(("--gamma", "--learning-rate", "--clip", "--envs", "--seed", "--nothing"))
+    more = draw.choice(
+        (
+            (),
+            (number, axis),
+            (number, draw.choice((*REAL, *TEXT))),
+            ("--samples", draw.choice(SIZES)),
+            ("--seeds", draw.choice(SIZES)),
+        )
+    )
+    halving = draw.choice(
+        (
+            (),
+            (),
+            ("--halving", draw.choice((*WHOLE, "2", "3"))),
+            ("--sampler", "optuna"),
+            ("--members", draw.choice(WHOLE)),
+        )
+    )
+    given = (*words, *more, *halving, "--run", RUN)
+    if way > 0.7:
+        given = _changed(draw, given, ground.options[command])
+    names = (RUN, "runs", *(word.partition("=")[2] or word for word in given[2:]))
+    return Input(command, given, own=names, long=_plain(given), trusted=any("canary" in word for word in given))
+
+
+def _laws(draw: Random, ground: Ground, command: str) -> Input:
+    """Names of suites that are none, and tests that are written to odd places."""
+    suite = draw.choice(("estimator", "env", "loss", "nothing", *TEXT, *WHOLE[:5]))
+    if draw.random() < 0.4:
+        return Input(command, ("laws", *draw.choice(((), (suite,), (suite, suite)))))
+    place, steps, own = _place(draw, OUT)
+    target = draw.choice(("victims:wrong", "math:pi", "victims:nothing", *TEXT))
+    return Input(
+        command, ("write", target, "--suite", suite, f"--out={place}"), steps, own=own, trusted=True, long=True
+    )
+
+
 def _talk(draw: Random, words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Draw a person's part in a chat, as words of the command or as lines on standard input."""
     way = draw.randrange(4)
@@ -582,7 +1000,7 @@ def _talk(draw: Random, words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         return (
             *words,
             "--question",
-            draw.choice((*TEXT, "zorplex[kramun] + 1", "zorplex[" * 3000)).replace("\x00", ""),
+            draw.choice((*TEXT, "zorplex[kramun] + 1", "zorplex[" * 3000)),
         ), ""
     return words, "\n".join(draw.choice((*TEXT, *WHOLE, "zorplex[kramun] * 2", "q")) for _ in range(draw.randint(0, 4)))
 
@@ -652,11 +1070,17 @@ COMMANDS: Mapping[str, tuple[int, Callable[[Random, Ground, str], Input]]] = {
     "train prove": (5, _train),
     "train zorplex": (4, _train),
     "train cache": (4, _train),
+    "train text": (4, _train),
+    "train task": (3, _train),
+    "sweep ppo": (3, _sweep),
     "evaluate": (8, _on_run),
     "explain": (4, _on_run),
     "chat": (4, _on_run),
     "resume": (7, _on_run),
     "plot": (5, _on_run),
+    "view": (4, _on_run),
+    "laws": (1, _laws),
+    "export": (3, _on_run),
     "host": (3, _host),
     "replay": (3, _on_run),
     "verify": (3, _verify),

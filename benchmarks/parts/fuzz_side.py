@@ -1,10 +1,11 @@
 """The side of `fuzz` that calls the command line: lays out a folder, calls, judges. Reads inputs from its standard input.
 
-python -m benchmarks.parts.fuzz_side FOLDER RUN,... COMMAND,...    as an ordinary user; FOLDER is empty, and may be filled
+python -m benchmarks.parts.fuzz_side FOLDER RUN,... COMMAND,... SIDES [KEPT]    as an ordinary user; FOLDER is empty
 
-Its first line of output is the ground from which inputs are drawn; then it prints a verdict for each input. A call is a fork of
-this process, which has imported everything and has one thread, so that it costs no import; an input that says so gets a process
-of its own. A call sees a folder of its own: HOME, a cache, temporary files, files of others, and the folder it is called in.
+Its first line of output is the ground from which inputs are drawn; then it prints a verdict for each input, after the number
+that the input had. SIDES forks of it judge side by side. A call is a fork of one of these, which has imported everything and
+has one thread, so that it costs no import; an input that says so gets a process of its own. A call sees a folder of its own:
+HOME, a cache, temporary files, files of others, and the folder it is called in.
 """
 
 import atexit
@@ -14,11 +15,13 @@ import hashlib
 import importlib
 import io
 import json
+import math
 import os
 import re
 import resource
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -26,22 +29,29 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
+from attrs import evolve
 
 from .fuzz_inputs import CANARY, KEPT, MADE, Ground, Input, Step
 
-LIMIT = 60.0  # seconds of a call
-PATIENCE = 5.0  # seconds until Ctrl-C is pressed where a call may be long, and a third of those between two presses
+LIMIT = 60.0  # seconds of a call, without those in which its processor was busy with others
+PATIENCE = 2.0  # seconds until Ctrl-C is pressed where a call may be long, and a third of those between two presses
 SPACE = 4 << 30  # bytes of memory beyond what a process has that was only started
 FILE = 1 << 28  # bytes of a file
 PROCESSES = 500
 SHOWN = 4000  # characters of what a call said
 CODES = (0, 1, 2, 130)
+GRACE = 20.0  # seconds in which a signal has to end a call, on a machine that is busy
+FLOOD = 100  # times that a call may say the same line
+WRITES = {"stdout": "output", "stderr": "errors"}
+CLOSED = {"no input": {"stdin": 0}, "no output": {"stdout": 1}, "no errors": {"stderr": 2}}
 BARE = re.compile(r"\b(?!Interrupt)[A-Z]\w*(Error|Exception|Exit|Iteration|Interrupt|Warning)\b: ")
+OWN = "failed and are left out of the update, the first with "  # of a notice that quotes an error of a user's function
 OPTION = re.compile(r"(--[a-z][a-z-]*)(?:, --no-[a-z-]+)? (\{[^}]*\}|[A-Z:|]+|\[[^│]*?\]\]|(?=\s))")
 TOUCH = "import canary; canary.touch()"
 MODULES = {
@@ -80,6 +90,62 @@ class Saver:
         {TOUCH}
 
 saver = object.__new__(Saver)
+""",
+    "rewards.py": """
+import math, time
+
+def length(completions, **columns):
+    return [-float(len(text)) for text in completions]
+
+def fails(completions, **columns):
+    raise ValueError('no')
+
+def text(completions, **columns):
+    return ['a'] * len(completions)
+
+def nan(completions, **columns):
+    return [math.nan] * len(completions)
+
+def none(completions, **columns):
+    return [None] * len(completions)
+
+def few(completions, **columns):
+    return [1.0]
+
+def sleeps(completions, **columns):
+    time.sleep(1000)
+
+def tool(a: int) -> int:
+    \"\"\"One more.
+
+    Args:
+        a: a number
+    \"\"\"
+    return a + 1
+""",
+    "sums.jsonl": "".join(f'{{"prompt": "{n} + 1?", "answer": "{n + 1}"}}\n' for n in range(8)),
+    "task.py": """
+from purestep.core import keys
+from purestep.core.language.parsers import Parsed
+from purestep.core.language.task import TextTask
+from purestep.core.language.text_env import Outcome, TextEnv
+
+def reset(params, key):
+    return int(keys.randint(key, (), 0, 10)), "0-9?"
+
+def step(params, state, action, key):
+    return state, Outcome("no", reward=float(action == str(state)), terminated=action == str(state))
+
+def fails(params, state, action, key):
+    raise ValueError("no")
+
+def odd(params, state, action, key):
+    return state, 3
+
+def made(step):
+    return TextTask(name="least", env=lambda stream: TextEnv((), reset, step), parser=lambda text: Parsed(text[:1] or "?"))
+
+TASK, FAILS, ODD = made(step), made(fails), made(odd)
 """,
     "broken.py": "def x(:\n",
     "leaving.py": "raise SystemExit(7)\n",
@@ -242,6 +308,7 @@ LAY: Mapping[str, Callable[..., object]] = {
     "line": _line,
     "weights": _weights,
     "swap": _swap,
+    "move": lambda here, runs, source, path: (here / source).rename(here / path),
 }
 
 
@@ -299,6 +366,7 @@ class Ended:
     cpu: float
     out: str
     err: str
+    deaf: float = 0.0  # seconds from the first signal to the end
 
 
 def surroundings(case: Path, shared: Path) -> dict[str, str]:
@@ -315,13 +383,13 @@ def surroundings(case: Path, shared: Path) -> dict[str, str]:
     }
 
 
-def _limited() -> None:
-    """Limits of memory, file sizes and processes; a session of its own, so that what it leaves behind can be ended."""
+def _limited(room: int = 0) -> None:
+    """Limit memory, file sizes and processes; a session of its own, so that what it leaves behind can be ended."""
     os.setsid()
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for kind, most in (
         (resource.RLIMIT_AS, size + SPACE),
-        (resource.RLIMIT_FSIZE, FILE),
+        (resource.RLIMIT_FSIZE, room or FILE),
         (resource.RLIMIT_NPROC, PROCESSES),
         (resource.RLIMIT_CORE, 0),
     ):
@@ -329,11 +397,35 @@ def _limited() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
-def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after: Callable[[], None]) -> int:
+class _Absent:
+    """A finder of modules by which some packages are not there."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Raise ModuleNotFoundError for a module of one of these packages."""
+        if name.partition(".")[0] in self.names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def _without(names: Sequence[str]) -> None:
+    """Take away packages, and what of purestep has imported them."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in names:
+            del sys.modules[name]
+    sys.meta_path.insert(0, _Absent(names))
+
+
+def _child(given: Input, here: Path, variables: Mapping[str, str], after: Callable[[], None]) -> int:
     """Run the command in the forked process, as a shell's process would run it, and return its exit code."""
-    _limited()
+    words = given.words
+    _limited(given.most)
+    if given.absent:
+        _without(given.absent)
     os.chdir(here)
     os.environ.clear()
     os.environ.update(variables)
@@ -342,8 +434,12 @@ def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after
     sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), "utf-8")
     sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", write_through=True)
     sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), "utf-8", "backslashreplace", write_through=True)
-    faulthandler.enable(sys.stderr)
-    faulthandler.register(signal.SIGQUIT, sys.stderr)
+    for name, number in CLOSED.get(given.streams, {}).items():  # as Python finds them where a descriptor is closed
+        setattr(sys, name, None)
+        os.close(number)
+    faults = os.dup(2) if given.streams != "no errors" else os.open(os.devnull, os.O_WRONLY)
+    faulthandler.enable(faults)
+    faulthandler.register(signal.SIGQUIT, faults)
     try:
         from purestep.runtime.cli.main import main
 
@@ -356,63 +452,104 @@ def _child(words: Sequence[str], here: Path, variables: Mapping[str, str], after
     except BaseException:
         traceback.print_exc()
         code = 1
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python ends, and has not half of what it had
+    for number in (signal.SIGINT, signal.SIGTERM):  # Python ends, and has not half of what it had
+        signal.signal(number, signal.SIG_IGN)
     after()
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     return code
 
 
 def call(given: Input, case: Path, here: Path, shared: Path, after: Callable[[], None] = lambda: None) -> Ended:
     """Calls the command and waits for it."""
     said = [case.parent / name for name in ("stdin", "stdout", "stderr")]
+    for path in said[1:]:
+        path.write_bytes(b"")
     said[0].write_bytes(given.typed.encode("utf-8", "surrogatepass"))
     variables, began = surroundings(case, shared), time.monotonic()
-    with said[0].open("rb") as typed, said[1].open("wb") as out, said[2].open("wb") as err:
-        if given.alone:
+    variables = {name: value for name, value in {**variables, **dict(given.variables)}.items() if value is not None}
+    with said[0].open("rb") as typed, _stream(given, said[1]) as out, _stream(given, said[2]) as err:
+        if (
+            given.alone
+            and not given.stop
+            and not given.absent
+            and given.streams not in CLOSED
+            and "\0" not in "".join(given.words)
+        ):
             program = [sys.executable, "-P", "-m", "purestep.runtime.cli.main", *given.words]
             pid = subprocess.Popen(
-                program, stdin=typed, stdout=out, stderr=err, cwd=here, env=variables, preexec_fn=_limited
+                program,
+                stdin=typed,
+                stdout=out,
+                stderr=err,
+                cwd=here,
+                env=variables,
+                preexec_fn=lambda: _limited(given.most),
             ).pid
         else:
             pid = os.fork()
             if not pid:
-                code = 70
+                left = 70
                 try:
                     for number, file in enumerate((typed, out, err)):
                         os.dup2(file.fileno(), number)
-                    code = _child(given.words, here, variables, after)
+                    left = _child(given, here, variables, after)
                 except BaseException:
                     os.write(2, traceback.format_exc().encode("ascii", "backslashreplace"))
                 finally:
                     with contextlib.suppress(BaseException):
                         sys.stderr.flush()
-                    os._exit(code)
-    code, cpu = _waited(pid, given.long)
+                    os._exit(left)
+    code, cpu, deaf = _waited(pid, given)
     seconds = time.monotonic() - began
-    texts = [path.read_bytes()[:1_000_000].decode("utf-8", "replace") for path in said[1:]]
-    return Ended(code, round(seconds, 2), round(cpu, 2), *texts)
+    out_text, err_text = (path.read_bytes()[:1_000_000].decode("utf-8", "replace") for path in said[1:])
+    return Ended(code, round(seconds, 2), round(cpu, 2), out_text, err_text, round(deaf, 2))
 
 
-def _waited(pid: int, long: bool) -> tuple[int | None, float]:
-    """The exit code of a process, and its processor's seconds. Ctrl-C is pressed where it may be long; its group is ended."""
-    began, presses, step = time.monotonic(), 0, 0.002
+def _stream(given: Input, path: Path) -> Any:
+    """Open what a call writes to: a file, or what its input says in its place."""
+    if given.streams == f"{WRITES[path.name]} full":
+        return open("/dev/full", "wb")
+    if given.streams == f"{WRITES[path.name]} gone":
+        ours, theirs = os.pipe()
+        os.close(ours)
+        return os.fdopen(theirs, "wb")
+    return path.open("ab")
+
+
+def _queued(pid: int) -> float:
+    """Return the seconds that a process has waited for a processor; 0 where the system does not count them."""
+    try:
+        return float(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
+def _waited(pid: int, given: Input) -> tuple[int | None, float, float]:
+    """Wait for the end of a process: its exit code, its processor's seconds, and the seconds from the first signal to the end.
+
+    It is stopped where its input says so, and where it may be long; its group is ended.
+    """
+    began, pressed, step, patience = time.monotonic(), list[float](), 0.002, given.stop or PATIENCE
+    limit = LIMIT if given.command != "warm" else math.inf
     try:
         while True:
+            seconds = time.monotonic() - began - _queued(pid)
             ended, status, used = os.wait4(pid, os.WNOHANG)
             if ended:
-                return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
-            seconds = time.monotonic() - began
-            if long and seconds > PATIENCE * (3 * presses + 1):
-                presses += 1
-                os.killpg(pid, signal.SIGINT)
-            if seconds > LIMIT:
+                deaf = seconds - pressed[0] if pressed else 0.0
+                return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, deaf
+            if (given.long or given.stop) and seconds > patience + 3 * PATIENCE * len(pressed):
+                pressed.append(seconds)
+                os.kill(pid, signal.SIGTERM) if given.signal == "TERM" else os.killpg(pid, signal.SIGINT)
+            if seconds > limit:
                 os.kill(pid, signal.SIGQUIT)  # says where it stands
                 time.sleep(0.3)
                 os.kill(pid, signal.SIGKILL)
                 used = os.wait4(pid, 0)[2]
-                return None, used.ru_utime + used.ru_stime
+                return None, used.ru_utime + used.ru_stime, 0.0
             time.sleep(step)
             step = min(step * 1.3, 0.05)
     finally:
@@ -429,27 +566,42 @@ def faults(given: Input, ended: Ended, changed: Sequence[str], touched: bool) ->
     lines = [line for line in ended.err.splitlines() if line.strip()]
     # The result of these two is on standard output: a broken law, with what a function raised, or rows that differ.
     result = given.command in ("verify", "replay") and ended.code == 1 and bool(ended.out.strip())
+    result = result or (given.command == "verify" and ended.code == 3)  # no verdict, for a call that cannot be made
     if ended.code is None:
         found["hang"] = lines[-1] if lines else ""
+    elif ended.deaf > GRACE:
+        found["hang"] = f"{ended.deaf} s after a signal"
+    elif ended.code in (-signal.SIGTERM, -signal.SIGINT) and (given.stop or given.long) and not ended.out + ended.err:
+        pass  # before it had begun
     elif ended.code < 0 or "Fatal Python error" in ended.err:
         found["crash"] = f"ended by signal {-ended.code}"
-    elif ended.code not in CODES:
+    elif ended.code not in CODES and not result and not (ended.code == 141 and given.streams == "output gone"):
         found["crash"] = f"exit code {ended.code}"
     if "Traceback (most recent call last)" in ended.err + ended.out:
         found["traceback"] = lines[-1] if lines else ""
     else:
         bare = [
-            line for line in lines if "(--debug shows where)" in line or (BARE.search(line) and ", wanted " not in line)
+            line
+            for line in lines
+            if "(--debug shows where)" in line
+            or (BARE.search(line) and ", wanted " not in line and not (given.trusted and OWN in line))
         ]
         if bare and not result:
             found["bare"] = bare[0]
-    if not found and ended.code in (1, 2) and not lines and not result:
+    heard = given.streams not in ("no errors", "errors gone") and not 0 < given.most <= len(ended.err.encode()) + 4
+    if not found and ended.code in (1, 2) and not lines and not result and heard:
         found["silent"] = "nothing on standard error"
-    if not found and ended.code == 1 and not result:
+    if not found and ended.code == 1 and not result and heard:
         last = lines[-1]
         whole = ", wanted " in last and "; " in last.partition(", wanted ")[2]
         if not (whole and last.startswith("purestep: ") and sum(line.startswith("purestep: ") for line in lines) == 1):
             found["lines"] = last
+    said = [line for text in (ended.err, ended.out) for line in text.splitlines() if len(line) > 3]
+    again = Counter(line for line in said if not any(line.strip(" │") in word for word in given.words))
+    if again and again.most_common(1)[0][1] > FLOOD:
+        found["flood"] = f"{again.most_common(1)[0][1]} times: {again.most_common(1)[0][0]}"
+    if "out of memory" in ended.err:
+        found["memory"] = lines[-1]
     if changed:
         found["lost"] = "; ".join(changed[:5])
     if given.good and ended.code not in (0, 130) and not found:
@@ -496,60 +648,134 @@ def cleaned(case: Path) -> None:
 # --- the ground ---
 
 
-def prepared(root: Path, kinds: Sequence[str], commands: Sequence[str]) -> Ground:
-    """Trains the small runs and asks commands for help, in forks; imports what they have imported."""
-    (root / "runs").mkdir()
+def prepared(root: Path, kinds: Sequence[str], commands: Sequence[str], silent: str, kept: Path | None) -> Ground:
+    """Train the small runs and ask commands for help, in forks; import what they have imported.
+
+    In the folder `kept` they are left for the next time, or found from the last.
+    """
     (root / "matplotlib").mkdir(exist_ok=True)
-    options = {}
+    if kept and (kept / "ground.json").is_file():
+        shutil.copytree(kept / "runs", root / "runs", symlinks=True)
+        for path in (root / "runs").rglob("*.json"):  # the run of text names the model of another
+            path.write_text(path.read_text().replace((kept / "root").read_text(), str(root)))
+        _import((kept / "modules").read_text())
+        return evolve(Ground(**json.loads((kept / "ground.json").read_text())), silent=silent)
+    (root / "runs").mkdir()
+    options, modules = {}, dict[str, None]()
     for kind in kinds:
-        _warm(root, MADE[kind], f"{root}/runs/{kind}")
+        _warm(root, [word.format(runs=root / "runs") for word in MADE[kind]], modules, f"{root}/runs/{kind}")
     for command in commands:
         words = () if command == "help" else command.split()
-        said = _warm(root, (*words, "--help"))
+        said = _warm(root, (*words, "--help"), modules)
         text = " ".join(re.sub("[│╭╮╰╯─]", " ", line) for line in said.splitlines())
         options[command] = sorted({(name, kind.strip()) for name, kind in OPTION.findall(text)} - {("--help", "")})
-    _warm(root, ("verify", "victims:save"))
+    _warm(root, ("verify", "victims:save"), modules)
     files = {
         kind: sorted(
             str(path.relative_to(root / "runs" / kind)) for path in (root / "runs" / kind).rglob("*") if path.is_file()
         )
         for kind in kinds
     }
-    if threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > 1:
-        raise RuntimeError("fuzz_side has threads, and a fork may hang for them")
-    return Ground(options, files)
+    ground = Ground(options, files, silent)
+    if kept:
+        shutil.copytree(root / "runs", kept / "runs", symlinks=True)
+        (kept / "root").write_text(str(root))
+        (kept / "modules").write_text("\n".join(modules))
+        (kept / "ground.json").write_text(json.dumps(attrs.asdict(ground)))
+    return ground
 
 
-def _warm(root: Path, words: Sequence[str], run: str = "") -> str:
-    """Calls a command that has to succeed, and imports what it has imported; gives what it printed."""
+def _import(names: str) -> None:
+    """Import the modules that a call has imported, but not those of its folder."""
+    for name in names.split("\n"):
+        if name not in (*(file.removesuffix(".py") for file in MODULES), "__main__"):
+            importlib.import_module(name)
+
+
+def _warm(root: Path, words: Sequence[str], modules: dict[str, None], run: str = "") -> str:
+    """Call a command that has to succeed; import what it has imported, and add it to `modules`; return what it printed."""
     note = root / "modules"
     given = Input("warm", (*words, *(("--run", run) if run else ())))
     said = judged(given, root, lambda: note.write_text("\n".join(sys.modules)) and None)
     if said["code"] not in (0, 2) and words[0] != "verify":
         raise RuntimeError(f"{' '.join(given.words)}: {said['err']}")
-    for name in note.read_text().split("\n"):
-        if name not in ("canary", "victims", "canary_at_import", "__main__"):
-            importlib.import_module(name)
-    return str(said["out"])
+    _import(note.read_text())
+    modules.update(dict.fromkeys(note.read_text().split("\n")))
+    return (root / "stdout").read_text("utf-8", "replace")
 
 
 def _ended(*_: object) -> None:
-    """Ends this process, and a call under way with it."""
+    """End this process and those that judge for it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    os._exit(143)
+
+
+def _leaving(*_: object) -> None:
+    """End a process that judges, and a call under way with it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)
 
 
+def begun(root: Path, number: int) -> tuple[int, int]:
+    """Fork a process that judges inputs in a folder of its own; return where it reads them, and where it writes verdicts."""
+    theirs, ours = os.pipe()
+    answers, said = os.pipe()
+    if os.fork():
+        os.close(theirs)
+        os.close(said)
+        return ours, answers
+    os.close(ours)
+    os.close(answers)
+    signal.signal(signal.SIGTERM, _leaving)
+    try:
+        own = root / f"side{number}"
+        own.mkdir()
+        for name in ("runs", "matplotlib"):
+            (own / name).symlink_to(root / name)
+        with os.fdopen(theirs, encoding="utf-8") as lines, os.fdopen(said, "w", encoding="utf-8") as out:
+            for line in lines:
+                given = json.loads(line)
+                given = Input(**{**given, **{name: tuple(map(tuple, given[name])) for name in ("steps", "variables")}})
+                print(json.dumps(judged(given, own)), file=out, flush=True)
+    finally:
+        os._exit(0)
+
+
 def main() -> int:
-    root, kinds, commands = sys.argv[1:]
+    root, kinds, commands, sides, *kept = sys.argv[1:]
     signal.signal(signal.SIGTERM, _ended)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    ground = prepared(Path(root), kinds.split(","), commands.split(","))
+    server = socket.create_server(("127.0.0.1", 0), backlog=50)  # it accepts, and says nothing
+    silent = f"127.0.0.1:{server.getsockname()[1]}"
+    ground = prepared(Path(root), kinds.split(","), commands.split(","), silent, Path(kept[0]) if kept else None)
+    if threading.active_count() > 1 or len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("fuzz_side has threads, and a fork may hang for them")
+    ends = [begun(Path(root), number) for number in range(int(sides))]
     print(json.dumps(attrs.asdict(ground)), file=answers, flush=True)
-    for line in io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8"):
-        given = json.loads(line)
-        given = Input(**{**given, "words": tuple(given["words"]), "steps": tuple(map(tuple, given["steps"]))})
-        print(json.dumps(judged(given, Path(root))), file=answers, flush=True)
+    reading, printing = threading.Lock(), threading.Lock()
+    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
+
+    def serve(given: int, verdicts: int) -> None:
+        with os.fdopen(given, "w", encoding="utf-8") as words, os.fdopen(verdicts, encoding="utf-8") as found:
+            while True:
+                with reading:
+                    line = lines.readline()
+                if not line:
+                    return
+                number, _, text = line.partition(" ")
+                words.write(text)
+                words.flush()
+                verdict = found.readline()
+                with printing:
+                    print(number, verdict or "null", end="" if verdict else "\n", file=answers, flush=True)
+
+    threads = [threading.Thread(target=serve, args=each) for each in ends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return 0
 
 

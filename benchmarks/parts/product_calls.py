@@ -11,8 +11,8 @@ from torch import Tensor
 from torch._inductor.codecache import CppCodeCache
 
 from purestep.runtime.inductor import loop_codegen
-from purestep.runtime.inductor.compile_speed import replaced
 from purestep.runtime.inductor.products import HEADER
+from purestep.runtime.inductor.replace_attributes import replace_attributes
 
 TIMING = Path(__file__).with_name("product_timing.cpp")
 
@@ -42,7 +42,7 @@ def library_products() -> Iterator[None]:
     """Compile programs in the block with the library's products alone."""
     marks = {**inductor.unsafe_marked_cacheable_functions, "library products": "1"}
     with (
-        replaced(loop_codegen, {"multiplied": lambda text: text}),
+        replace_attributes(loop_codegen, {"multiplied": lambda text: text}),
         inductor.patch(unsafe_marked_cacheable_functions=marks),
     ):
         yield

@@ -70,12 +70,35 @@ def nucleus(logits: Tensor, top_p: float) -> Tensor:
     >>> nucleus(torch.log(torch.tensor([0.1, 0.6, 0.3])), 0.7)
     tensor([   -inf, -0.5108, -1.2040])
     """
+    return torch.where(_kept(logits, top_p), logits, -torch.inf)
+
+
+def support(logits: Tensor, token: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits of the nucleus and of `token`, -inf for all others, and whether the nucleus leaves the token out.
+
+    S_t = nucleus(logits_t, top_p_t) united with {token_t};  all tokens where top_p_t >= 1, with the same bits
+
+    For scoring a token that another policy sampled: its own nucleus held the token, this one need not. The set is a constant
+    for the gradient. Shapes: [*, V], int [*], [*] -> [*, V], bool [*].
+
+    >>> logits = torch.log(torch.tensor([[0.1, 0.6, 0.3]])).expand(2, 3)
+    >>> support(logits, torch.tensor([0, 2]), torch.tensor([0.7, 0.7]))
+    (tensor([[-2.3026, -0.5108, -1.2040],
+            [   -inf, -0.5108, -1.2040]]), tensor([ True, False]))
+    """
+    limit = top_p[..., None]
+    kept = _kept(logits.detach(), limit) | (limit >= 1.0)
+    own = torch.arange(logits.shape[-1], device=logits.device) == token[..., None]
+    return torch.where(kept | own, logits, -torch.inf), ~kept.gather(-1, token[..., None])[..., 0]
+
+
+def _kept(logits: Tensor, top_p: Tensor | float) -> Tensor:
+    """Return whether each token is in the nucleus: bool [*, V]."""
     order = torch.sort(logits, dim=-1, descending=True, stable=True)
     probability = torch.softmax(order.values, -1)
     before = probability.cumsum(-1) - probability
     first = torch.arange(logits.shape[-1], device=logits.device) == 0
-    kept = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order.indices, first | (before < top_p))
-    return torch.where(kept, logits, -torch.inf)
+    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order.indices, first | (before < top_p))
 
 
 def _log_prob(logits: Tensor, token: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ def deterministic(
     *,
     observation_space: Space,
     action_space: Space,
+    clips: bool = False,
 ) -> Env[P, S]:
     """Return the env with step(params, state, action, key) = advance(params, state, action).
 
@@ -45,6 +46,7 @@ def deterministic(
         observation_space=observation_space,
         action_space=action_space,
         hoisted=Hoisted(draw=_nothing, step=step),
+        clips=clips,
     )
 
 

@@ -84,7 +84,8 @@ def mountain_car_continuous() -> Env[MountainCarParams, MountainCarState]:
         return moved, following(_observe(moved), reward, terminated)
 
     params = _params(force=0.0015, goal_position=0.45)
-    return deterministic(params, _reset, advance, observation_space=_valley(), action_space=Box(-1.0, 1.0, (1,)))
+    throttles = Box(-1.0, 1.0, (1,))
+    return deterministic(params, _reset, advance, observation_space=_valley(), action_space=throttles, clips=True)
 
 
 def _params(*, force: float, goal_position: float) -> MountainCarParams:

@@ -71,6 +71,7 @@ def pendulum() -> Env[PendulumParams, PendulumState]:
         _advance,
         observation_space=Box((-1.0, -1.0, -max_speed), (1.0, 1.0, max_speed), (3,)),
         action_space=Box(-max_torque, max_torque, (1,)),
+        clips=True,
     )
 
 

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..decoding.sampling import support
 from ..errors import ChoiceError, DtypeError, ShapeError, message
 from ..record import replace
 from ..shapes import boolean, same_shape
@@ -47,15 +48,18 @@ def with_proximal(transcript: Transcript, log_probs: Tensor, mask: Tensor | None
     return replace(transcript, proximal_log_prob=torch.where(chosen, log_probs.to(old.dtype), old))
 
 
-def token_log_probs(logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0) -> Tensor:
+def token_log_probs(
+    logits: Tensor, tokens: Tensor, *, temperature: Tensor | float = 1.0, top_p: Tensor | float = 1.0
+) -> Tensor:
     """Return the log-prob of each token, given those before it.
 
-    out_t = log softmax(logits_t-1 / temperature_t)[token_t],   out_0 = 0
+    out_t = log softmax(logits_t-1 / temperature_t over S_t)[token_t],   out_0 = 0
+    S_t   = all tokens, or with top_p_t < 1 their nucleus and token_t: see `support`
 
     `logits` are those of a causal model: at t they predict the token at t + 1. Only this function makes the shift: out_t,
-    like all columns of a transcript, belongs to token t. A temperature has the index of the token that was sampled with it;
-    see `per_token`. top_p is not taken into account. Computed in float32 or better.
-    Shapes: logits float [*, L, V], tokens int [*, L], temperature > 0, a number, [*] or [*, L] -> [*, L].
+    like all columns of a transcript, belongs to token t. A temperature, or a top_p, has the index of the token that was
+    sampled with it; see `per_token`. Computed in float32 or better.
+    Shapes: logits float [*, L, V], tokens int [*, L], temperature and top_p > 0, a number, [*] or [*, L] -> [*, L].
     Raises: ShapeError, DtypeError, ChoiceError (a number that is not positive).
 
     >>> logits = torch.tensor([[0.0, 0.0], [9.0, 9.0], [0.0, 99.0]])
@@ -68,20 +72,25 @@ def token_log_probs(logits: Tensor, tokens: Tensor, *, temperature: Tensor | flo
         got, wanted = list(logits.shape), f"[{', '.join([*map(str, tokens.shape), 'V'])}]"
         raise ShapeError(message("token_log_probs: logits", got=got, wanted=wanted, remedy="pass them at all tokens"))
     before = logits[..., :-1, :].to(torch.promote_types(logits.dtype, torch.float32))
-    log_probs = torch.log_softmax(before / _heat(tokens, temperature), -1)
+    scored = before / _for_logits("temperature", tokens, temperature)
+    limit = _for_logits("top_p", tokens, top_p)
+    if isinstance(limit, Tensor) or limit < 1.0:
+        limits = torch.as_tensor(limit, device=scored.device).expand(*scored.shape[:-1], 1)[..., 0]
+        scored, _ = support(scored, tokens[..., 1:], limits)
+    log_probs = torch.log_softmax(scored, -1)
     return F.pad(log_probs.gather(-1, tokens[..., 1:, None])[..., 0], (1, 0))
 
 
-def _heat(tokens: Tensor, temperature: Tensor | float) -> Tensor | float:
-    """Return the temperature in a shape that divides the logits [*, L-1, V]."""
-    where, remedy = "token_log_probs: temperature", "score greedy tokens at the temperature to learn with"
-    if not isinstance(temperature, Tensor):
-        if not temperature > 0:
-            raise ChoiceError(message(where, got=temperature, wanted="more than 0", remedy=remedy))
-        return temperature
-    if temperature.ndim and temperature.shape not in (tokens.shape, tokens.shape[:-1]):
+def _for_logits(name: str, tokens: Tensor, value: Tensor | float) -> Tensor | float:
+    """Return a number of tokens in a shape that fits the logits [*, L-1, V]."""
+    where, remedy = f"token_log_probs: {name}", f"score greedy tokens at the {name} to learn with"
+    if not isinstance(value, Tensor):
+        if not value > 0:
+            raise ChoiceError(message(where, got=value, wanted="more than 0", remedy=remedy))
+        return value
+    if value.ndim and value.shape not in (tokens.shape, tokens.shape[:-1]):
         wanted = f"{list(tokens.shape)} or {list(tokens.shape[:-1])}"
-        raise ShapeError(message(where, got=list(temperature.shape), wanted=wanted, remedy="use per_token"))
-    if temperature.shape == tokens.shape:
-        return temperature[..., 1:, None]
-    return temperature[..., None, None]
+        raise ShapeError(message(where, got=list(value.shape), wanted=wanted, remedy="use per_token"))
+    if value.shape == tokens.shape:
+        return value[..., 1:, None]
+    return value[..., None, None]

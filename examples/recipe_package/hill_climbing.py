@@ -47,7 +47,8 @@ def build(settings: Settings, context: Context) -> Components:
     from purestep.runtime.evaluate import evaluate
     from purestep.runtime.population import each
     from purestep.runtime.runs.run import stepped
-    from purestep.runtime.runs.training_machine import plan
+    from purestep.runtime.runs.training_machine import Loop, plan
+    from purestep.runtime.trained_policy import TrainedPolicy
 
     env = make(settings.env)
     model = flat(actor_critic_mlp(env.observation_space, env.action_space, (8,)))
@@ -67,7 +68,12 @@ def build(settings: Settings, context: Context) -> Components:
         first, key = keys.split(keys.key(settings.seed), 2)
         return {"params": model.init(first), "key": key}
 
-    return Components(loop=plan(settings.generations, 5), begin=begin, session=stepped(step), opened=(env, model))
+    def policy(state: dict[str, Any], loop: Loop) -> TrainedPolicy:  # for purestep.load and purestep export
+        about: dict[str, Any] = {"recipe": "hill", "arguments": settings, "iteration": loop.iteration}
+        return TrainedPolicy(env=env, model=model, params=state["params"], **about)
+
+    loop = plan(settings.generations, 5)
+    return Components(loop=loop, begin=begin, session=stepped(step), opened=(env, model), policy=policy)
 
 
 def evaluated(run: Path, options: Played, notice: Notice) -> Iterator[str]:

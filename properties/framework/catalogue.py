@@ -6,17 +6,23 @@ To add a suite, add a `CatalogueRow` to `ROWS`, in alphabetical order. `purestep
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from attrs import field, frozen
 
 from ...core.errors import StructureError, choose, message
+from .verdict import NoVerdict
 
 if TYPE_CHECKING:
     from .law import Suite
 
 NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all names that it has in the field
+    "capacity": r"(max_?)?((buffer|replay|memory)_?)?(capacity|size|len(gth)?)|max_?(transitions|entries)|n|limit",
+    "learning_rate": r"lr|learning_rate|step_size|alpha|eta|stepsize",
+    "num_envs": r"(num|n)_?envs?|count|n|size",
+    "params": r"params?|parameters?|model_parameters|weights",
+    "shape": r"((obs(ervation)?|state|input)_?)?(shape|size|dim)|num_inputs|n_?features|features",
     "add_generation_prompt": r"add_generation_prompt|generation_prompt",
     "action": r"actions?|act|a|a_t|u",
     "advantage": r"adv(antage)?s?|adv(antage)?_t|mb_advantages|b_advantages|weights?_t",
@@ -25,17 +31,23 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "entropy": r"entrop(y|ies)(_loss)?|ent",
     "behaviour_value": r"(old|behaviou?r|prev(ious)?|rollout)_?(values?|vals?|vpreds?)|"
     r"(values?|vals?|vpreds?)_(old|b)|b_values",
-    "clip": r"clip(_(eps(ilon)?|range|coef|ratio|param|value|pi))?|cliprange|(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
-    "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size)(_in_batch)?",
+    "clip_low": r"(clip_?)?(eps(ilon)?|clip|ratio)(_(ratio|range|eps(ilon)?))?_?low(er)?",
+    "clip_high": r"(clip_?)?(eps(ilon)?|clip|ratio)(_(ratio|range|eps(ilon)?))?_?(high|upp)(er)?",
+    "log_ratio": r"log_?(ratios?|r|rho)",
+    "ratio": r"((prob(ability)?|importance|policy)_?)?ratios?|rho",
+    "clip": r"clip(_?(eps(ilon)?|range|coef|ratio|param|value|pi))?(_?(vf|value|v))?|(vf|value)_clip\w*|"
+    r"(ppo_)?eps(ilon)?(_clip)?|clip_epsilon|e?clip",
+    "count": r"(num_(items|tokens|generations|steps)|n|size|count|batch_size|group_size|samples_per_prompt)"
+    r"(_in_batch)?|k",
     "discount": r"discounts?(_t)?|pcont(_t)?",
     "ended": r"dones?(_t)?|d|ends?|ended|is_(last|done)|episode_(ends?|starts?)|nonterminals?|not_dones?|continues?|finished",
-    "gamma": r"gamma|discount(_factor|_rate)?|gam|g|discount_gamma",
+    "gamma": r"gamma|discount(_factor|_rate)?|gam|g|discount_gamma|decay",
     "group": r"(group|prompt|question)s?(_(ids?|index|idx|indices))?|index|uids?|gid",
     "groups": r"(num|n)_(groups|prompts)|groups",
     "key": r"key|rng|rng_key|prng_key|generator",
-    "lambda_": r"(gae_?|td_?)?(lambda_?|lam|lmbda|lambd)(_t|_)?|tau",
+    "lambda_": r"(gae_?|td_?)?(lambda_?|lam|lmbda|lambd)(_t|_)?|tau|trace(_decay)?",
     "last_ended": r"(last|next|final|bootstrap)_(done|terminated|terminal)s?",
-    "last_value": r"(last|next|final|bootstrap)_(state_)?(value|val|v)s?|v_last|vf_last|value_last",
+    "last_value": r"(last|next|final|bootstrap)_(state_)?(value|val|v)s?|v_last|vf_last|value_last|bootstrap(_v)?",
     "log_ratios": r"log_(ratios?|rhos?)|rhos?(_tm1|_t)?|(importance_)?ratios?",
     "logits": r"logits?|scores|log_potentials|unnormali[sz]ed_log_probs|preferences|policy_logits",
     "log_prob": r"((new|cur|current|policy|target|actor|pi|per_token|token|action|model|train(er)?)_?)*(log_?probs?|logps?)"
@@ -57,7 +69,7 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "response": r"(completion|response|answer|output|solution|text|generation)s?(_str)?",
     "reward": r"((token_level|env|episode|step)_)?(reward|rew|score|return)s?",
     "rewards": r"((token_level|step|env|raw)_)?rew(ard)?s?(_t|_seq|_list|_buf)?|r|r_t|rs|scores",
-    "step": r"step|count|t|epoch|iteration|it|progress(_remaining)?|current_step|num_steps",
+    "step": r"(global_?)?step|count|t|epoch|iteration|it|progress(_remaining)?|current_step|num_steps",
     "target": r"((value|td|critic|q|lambda)_)?(targets?|returns?|rets?)(_t)?|returns_batch|b_returns|labels?|y",
     "temperature": r"temperature|temp|tau|t",
     "terminated": r"terminat(ed|ions?|als?|es)|terminals?|terms?|is_terminal",
@@ -87,11 +99,21 @@ class CatalogueRow:
     names: str = ""  # regular expression, searched in the object's name
     needs: tuple[str, ...] = ()  # roles of NAMES, or parameter names, in the order of the signature
     may: tuple[str, ...] = ()  # further ones
+    derived: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(
+        factory=dict
+    )  # roles that are made of the subject's own
+    instead: Mapping[str, tuple[str, ...]] = field(factory=dict)  # derived role -> roles that it stands for
     bases: tuple[str, ...] = ()  # qualified names of base classes, or of a class that a factory's annotation returns
     methods: tuple[str, ...] = ()  # that a class must have, all of them
     words: str = ""  # regular expression, searched in the first paragraph of the docstring
     adapt: tuple[str, str] = ("", "")
-    conventions: tuple[Mapping[str, Any], ...] = ()  # declarations to try, for a hint, where a law is broken
+    conventions: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # declarations to try where a law is broken: with any of them it is right
+    results: tuple[str, ...] = ()  # further ways to read a result, of `readings.RESULTS`
+    tells: tuple[str, ...] = ()  # laws that no object of another kind keeps
+    claims: Mapping[str, str] = field(factory=dict)  # law -> keyword that says what the object claims there
+    hints: tuple[Mapping[str, Any], ...] = ()  # further ones, which the object has to declare to be right
 
 
 ROWS: tuple[CatalogueRow, ...] = (
@@ -130,7 +152,8 @@ ROWS: tuple[CatalogueRow, ...] = (
         example='verify(chat_template_laws(end="<|im_end|>"), render)',
         names=r"(?i)chat_?template|render_?(chat|messages|conversation)|format_?(chat|messages|prompt)|tokenizer",
         needs=("messages",),
-        may=("add_generation_prompt", "prompt"),
+        may=("prompt",),
+        derived={"add_generation_prompt": lambda given: given["prompt"]},
         bases=("transformers.PreTrainedTokenizerBase",),
         methods=("apply_chat_template",),
         words=r"(?i)chat template",
@@ -149,6 +172,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         laws=("..suites.distribution", "distribution_laws"),
         signature="make(*outputs [*, D]) -> distribution with log_prob, sample, and entropy and mode if it has them",
         example="verify(distribution_laws(event=False), lambda mean, log_std: Normal(mean, log_std.exp()))",
+        conventions=({"low": -1.0, "high": 1.0}, {"event": False}),
         names=r"(?i)(normal|gaussian|beta|tanh|squash\w*|laplace|dist(ribution)?)(_?dist(ribution)?)?$|bernoulli|mixture",
         needs=("mean", "log_std"),
         bases=("torch.distributions.Distribution", "purestep.core.distributions.Distribution"),
@@ -186,10 +210,14 @@ ROWS: tuple[CatalogueRow, ...] = (
             {"correction": 0},
             {"scaled": False},
             {"centre": "leave_one_out", "scaled": False},
+            {"singleton": "any", "scaled": False},
+            {"singleton": "any", "centre": "leave_one_out", "scaled": False},
         ),
         names=r"(?i)grpo.*adv|group.*adv|rloo|leave_one_out|adv.*grpo|group_normali[sz]e",
         needs=("reward", "group"),
         may=("groups", "count"),
+        adapt=("..suites.forms", "group_form"),
+        tells=("definition", "sums_to_zero"),
         words=r"(?i)group.{0,40}(mean|advantage|reward)|leave[- ]one[- ]out",
     ),
     CatalogueRow(
@@ -207,6 +235,8 @@ ROWS: tuple[CatalogueRow, ...] = (
         declared={"low": 0.5, "high": 2.0},
         signature="f(log_prob, behaviour_log_prob, mask) -> weights [N, L]",
         example="verify(importance_laws(low=0.5, high=2.0), partial(truncated_weights, low=0.5, high=2.0))",
+        conventions=({"low": 0.0}, {"masked": False}, {"low": 0.0, "masked": False}),
+        claims={"bounds": "high", "definition": "high"},
         names=r"(?i)importance.*weight|is_weights?|truncated_(is|importance|weights)|tis(_|$)|rollout_correction",
         needs=("log_prob", "behaviour_log_prob", "mask"),
         words=r"(?i)importance (weight|sampling)",
@@ -224,6 +254,8 @@ ROWS: tuple[CatalogueRow, ...] = (
             {"unbiased": False, "gradient": "divergence"},
             {"never_negative": False, "gradient": "none"},
         ),
+        results=("its result is the mean or sum over a batch",),
+        tells=("zero_at_equality", "expectation", "grows_with_distance"),
         names=r"(?i)(^|_)kl(_|$)|kl_?(penalty|div\w*|estimat\w*|approx)|approx_?kl|^k[123]$|kullback",
         needs=("log_prob", "reference_log_prob"),
         may=("mask",),
@@ -245,7 +277,26 @@ ROWS: tuple[CatalogueRow, ...] = (
         laws=("..suites.loss", "loss_laws"),
         signature="f(log_prob, behaviour_log_prob, advantage, *, clip) -> losses [*]",
         example="verify(loss_laws(), ppo_clip)",
-        conventions=({"mean": True}, {"dual_clip": 3.0}, {"clipped": False}),
+        conventions=({"mean": True}, {"dual_clip": 3.0}, {"dual_clip": 3.0, "mean": True}),
+        results=("its result is an objective, the negative of a loss",),
+        tells=(
+            "on_policy_value",
+            "on_policy_gradient",
+            "no_clip_is_importance_weighting",
+            "gradient_stops_at_the_clip",
+        ),
+        hints=({"clipped": False},),
+        derived={
+            "log_ratio": lambda given: given["log_prob"] - given["behaviour_log_prob"],
+            "ratio": lambda given: (given["log_prob"] - given["behaviour_log_prob"]).exp(),
+            "clip_low": lambda given: given["clip"],
+            "clip_high": lambda given: given["clip"],
+        },
+        instead={
+            "log_ratio": ("log_prob", "behaviour_log_prob"),
+            "ratio": ("log_prob", "behaviour_log_prob"),
+            "clip_high": ("clip",),
+        },
         names=r"(?i)ppo.*(loss|clip|objective|surrogate)|clip(ped)?_?(surrogate|objective|policy|pg)|surrogate|pg_loss|policy_loss",
         needs=("log_prob", "behaviour_log_prob", "advantage", "clip"),
         words=r"(?i)clip(ped)? (surrogate|objective|policy)|\bPPO\b",
@@ -265,6 +316,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         signature="f(log_prob, behaviour_log_prob, advantage, mask) -> loss []",
         example="verify(masked_loss_laws(), my_loss)",
         conventions=({"empty": False},),
+        results=("its advantages are of sequences [B]",),
         names=r"(?i)(grpo|ppo|policy|pg|token).*loss",
         needs=("log_prob", "behaviour_log_prob", "advantage", "mask"),
         may=("clip",),
@@ -286,7 +338,8 @@ ROWS: tuple[CatalogueRow, ...] = (
         example="verify(n_step_laws(), n_step)",
         names=r"(?i)n_?step",
         needs=("rewards", "next_values", "gamma", "n"),
-        may=("terminated", "truncated", "ended"),
+        may=("terminated", "truncated"),
+        derived={"ended": lambda given: given["terminated"] | given["truncated"]},
         words=r"(?i)n-step",
     ),
     CatalogueRow(
@@ -305,6 +358,19 @@ ROWS: tuple[CatalogueRow, ...] = (
         signature="make(params, learning_rate) -> optimizer with step and param_groups",
         example='verify(optimizer_laws("adam"), torch.optim.Adam)',
         names=r"(?i)adam|sgd|rmsprop|lion|adagrad|optimi[sz]er",
+        claims=dict.fromkeys(
+            (
+                "first_step",
+                "follows_the_rule",
+                "groups_have_own_rates",
+                "parameters_are_separate",
+                "tiny_gradients",
+                "decay",
+                "nan_shows",
+                "state_is_complete",
+            ),
+            "rule",
+        ),
         bases=("torch.optim.Optimizer",),
         methods=("step", "zero_grad"),
         words=r"(?i)optimi[sz]er|algorithm",
@@ -364,6 +430,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         names=r"(?i)reward(_fn|_func(tion)?)?$|(accuracy|format|length|correctness)_reward|grade|compute_score|verifier",
         needs=("response",),
         may=("prompt", "answer", "ground_truth"),
+        adapt=("..suites.forms", "reward_form"),
         words=r"(?i)reward",
     ),
     CatalogueRow(
@@ -381,6 +448,12 @@ ROWS: tuple[CatalogueRow, ...] = (
         example="verify(schedule_laws(start=1.0, end=0.0, steps=10), my_schedule)",
         names=r"(?i)schedul|anneal|decay|warm_?up|cosine|linear_?(lr|fn)|polynomial",
         needs=("step",),
+        adapt=("..suites.forms", "schedule_form"),
+        conventions=(
+            {"argument": "int"},
+            {"argument": "int", "constant_after": False},
+            {"constant_after": False},
+        ),
         bases=("torch.optim.lr_scheduler.LRScheduler",),
         words=r"(?i)schedule|anneal|warm-?up|learning rate",
     ),
@@ -398,10 +471,12 @@ ROWS: tuple[CatalogueRow, ...] = (
         laws=("..suites.target", "target_laws"),
         signature="f(rewards, next_values, terminated, truncated, *, gamma) -> targets [T]",
         example='verify(target_laws("td"), my_td_target)',
-        names=r"(?i)(td|q|dqn|double_q|bellman|critic)_?targets?|reward_?to_?go|discount(ed)?_?(return|cumsum|sum|reward)|compute_returns",
+        names=r"(?i)(td|q|dqn|double_q|bellman|critic|sac)_?targets?|rewards?_?to_?go|discount(ed)?_?(return|cumsum|sum|reward)|compute_returns",
         needs=("rewards", "gamma"),
         may=("next_values", "terminated", "truncated", "ended"),
-        words=r"(?i)target|reward[- ]to[- ]go|discounted",
+        words=r"(?i)target|reward[- ]to[- ]go|rewards to go|discounted",
+        adapt=("..suites.forms", "target_form"),
+        conventions=({"kind": "td"}, {"kind": "max"}),
     ),
     CatalogueRow(
         suite="token_gae",
@@ -444,8 +519,8 @@ ROWS: tuple[CatalogueRow, ...] = (
             {"scale": 1.0},
             {"reduction": "mean"},
             {"scale": 1.0, "reduction": "mean"},
-            {"largest": False},
         ),
+        hints=({"largest": False},),
         names=r"(?i)(value|critic|vf|v)_?(function_)?loss|clipped_value|mse|huber",
         needs=("value", "target"),
         may=("behaviour_value", "clip"),
@@ -467,7 +542,17 @@ ROWS: tuple[CatalogueRow, ...] = (
         example="verify(vtrace_laws(), vtrace)",
         names=r"(?i)v_?trace|impala",
         needs=("log_ratios", "rewards", "values"),
-        may=("next_values", "terminated", "truncated", "gamma", "lambda_", "discount", "rho_bar", "c_bar"),
+        may=("next_values", "terminated", "truncated", "gamma", "lambda_", "rho_bar", "c_bar"),
+        derived={
+            "behaviour_log_prob": lambda given: given["log_ratios"].new_zeros(given["log_ratios"].shape),
+            "log_prob": lambda given: given["log_ratios"],
+            "ended": lambda given: given["terminated"] | given["truncated"],
+            "discount": lambda given: given["gamma"] * (~given["terminated"]).to(given["rewards"].dtype),
+            "last_value": lambda given: given["next_values"][-1],
+        },
+        adapt=("..suites.forms", "vtrace_form"),
+        instead={"log_prob": ("log_ratios",)},
+        conventions=({"advantages": False},),
         words=r"(?i)v-?trace",
     ),
     CatalogueRow(
@@ -476,6 +561,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         signature="make(env) -> gymnasium.Wrapper",
         example='verify(wrapper_laws("CartPole-v1", reward=half), lambda env: TransformReward(env, half))',
         names=r"(?i)wrapper|frame_?stack|action_?repeat|frame_?skip",
+        claims={"reward": "reward", "observation": "observation", "actions": "action", "flags": "repeat"},
         bases=("gymnasium.Wrapper", "gym.Wrapper"),
         needs=("env",),
         words=r"(?i)wrap",
@@ -495,7 +581,9 @@ def named(place: tuple[str, str]) -> Any:
 
 
 def suite_of(row: CatalogueRow, declared: Mapping[str, Any] | None = None) -> "Suite":
-    """Return the suite of a row, with keywords declared for it. Raises: StructureError for one that it does not have.
+    """Return the suite of a row, with keywords declared for it.
+
+    Raises: StructureError for one that it does not have, NoVerdict for one that it needs.
 
     >>> suite_of(rows()["estimator"], {"convention": "drop"}).name
     'estimator_laws'
@@ -515,8 +603,11 @@ def suite_of(row: CatalogueRow, declared: Mapping[str, Any] | None = None) -> "S
     if missing:
         remedy = f"add {' '.join(f'--declare {name}=VALUE' for name in missing)}"
         wanted = f"{', '.join(missing)} declared"
-        raise StructureError(
-            message(f"verify: {row.suite}", got="a suite of several conventions", wanted=wanted, remedy=remedy)
+        raise NoVerdict(
+            message(f"verify: {row.suite}", got="a suite of several conventions", wanted=wanted, remedy=remedy),
+            missing=missing,
+            option="--declare",
+            row=row.suite,
         )
     suite: Any = made(**words)
     return cast("Suite", suite)

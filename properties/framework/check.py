@@ -3,9 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...core.errors import choose
-from .binding import subject_for
-from .catalogue import rows, suite_of
+from .choice import chosen
 from .law import Broken, Suite, reasons
 from .profiles import Profile, current
 from .report import SKIPPED, Report, Result, name_of
@@ -61,9 +59,8 @@ def check_as(
     values or strategies of further parameters. Raises: ChoiceError for an unknown suite; StructureError for a parameter that
     nobody can draw.
     """
-    row = choose("check_as: suite", suite, rows())
-    subject, forms = subject_for(row, value, given)
-    return check(suite_of(row, {**forms, **(declared or {})}), subject, skip=skip, examples=examples, exact=exact)
+    found = chosen(value, suite, declared=declared, given=given)
+    return check(found.suite, found.subject, skip=skip, examples=examples, exact=exact)
 
 
 def verify(

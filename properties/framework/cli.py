@@ -5,143 +5,24 @@ called, as the suite calls its subject; a factory or class is called only with `
 """
 
 import argparse
-import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, field, frozen
-
-from ...core.errors import PurestepError, StructureError, choose, described, message
-from .catalogue import ROWS, CatalogueRow, named, rows, suite_of
-from .matching import CERTAIN, Match, matches
+from ...core.errors import PurestepError, StructureError, choose, message
+from .catalogue import ROWS, CatalogueRow, rows, suite_of
+from .choice import Chosen, best_row, chosen
+from .matching import matches
 from .target import load, values_of
+from .verdict import LIMIT, NO_VERDICT, NoVerdict, written_command
 
 if TYPE_CHECKING:
+    from .judgement import Choice
     from .law import Suite
     from .report import Report
 
 PROFILES = ("quick", "ci", "night")
-CALL = "add --call to check the object that it returns"
-LIMIT = 60.0  # seconds for a law
-
-
-@frozen
-class Chosen:
-    """The subject and the suite to check it with, the reasons for the suite, and the other suites that may fit."""
-
-    row: CatalogueRow
-    subject: Any
-    suite: "Suite"
-    reasons: tuple[str, ...] = ()
-    others: tuple[Match, ...] = ()
-    declared: Mapping[str, Any] = field(factory=dict)
-
-    def line(self) -> str:
-        """Return the choice in one line."""
-        others = ", ".join(f"{one.row.suite} ({one.score})" for one in self.others)
-        why = f", because {'; '.join(self.reasons)}" if self.reasons else ""
-        return f"{self.suite.name}{why}" + (f"; --suite offers {others}" if others else "")
-
-
-def chosen(
-    value: Any,
-    suite: str = "",
-    *,
-    call: bool = False,
-    declared: Mapping[str, Any] | None = None,
-    given: Mapping[str, Any] | None = None,
-) -> Chosen:
-    """Return the object to check and the laws for it; with `call`, the object is the result of `value()`.
-
-    `declared` are keywords of the suite, `given` values or strategies of parameters that the suite does not know (with `call`,
-    of the call). Without `call`, nothing is called. Raises: StructureError if no suite is named and none fits for certain, or
-    if the object is not of the class that the suite needs; ChoiceError for an unknown suite.
-
-    >>> from purestep.core.envs.cartpole import cartpole
-    >>> chosen(cartpole, call=True).suite.name
-    'env_laws'
-    >>> chosen(cartpole, "env")
-    Traceback (most recent call last):
-    purestep.core.errors.StructureError: verify: object is a function, wanted Env; add --call to check the object that it \
-returns
-    """
-    from .binding import subject_for
-    from .matching import adapter_of, marks_of
-
-    table = rows()
-    if suite:
-        choose("verify: suite", suite, table)
-    subject = _called(value, given or {}) if call else value
-    found = matches(subject)
-    if suite:
-        row = table[suite]
-        reasons = next((one.reasons for one in found if one.row.suite == suite), ())
-    else:
-        row, reasons = _best(subject, found)
-    if adapter_of(row.suite, marks_of(subject)) is None:
-        _check_kind(row, subject)
-    subject, forms = subject_for(row, subject, {} if call else given)
-    others = tuple(one for one in found if one.row is not row)
-    words = {**forms, **(declared or {})}
-    return Chosen(row, subject, suite_of(row, words), reasons, others, words)
-
-
-def _best(subject: Any, found: Sequence[Match]) -> tuple[CatalogueRow, tuple[str, ...]]:
-    """Return the suite that fits for certain. Raises: StructureError, with those that may fit."""
-    best = found[0] if found else None
-    suites = f"--suite {' | '.join(row.suite for row in ROWS)}"
-    if best and best.score >= CERTAIN and not best.calls:
-        return best.row, best.reasons
-    offers = "; ".join(one.line() for one in found[:3])
-    wanted = f"an object that a suite fits for certain (may fit: {offers})" if offers else "an object that a suite fits"
-    remedy = f"{CALL}, or say which laws: {suites}" if callable(subject) else f"say which laws: {suites}"
-    raise StructureError(message("verify: object", got=_kind(subject), wanted=wanted, remedy=remedy))
-
-
-def _check_kind(row: CatalogueRow, subject: Any) -> None:
-    got, suites = _kind(subject), f"--suite {' | '.join(row.suite for row in ROWS)}"
-    if row.kind[1]:
-        if not isinstance(subject, named(row.kind)):
-            remedy = CALL if callable(subject) else f"name another object, or other laws: {suites}"
-            raise StructureError(message("verify: object", got=got, wanted=row.kind[1], remedy=remedy))
-    elif row.signature.startswith(("f(", "make(")) and not callable(subject) and not isinstance(subject, str):
-        remedy = "name another object or other laws"
-        raise StructureError(message(f"verify: object for {row.suite}", got=got, wanted="a function", remedy=remedy))
-
-
-def _called(value: Any, given: Mapping[str, Any]) -> Any:
-    missing = _required(value)
-    absent = [name for name in missing if name not in given]
-    if not callable(value) or absent:
-        remedy = f"add {' '.join(f'--with {name}=VALUE' for name in absent)}" if absent else "leave --call out"
-        if not callable(value) or not missing:
-            remedy = "leave --call out, or name a function that needs no arguments"
-        wanted = "a function without arguments"
-        raise StructureError(message("verify: --call", got=_kind(value), wanted=wanted, remedy=remedy))
-    try:
-        return value(**given)
-    except PurestepError:
-        raise
-    except Exception as error:
-        remedy = "mend the function, or name an object"
-        raise StructureError(
-            message("verify: --call", got=described(error), wanted="an object", remedy=remedy)
-        ) from error
-
-
-def _required(value: Callable[..., Any]) -> list[str]:
-    try:
-        parameters = inspect.signature(value).parameters.values()
-    except (TypeError, ValueError):
-        return ["its arguments"]
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-
-
-def _kind(value: Any) -> str:
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def skips(words: Sequence[str]) -> dict[str, str]:
@@ -175,7 +56,11 @@ def _target_options(parser: argparse.ArgumentParser, *, nargs: str | None = None
 
 
 def verify_command(arguments: Sequence[str]) -> int:
-    """Print the report of an object's laws; return 0 if all hold, 1 (and a line on stderr) if one fails, 2 on an error."""
+    """Print the report of an object's laws.
+
+    Returns 0 if all hold, also under a convention that the report names; 1 (and a line on stderr) if one is broken; 2 if the
+    command is wrong or the target cannot be loaded; 3 if nobody knows how to call the object: no verdict, and a command.
+    """
     parser = argparse.ArgumentParser(
         prog="purestep verify", description="Checks an object against the laws of its kind."
     )
@@ -214,6 +99,9 @@ def verify_command(arguments: Sequence[str]) -> int:
 
 
 def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
+    from .judgement import convention_of, convention_that_holds, doubt_about, reading_that_holds, verify_apart
+    from .report import ROUNDS
+
     skipped, declared, given = (
         skips(options.skip),
         values_of("--declare", options.declare),
@@ -228,85 +116,75 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         print(f"{target}: gym, because --gym names an environment")
         return [], 0
     if options.only_name and not call:
-        row, reasons = _best(value, matches(value))  # also where a parameter keeps the suite from calling the object
+        row, reasons = best_row(value, matches(value))  # also where a parameter keeps the suite from calling the object
         print(f"{target}: {row.suite}, because {'; '.join(reasons)}")
         return [], 0
-    found = chosen(value, options.suite or ("gym" if options.gym else ""), call=call, declared=declared, given=given)
+    suite = options.suite or ("gym" if options.gym else "")
+
+    def choice(extra: Mapping[str, Mapping[str, Any]]) -> Chosen:
+        words = {**(declared or {}), **extra.get("--declare", {})}
+        values = {**(given or {}), **extra.get("--with", {})}
+        return chosen(value, suite, call=call or "--call" in extra, declared=words, given=values)
+
+    try:
+        found = choice({})
+    except NoVerdict as missing:
+        return [], _no_verdict(options, value, str(missing), missing, choice)
     print(f"{target}: {found.line()}")
     if options.only_name:
         return [], 0
-    report = verify_apart(found, skip=skipped, exact=options.exact, laws=options.laws, limit=options.limit)
-    print(report)
+    how = {"skip": skipped, "exact": options.exact, "laws": options.laws, "limit": options.limit}
+    report = verify_apart(found, shrink=False, **how)
     if report.empty:
+        print(report)
         print(f"purestep verify: {target}: no law could run: {report.results[0].detail}", file=sys.stderr)
-        return [report], 1
+        return [report], NO_VERDICT
     if report:
+        print(report)
         return [report], 0
+    if not options.exact and all(one.fault == ROUNDS for one in report.failures):
+        print(f"{report.short()}\nit computes in float32, to whose rounding all its laws hold")
+        return [report], 0
+    tried = reading_that_holds(found, skipped, options.limit)
+    if isinstance(tried, Chosen):
+        report = verify_apart(tried, **how)
+        print(report)
+        if report:
+            print(f"all its laws hold with {tried.reading}")
+            return [report], 0
+    doubt = doubt_about(found, report, certain=bool(options.suite or options.declare or options.gym))
+    if doubt:
+        if not report.uncallable:
+            print(report.short())
+        return [report], _no_verdict(options, value, str(doubt), doubt, choice)
+    report = verify_apart(found, **how)
+    print(report)
     if found.suite.name == "estimator_laws":
-        print(f"its convention on truncation: {_convention(found.subject, options.limit)}")
-    elif hint := _holds_with(found, options.limit):
-        print(f"all its laws hold {hint}")
+        print(f"its convention on truncation: {convention_of(found.subject, options.limit)}")
+    elif hint := convention_that_holds(found, found.row.hints, options.limit):
+        print(f"if that is meant, declare it: all its laws hold with {hint}")
     print(f"purestep verify: {target} {report.failures[0].line()}", file=sys.stderr)
     return [report], 1
 
 
-def _convention(subject: Any, limit: float) -> str:
-    from .classify import classify
-    from .isolated import ItemResult, each_apart
+def _no_verdict(options: argparse.Namespace, value: Any, text: str, missing: NoVerdict, choice: "Choice") -> int:
+    """Print why the object cannot be judged and, where values for what is missing are found, the command that judges it."""
+    target = options.target or options.gym
+    print(f"purestep verify: {target}: no verdict: {text.removeprefix('verify: ')}", file=sys.stderr)
+    from .judgement import words_that_judge
 
-    (answer,) = each_apart(1, lambda i: classify(subject), limit=5 * limit)
-    return str(answer.value) if isinstance(answer, ItemResult) else "not found in time"
-
-
-def _holds_with(found: Chosen, limit: float) -> str:
-    """Return the first convention of the suite with which every law holds, as options; "" if none is found in time."""
-    from .isolated import ItemResult, each_apart
-    from .run import run
-
-    known = found.row.conventions
-
-    def work(i: int) -> bool:
-        suite = suite_of(found.row, {**found.declared, **known[i]})
-        return all(run(law, found.subject, shrink=False).holds for law in suite)
-
-    for words, one in zip(known, each_apart(len(known), work, limit=limit), strict=True):
-        if isinstance(one, ItemResult) and one.value:
-            return "with " + " ".join(f"--declare {name}={value}" for name, value in words.items())
-    return ""
-
-
-def verify_apart(
-    found: Chosen,
-    *,
-    skip: Mapping[str, str] | None = None,
-    exact: bool = False,
-    laws: str = "quick",
-    limit: float = LIMIT,
-) -> "Report":
-    """Return the report of a choice, with each law in a child process that has `limit` seconds."""
-    from .isolated import ItemResult, each_apart
-    from .law import reasons
-    from .profiles import named_profile
-    from .report import BROKEN, SKIPPED, Report, Result, name_of
-    from .run import run
-
-    skipped, name, profile = reasons(found.suite, skip), name_of(found.subject), named_profile(laws)
-    left = [law for law in found.suite if law.name not in skipped]
-
-    def work(i: int) -> Result:
-        import torch
-
-        torch.set_num_threads(1)  # a fork has no worker threads
-        # A law holds functions, which cannot be sent; it is added again below.
-        return evolve(run(left[i], found.subject, profile=profile, exact=exact), law=None, error=None)  # type: ignore[arg-type]
-
-    results = {law: Result(law, name, SKIPPED, skipped[law.name]) for law in found.suite if law.name in skipped}
-    for law, one in zip(left, each_apart(len(left), work, limit=limit), strict=True):
-        if isinstance(one, ItemResult):
-            results[law] = evolve(one.value, law=law, notes=one.notes)
-        else:
-            results[law] = Result(law, name, BROKEN, one.reason)
-    return Report(found.suite.name, name, tuple(results[law] for law in found.suite))
+    certain = bool(options.suite or options.declare)
+    words = words_that_judge(value, missing, choice, options.limit, certain=certain)
+    if words:
+        given = [*(["--suite", options.suite] if options.suite else []), *(["--call"] if options.call else [])]
+        given += [word for pair in options.declare for word in ("--declare", pair)]
+        given += [word for pair in options.given for word in ("--with", pair)]
+        given += [word for pair in options.skip for word in ("--skip", pair)]
+        example = "with values of yours in place of these examples:" if missing.missing else "paste:"
+        print(f"{example}\n{written_command([target], [*given, *words])}")
+    else:
+        print(f"what the suites call:\npurestep laws{missing.row and ' ' + missing.row}")
+    return NO_VERDICT
 
 
 def _pages(options: argparse.Namespace) -> dict[Path, "Callable[[Sequence[Report]], str]"]:
@@ -392,6 +270,16 @@ def _literal(text: str) -> bool:
     return True
 
 
+def _laws_of(row: CatalogueRow) -> "Suite":
+    """Return the suite of a row, of an example where something has to be declared for it."""
+    try:
+        return suite_of(row)
+    except NoVerdict:
+        from .families import families
+
+        return next(one.suite for one in families() if one.suite.name == f"{row.suite}_laws")
+
+
 def laws_command(arguments: Sequence[str]) -> int:
     """Print each suite with its subject's signature and an example, or the laws of one; return 0, or 2 on an error."""
     parser = argparse.ArgumentParser(prog="purestep laws", description="Lists the suites, or the laws of one suite.")
@@ -402,7 +290,8 @@ def laws_command(arguments: Sequence[str]) -> int:
     try:
         if options.suite:
             row = choose("laws: suite", options.suite, rows())
-            for law in suite_of(row):
+            print(f"{row.suite}\n    {row.signature}\n    {row.example}")
+            for law in _laws_of(row):
                 print(f"{law.name}\n    {law.claim}\n    catches: {law.mutant.edit}; source: {law.source}")
             return 0
     except PurestepError as error:

@@ -122,7 +122,9 @@ def _refuse_leaf(where: str, got: Any, wanted: Any, tolerance: Tolerance) -> Non
         kind = f"{type(got).__name__} " if isinstance(wanted, Tensor) else ""
         raise Unlike(f"{where}: got {kind}{got!r}, wanted {wanted!r}")
     if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
-        raise Unlike(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
+        other = Unlike(f"{where}: got {list(got.shape)} {got.dtype}, wanted {list(wanted.shape)} {wanted.dtype}")
+        other.got, other.wanted = got.detach(), wanted.detach()
+        raise other
     got, wanted = got.detach(), wanted.detach()
     index = tuple(int(i) for i in unequal(got, wanted, tolerance).nonzero()[0])
     text = f"{where}: got {_number(got[index])}, wanted {_number(wanted[index])}"

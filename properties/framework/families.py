@@ -20,7 +20,7 @@ from ...algorithms.language.group_advantages import grpo_advantages, rloo_advant
 from ...algorithms.language.token_gae import token_gae
 from ...algorithms.language.token_losses import cispo, dual_clip, gspo
 from ...algorithms.policy_losses import ppo_clip
-from ...algorithms.ppo import order, ppo
+from ...algorithms.ppo import minibatch_rows, ppo
 from ...algorithms.returns import discounted, lambda_returns, n_step
 from ...algorithms.value_losses import clipped, squared
 from ...algorithms.vtrace import vtrace
@@ -479,7 +479,7 @@ def _learners() -> list[Family]:
         Family(module_laws(dyadic((2, 3))), (module, functional(module))),
         Family(module_laws(evaluated=dropping), own_evaluation),
         Family(update_laws(), _learner),
-        Family(order_laws(), order, edits(ORDERS)),
+        Family(order_laws(), minibatch_rows, edits(ORDERS)),
         Family(learner_laws(WEIGHTS["sequence_mean"]), grpo, edits(LEARNER_MUTANTS)),
         Family(precision_laws(), own_descending(), edits(PRECISION_MUTANTS)),
         Family(probe_laws(gamma=0.5), prober, night=True),

@@ -34,6 +34,7 @@ class Marks:
     doc: str
     is_class: bool
     place: str = ""  # qualified name of a function
+    takes_any_keyword: bool = False
 
 
 @frozen
@@ -81,6 +82,7 @@ def marks_of(value: Any) -> Marks:
         doc=str(getattr(plain if function else kind, "__doc__", "") or "").strip().split("\n\n")[0],
         is_class=is_class,
         place=f"{getattr(plain, '__module__', '')}.{name}" if function else "",
+        takes_any_keyword=any(p.kind is p.VAR_KEYWORD for p in signature),
     )
 
 
@@ -145,8 +147,12 @@ def roles_of(row: CatalogueRow, parameters: Sequence[str]) -> dict[str, str]:
     >>> roles_of(rows()["kl"], ["logprobs", "ref_logprobs"])
     {'log_prob': 'logprobs', 'reference_log_prob': 'ref_logprobs'}
     """
-    free, found = list(parameters), {}
-    wanted = [*row.needs, *row.may]
+    return roles_among([*row.needs, *row.may, *row.derived], parameters)
+
+
+def roles_among(wanted: Sequence[str], parameters: Sequence[str]) -> dict[str, str]:
+    """Return which parameter plays which of the wanted roles: by its own name first, then by any that the field gives it."""
+    free, found = list(parameters), dict[str, str]()
     for exact in (True, False):
         for role in wanted:
             pattern = re.escape(role) if exact else NAMES.get(role, role)
@@ -178,7 +184,8 @@ def match(row: CatalogueRow, marks: Marks) -> Match:
         reasons.append(f"its name is {marks.name}")
     roles = roles_of(row, marks.parameters) if row.needs and not marks.is_class else {}
     if roles:
-        share = sum(role in roles for role in row.needs) / len(row.needs)
+        stood = {role for made in roles for role in (made, *row.instead.get(made, ()))}
+        share = sum(role in stood for role in row.needs) / len(row.needs)
         told = sum(name in roles.values() for name in marks.required) / max(1, len(marks.required))
         score += round(ROLES * share * (0.5 + 0.5 * told))
         reasons.append(f"takes {', '.join(n if n == r else f'{n} ({r})' for r, n in roles.items())}")

@@ -12,7 +12,8 @@ from attrs import frozen
 from ...core.errors import PurestepError, StructureError, described, message
 from .binding import subject_for
 from .catalogue import suite_of
-from .cli import Chosen, verify_apart
+from .choice import Chosen
+from .judgement import verify_apart
 from .matching import CERTAIN, matches
 from .report import Report
 

@@ -7,6 +7,8 @@ from attrs import Factory, frozen
 from .law import Law
 
 PASSED, BROKEN, VACUOUS, SKIPPED = "passed", "broken", "vacuous", "skipped"
+# Faults: an exception, another shape or type, other values, the same ones to the rounding of float32.
+RAISED, UNLIKE, DIFFERS, ROUNDS = "raised", "unlike", "differs", "rounds"
 
 
 @frozen
@@ -16,7 +18,7 @@ class Result:
     `inputs` is the shrunk counterexample as source and `imports` the lines that it needs, `detail` the difference (or the
     reason of a skip), `seen` the numbers of inputs with each event, `examples` the number of inputs tried, `way` another
     way in which the subject had to be called (see `calling.py`), `notes` what it did beside returning,
-    and `script` the counterexample without purestep.
+    `script` the counterexample without purestep, and `fault` the kind of a broken law's failure, such as RAISED.
     """
 
     law: Law
@@ -32,6 +34,7 @@ class Result:
     way: str = ""
     notes: tuple[str, ...] = ()
     script: str = ""
+    fault: str = ""
 
     @property
     def holds(self) -> bool:
@@ -96,9 +99,21 @@ class Report:
         return {result.law.name: result for result in self.results}[law]
 
     @property
+    def uncallable(self) -> bool:
+        """Return whether no call returned what the suite can compare: nothing passed, and every failure is of the call."""
+        failed = [result for result in self.failures if result.outcome == BROKEN]
+        passed = any(result.outcome == PASSED for result in self.results)
+        of_calls = all(result.fault in (RAISED, UNLIKE) and result.examples <= 1 for result in failed)
+        return bool(failed) and not passed and of_calls
+
+    @property
     def failures(self) -> tuple[Result, ...]:
         """The results of the laws that were broken or vacuous."""
         return tuple(result for result in self.results if not result.holds)
+
+    def short(self) -> str:
+        """Return the report without a paragraph for each failure."""
+        return str(self).partition("\n\n")[0]
 
     def __str__(self) -> str:
         count = sum(result.outcome == PASSED for result in self.results)

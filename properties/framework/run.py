@@ -22,7 +22,7 @@ from .calling import COPIES, OTHERS, called_with, is_callable
 from .compare import bits, rounding
 from .law import Broken, Law, NotHere, Seen, Unlike, Vacuous
 from .profiles import Profile, current, hypothesis_settings, includes, using
-from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Result, name_of
+from .report import BROKEN, DIFFERS, PASSED, RAISED, ROUNDS, SKIPPED, UNLIKE, VACUOUS, Result, name_of
 from .script import script_of
 from .settled import settled
 from .source import source
@@ -195,8 +195,28 @@ def _result(law: Law, subject: str, trial: _Trial, seconds: float) -> Result:
     else:
         detail = _missing(law, trial)
         outcome = VACUOUS if detail else PASSED
+    seen, error = trial.seen.events, trial.failure
     return Result(
-        law, subject, outcome, detail, inputs, trial.seen.events, trial.examples, seconds, trial.failure, imports
+        law, subject, outcome, detail, inputs, seen, trial.examples, seconds, error, imports, fault=_fault(error)
+    )
+
+
+def _fault(failure: Exception | None) -> str:
+    if failure is None:
+        return ""
+    if isinstance(failure, Broken) and _to_rounding(failure.got, failure.wanted):
+        return ROUNDS
+    if isinstance(failure, Unlike):
+        return UNLIKE
+    return DIFFERS if isinstance(failure, Broken) else RAISED
+
+
+def _to_rounding(got: Any, wanted: Any) -> bool:
+    """Return whether two tensors agree to the rounding of float32, where one of them may be of it."""
+    if not (isinstance(got, Tensor) and isinstance(wanted, Tensor)) or got.shape != wanted.shape:
+        return False
+    return wanted.is_floating_point() and torch.allclose(
+        got.double(), wanted.double(), rtol=1e-5, atol=1e-6, equal_nan=True
     )
 
 

@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ def load_module(name: str) -> Any:
 
 
 def values_of(option: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return `name=expression` pairs as values; an expression may use torch, np, st and the strategies of this package.
+    """Return `name=expression` pairs as values; an expression may use torch, np, st, gymnasium, Box, Discrete
+    and the strategies of this package.
 
     >>> values_of("--declare", ["convention=drop", "low=0.5"])
     {'convention': 'drop', 'low': 0.5}
@@ -70,9 +71,15 @@ def _value(text: str) -> Any:
 
     from ..strategies import values
 
-    known: Mapping[str, Any] = {"torch": torch, "np": np, "st": st, **vars(values)}
+    known: dict[str, Any] = {"torch": torch, "np": np, "st": st, **vars(values)}
+    if "gymnasium." in text:
+        known["gymnasium"] = importlib.import_module("gymnasium")
+    if text.startswith(("Box(", "Discrete(")):
+        from ...core import spaces
+
+        known.update(Box=spaces.Box, Discrete=spaces.Discrete)
     try:
-        return eval(text, dict(known))  # the user's own command line
+        return eval(text, known)  # the user's own command line
     except NameError:
         return text  # a word
     except Exception as error:

@@ -222,7 +222,7 @@ def metric_laws(kind: str, *, shift_counts: bool = False, k_above_n: bool = Fals
     return Suite("metric_laws", choose("metric_laws: kind", kind, kinds))
 
 
-_law = law_constructor(st.nothing, SOURCE)
+_law = law_constructor(st.nothing, SOURCE, numeric=True)
 
 
 def _near(name: str, got: Any, wanted: float) -> None:

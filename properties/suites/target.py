@@ -249,7 +249,7 @@ def target_laws(
     return Suite("target_laws", tuple(laws))
 
 
-_law = law_constructor(rows, SOURCE)
+_law = law_constructor(rows, SOURCE, numeric=True)
 
 
 def _definition(how: TargetClaims) -> Law:
@@ -366,7 +366,7 @@ def horizons(*counts: int) -> SearchStrategy[Horizon]:
     )
 
 
-_stream_law = law_constructor(horizons, SOURCE)
+_stream_law = law_constructor(horizons, SOURCE, numeric=True)
 
 
 def _rest(how: TargetClaims, target: Target, drawn: Horizon) -> Tensor:

@@ -181,7 +181,7 @@ def value_loss_laws(
     return Suite("value_loss_laws", tuple(laws))
 
 
-_law = law_constructor(values, PPO2)
+_law = law_constructor(values, PPO2, numeric=True)
 
 
 def _slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:

@@ -24,7 +24,9 @@ from ...core.tree import tree_map
 from ..effects.checkpoint.description import described
 from ..effects.checkpoint.manifest import MANIFEST, DamagedError, damaged
 from ..effects.checkpoint.single import check_finite, machine_of, newest_usable
+from ..effects.layout import TOTALS as TOTALS
 from ..machine.persistent_map import entries, sound
+from ..runs.run import arguments_of, names_in, with_numbers_of
 from ..text.config import TextConfig
 from ..text.conversations import Parts
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
@@ -35,7 +37,7 @@ from .scheduler.state import CLASSES, THERE, Schedule
 from .trainer import SampleWithProximal
 
 T = TypeVar("T")
-EVENTS, LEDGER, TIMELINE, TOTALS = "events.jsonl", "ledger.jsonl", "timeline.jsonl", "totals.json"
+EVENTS, LEDGER, TIMELINE = "events.jsonl", "ledger.jsonl", "timeline.jsonl"
 SUMMARY = ("figures", "mode", "head", "tail", "tokens", "raised", "parts")  # of a sample, besides its tensors
 COUNTED = ("submitted", "waiting", "running", "accepted", "rejected", "consumed", "filtered", "queued", "cached")
 
@@ -169,14 +171,17 @@ def load(
     where: Path, arguments: TextConfig, begun: LanguageState, backend: LearnerBackend = SINGLE_PROCESS
 ) -> PhaseState:
     """Return the state in a checkpoint; `begun` is a learner's state with the run's structure. Raises: CheckpointError."""
-    kept, _ = kept_in(where)
+    kept, metadata = kept_in(where)
     like: dict[str, Any] = {
         "learner": begun,
         "rows": blank(arguments, len(kept.waiting)) if kept.waiting else (),
         "past": {str(version): begun.params.policy for version in kept.past},
     }
-    tree = backend.load(where, like, classes=[*CLASSES, PhaseCheckpoint, KeptStart, PendingSample]).tree
+    classes = [*CLASSES, PhaseCheckpoint, KeptStart, PendingSample]
+    tree = backend.load(where, like, classes=classes, names=names_in(described(where).manifest)).tree
     check_finite(where, tree["learner"].params.policy, "learner.params.policy")
+    if arguments_of(metadata)[1] != arguments:  # numbers may have changed since
+        tree["learner"] = with_numbers_of(tree["learner"], begun)
     samples = {one.name: _restored(one, tree["rows"], place) for place, one in enumerate(kept.waiting)}
     past = {version: tree["past"][str(version)] for version in kept.past}
     return PhaseState(kept=kept, learner=tree["learner"], past=past, samples=samples)

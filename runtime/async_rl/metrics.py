@@ -15,7 +15,7 @@ from ..effects.reporting.metrics import Row, jsonl, rewind, tensorboard
 from ..effects.reporting.progress import progress
 from ..effects.reporting.wandb_sink import wandb_sink
 from ..runs.logging import finite_part
-from ..text.columns import FIGURES, LABEL, LENGTHS, label_columns, shares
+from ..text.columns import LABEL, LENGTHS, label_columns, learner_columns, shares
 from ..text.config import TextConfig
 from ..text.preparation import STATES, THROUGHPUT
 from ..text.report import evaluation_names
@@ -64,7 +64,8 @@ class Meter:
         elapsed = max(1e-9, self._since - since)
         means = figures_of(batch)
         heads, tails = [version - one.head for one in batch], [version - one.tail for one in batch]
-        known = {*FIGURES, *evaluation_names(self.task, self.arguments.episodes.eval_samples)}
+        given = self.arguments
+        known = {*learner_columns(given.sampling.top_p), *evaluation_names(self.task, given.episodes.eval_samples)}
         unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
         row = {
             "iteration": float(version + 1),

@@ -1,7 +1,7 @@
 """A generator: the body of a worker that samples several attempts at a time and fetches new weights when they are published."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,7 +11,6 @@ from attrs import define, evolve, field, frozen
 from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.keys import Key
-from ...core.language.grading import graded
 from ...core.language.preparation import Preparation, Start
 from ...core.language.prompting import Response
 from ...core.language.protocol import Protocol
@@ -30,6 +29,7 @@ from ..text.config import TextConfig
 from ..text.preparation import attempt_from, usable
 from ..text.prompting import RULES, query_attempt, response_of
 from .active_rollouts import ActiveRollouts, add, cancel, pop_finished, token_progress
+from .grading import Grading
 from .preparation import Prepare, Ready, Work, begun, ready_fault, ready_of, replied
 from .samples import Sample, fault, samples_of
 from .tool_service import served_tools
@@ -118,6 +118,7 @@ class RolloutWorker:
     version: int
     active: ActiveRollouts
     prompts: "Prompts | tuple[()]" = ()  # of preparations, where the task has one
+    grading: Grading = field(factory=Grading)
     # tasks that are not begun, some for newer weights
     waiting: deque[tuple[int, RolloutRequest | Prepare]] = field(factory=deque)
 
@@ -132,7 +133,7 @@ class RolloutWorker:
             self.waiting.append((task, payload))
             return
         waited = [one for one, _ in self.waiting if one == payload.task]
-        if waited or payload.task in self.active.tasks:
+        if waited or payload.task in self.active.tasks or self.grading.cancel(payload.task):
             self.waiting = deque(one for one in self.waiting if one[0] != payload.task)
             self.active = cancel(self.active, payload.task)
             self.mailbox.answer(payload.task, Cancelled())
@@ -140,7 +141,7 @@ class RolloutWorker:
 
     def listen(self) -> None:
         """Receive all messages; wait for one if there is nothing to do. Raises: EOFError when the mailbox is closed."""
-        rest = (LOOK if self.waiting else REST) if self.idle else 0.0
+        rest = (LOOK if self.waiting or self.grading.tasks else REST) if self.idle else 0.0
         while found := self.mailbox.receive(rest):
             self.message(*found)
             rest = 0.0
@@ -187,21 +188,32 @@ class RolloutWorker:
             self.mailbox.answer(task, answer)
 
     def work(self) -> None:
-        """Sample one chunk of tokens for all attempts, those of preparations first; report progress and finished samples."""
+        """Sample one chunk of tokens for all attempts, those of preparations first; report progress and finished samples.
+
+        Samples whose rewards take their time are reported after a later chunk.
+        """
         spans = self.fetch()
         self.seat()
+        self.answer(self.grading.graded(self.parts.task.grader))
         if self.idle:
-            if spans:
+            if spans or self.grading.shows_life():
                 self.mailbox.note(Progress(spans=spans))
             return
         start = seconds()
         if not isinstance(self.prompts, tuple) and not self.prompts.active.idle:
             self.ready(self.prompts.advance(self.params, self.version))
         tokens, over = self._chunk()
-        room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
-        finished = graded(self.parts.task.grader, [attempt for _, attempt in over])
-        samples = samples_of(self.parts.task, finished, **room)
         self.mailbox.note(Progress(tokens, (*spans, ("generate", start, seconds(), self.version))))
+        if isinstance(self.parts.task.grader, tuple):
+            self.answer(over)
+        else:
+            self.grading.add(over)
+            self.answer(self.grading.graded(self.parts.task.grader))
+
+    def answer(self, over: Sequence[tuple[int, AnyAttempt]]) -> None:
+        """Answer the tasks of finished attempts."""
+        room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
+        samples = samples_of(self.parts.task, [attempt for _, attempt in over], **room) if over else ()
         for (task, _), sample in zip(over, samples, strict=True):
             self.mailbox.answer(task, Completed(sample))
 

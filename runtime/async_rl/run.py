@@ -16,8 +16,8 @@ from ..effects import folder
 from ..effects.checkpoint.description import described
 from ..effects.clock import seconds
 from ..effects.weight_sync.shared_memory.layout import layout
-from ..machine.json_codec import decode
 from ..runs.arguments import changed
+from ..runs.kinds import read
 from ..runs.recipe import Context, Notice, Phases, SessionResult
 from ..runs.run import arguments_of, loaded, perform
 from ..runs.training_machine import Loop
@@ -64,7 +64,7 @@ def phases_of(arguments: TextConfig) -> tuple[str, ...]:
 
 def arguments_in(run: Path) -> TextConfig:
     """Return the arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
-    arguments: TextConfig = arguments_of(decode(folder.read_json(folder.existing(run) / folder.ARGUMENTS)))[1]
+    arguments: TextConfig = arguments_of(read(folder.existing(run) / folder.ARGUMENTS))[1]
     return arguments
 
 

@@ -12,12 +12,14 @@ FLAGS = (tyro.conf.OmitArgPrefixes,)
 
 
 def check_text(where: str, text: str, *, remedy: str) -> None:
-    """Raise ChoiceError for text that came in another encoding.
+    """Raise ChoiceError for text that came in another encoding, or that holds a NUL byte, which no name of a file can have.
 
     >>> check_text("a word", "run\\udcff", remedy="rename it")
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: a word is 'run\\udcff', wanted text in UTF-8; rename it
     """
+    if "\0" in text:
+        raise ChoiceError(message(where, got=ascii(text[:200]), wanted="text without a NUL byte", remedy=remedy))
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The command line: `purestep train|sweep|evaluate|explain|chat|resume|plot|view|host|replay`, and commands of other packages.
+"""The command line: `purestep train|sweep|evaluate|explain|chat|export|resume|plot|view|host|replay`, and those of packages.
 
 Exit codes: 0; 1 for an error, reported in one line on stderr; 2 for a malformed command line; 130 after Ctrl-C or SIGTERM;
 141 where the reader of the output has closed it (`purestep laws | head -1`).
@@ -8,8 +8,10 @@ A package adds commands in the entry-point group `purestep.commands`, each a fun
 import atexit
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -18,18 +20,39 @@ from attrs import frozen
 from ...core.errors import ChoiceError, PurestepError, choose, message
 from ..deferred import deferred
 from ..effects.distributed.launched import RankError, several
-from ..effects.signals import deaf, end_at_once, interruptible, output_closed
+from ..effects.signals import deaf, drop_output, end_at_once, fill_streams, interruptible, output_closed
 from .common import check_text, say
 
 GROUP = "purestep.commands"
+LONGEST = 8192  # characters of a word
 MEMORY = (  # parts of error messages that mean that the process is out of memory
     *("size calculation overflowed", "allocate memory", "failed to map segment", "can't start new thread", "bad_alloc"),
     os.strerror(errno.ENOMEM),
 )
+TOO_LARGE = ("cannot be represented as a SymInt", "Overflow when unpacking", "too large to convert")  # parts of others'
+SYSTEM = re.compile(r"\(os error (\d+)\)")  # part of the message of an error of a library in Rust
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space; what was saved stays"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "see its rights, or name another"),
+    errno.EFBIG: "raise the limit (ulimit -f); what was saved stays",
     errno.EMFILE: "let this process open more files (ulimit -n)",
+}
+EXTRAS: Mapping[str, tuple[str, ...]] = {  # extra of purestep -> the packages that are imported of it
+    "data": ("datasets", "pyarrow"),
+    "gym": ("gymnasium",),
+    "kg": ("pykeen",),
+    "llm": ("openai", "tokenizers", "transformers"),
+    "lora": ("peft",),
+    "math": ("math_verify",),
+    "monarch": ("monarch",),
+    "notebook": ("marimo",),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "openenv": ("openenv",),
+    "optuna": ("optuna",),
+    "properties": ("hypothesis", "pytest"),
+    "ray": ("ray",),
+    "verifiers": ("verifiers",),
+    "wandb": ("wandb",),
 }
 
 
@@ -51,6 +74,7 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": _own("play episodes with a trained policy, or rank by its proofs", "run", "evaluate_command"),
     "explain": _own("show proofs, or the answers of an open question, on a run of prove", "run", "explain_command"),
     "chat": _own("try tasks with a trained language model and see the turns", "chat", "chat_command"),
+    "export": _own("write a trained policy as a program of torch or ONNX, or its tensors", "export", "export_command"),
     "resume": _own("go on with a run that was stopped", "run", "resume_command"),
     "plot": _own("draw the learning curve of one run, or of several seeds", "run", "plot_command"),
     "view": _own("write a page with the curves and conversations of a run", "view", "view_command"),
@@ -97,15 +121,26 @@ def error_line(error: Exception) -> str:
 
     >>> error_line(FileNotFoundError(2, "No such file or directory", "run"))
     'run is not usable (No such file or directory), wanted a file or folder that is; check the path'
+    >>> error_line(ModuleNotFoundError("No module named 'pykeen'", name="pykeen"))
+    "pykeen is not installed, wanted installed; pip install 'purestep[kg]'"
     >>> error_line(MemoryError())
     'this process is out of memory (MemoryError), wanted more; raise its limit, or ask for less; what was saved stays'
+    >>> error_line(RuntimeError("I/O error: File too large (os error 27)"))
+    'a file is not usable (File too large), wanted a file or folder that is; raise the limit (ulimit -f); what was saved stays'
     >>> error_line(OverflowError("int too large to convert to float"))
     'a number is too large (int too large to convert to float), wanted one that fits; choose a smaller one'
     """
     if isinstance(error, PurestepError):
         return " ".join(str(error).split())
     first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-    if isinstance(error, OverflowError):
+    if isinstance(error, ModuleNotFoundError):
+        return _absent(error.name or "a module", first)
+    if isinstance(error, ValueError) and first.startswith("embedded null"):
+        wanted, remedy = "a path without one", "look for it in the files that were given"
+        return message("a path", got="text with a NUL byte", wanted=wanted, remedy=remedy)
+    if number := SYSTEM.search(first):
+        error = OSError(int(number[1]), os.strerror(int(number[1])))
+    if isinstance(error, OverflowError) or any(words in first for words in TOO_LARGE):
         remedy = "choose a smaller one"
         return message("a number", got=f"too large ({first[:160]})", wanted="one that fits", remedy=remedy)
     if isinstance(error, MemoryError) or any(words in str(error) for words in MEMORY):
@@ -118,8 +153,21 @@ def error_line(error: Exception) -> str:
     return f"{type(error).__name__}: {first} (--debug shows where)"
 
 
+def _absent(name: str, text: str) -> str:
+    """Return the line for a module that is not there, with the extra of purestep that has it."""
+    if ", wanted " in text:
+        return text
+    package = name.partition(".")[0]
+    extra = next((extra for extra, packages in EXTRAS.items() if package in packages), "")
+    remedy = f"pip install 'purestep[{extra}]'" if extra else "install the package that has it"
+    return message(
+        name if package != name and not extra else package, got="not installed", wanted="installed", remedy=remedy
+    )
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command line; return the exit code."""
+    fill_streams()
     code = _called(list(sys.argv[1:] if words is None else words))
     if words is None:
         atexit.register(deaf)
@@ -140,6 +188,10 @@ def _called(words: list[str]) -> int:
             return 0
         for word in rest:  # some libraries cannot handle names that are not valid text
             check_text("a word of the command line", word, remedy="rename what it names")
+            if len(word) > LONGEST:  # a refusal would show all of it
+                got, remedy = f"{len(word):,} characters long", "shorten it, or put it into a file"
+                where, wanted = f"the word {word[:20]!a}...", f"at most {LONGEST:,}"
+                raise ChoiceError(message(where, got=got, wanted=wanted, remedy=remedy))
         with interruptible():
             code = choose("purestep: command", name, known).call(rest)
         sys.stdout.flush()
@@ -154,10 +206,12 @@ def _called(words: list[str]) -> int:
             raise
         if isinstance(error, BrokenPipeError) and output_closed():
             return 141
+        drop_output()
         line = " ".join(f"purestep: {error_line(error)}".split())
         if isinstance(error, RankError) and several():
             end_at_once(line)
-        say(line)
+        with suppress(OSError):  # nobody reads it
+            say(line)
         return 1
 
 

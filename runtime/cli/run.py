@@ -3,7 +3,7 @@
 Modules that import torch are imported only after the words were checked, so that help and refusals come at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from string import Formatter
@@ -183,6 +183,8 @@ def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], ab
         on_one_rank(f"purestep {command}: a folder without a run")
         return _without_run(words, command, options, about)
     moving = _moving(command, recipe)
+    if command == "resume":
+        _check_fixed(words, recipe, {*flatten(moving), *flatten(options(recipe))})
     if command == "resume" and "device" not in flatten(moving) and option(words, "--device", "") != "":
         where, wanted = f"purestep resume: --device of a run of {recipe.name}", "none: it has no such setting"
         raise ChoiceError(message(where, got=option(words, "--device", ""), wanted=wanted, remedy="leave it out"))
@@ -200,6 +202,19 @@ def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], ab
     if command == "evaluate":
         return program(_process)
     return _led(recipe, f"purestep {command}: a run of {recipe.name}", words, program)
+
+
+def _check_fixed(words: Sequence[str], recipe: Recipe, offered: Collection[str]) -> None:
+    """Refuse settings that a run keeps from its beginning to its end. Raises: ChoiceError."""
+    own = flatten(recipe.defaults(()))
+    for word in words:
+        name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+        setting = name if name in own else name.removeprefix("no_")
+        if word.startswith("--") and setting in own and setting not in offered:
+            may = ", ".join(flag(one) for one in own if one in offered)
+            got = option(words, flag(setting), "") or "given"
+            wanted, remedy = "as the run began", f"train anew with it; these may change: {may}"
+            raise ChoiceError(message(f"purestep resume: {flag(setting)}", got=got, wanted=wanted, remedy=remedy))
 
 
 def _asked(words: list[str], command: str, options: Any, about: str, moving: Any) -> Asking:

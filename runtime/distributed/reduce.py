@@ -28,18 +28,18 @@ def united(found: Sequence[Sums]) -> Sums:
 
 
 def as_row(sums: Sums) -> Tensor:
-    """Return sums as one tensor [11], to send them at once; the inverse of `from_row`.
+    """Return sums as one tensor [12], to send them at once; the inverse of `from_row`.
 
     >>> as_row(Sums(**{name: torch.tensor(2.0) for name in Sums.__record_fields__})).shape
-    torch.Size([11])
+    torch.Size([12])
     """
     return torch.stack([getattr(sums, name) for name in NAMES])
 
 
 def from_row(row: Tensor) -> Sums:
-    """Return the sums in a tensor [11].
+    """Return the sums in a tensor [12].
 
-    >>> from_row(torch.arange(11.0)).policy_loss
+    >>> from_row(torch.arange(12.0)).policy_loss
     tensor(1.)
     """
     return Sums(**dict(zip(NAMES, row.unbind(), strict=True)))

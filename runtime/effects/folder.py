@@ -9,7 +9,7 @@ content of each file see `layout`.
 import json
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -33,16 +33,21 @@ from .checkpoint.atomic_files import (
     write_whole,
 )
 from .checkpoint.directory import LATEST, steps, sweep
+from .checkpoint.replace_folder import finish_replacement, in_progress, replace_folder
 from .layout import ARGUMENTS as ARGUMENTS
 from .layout import CHECKPOINTS as CHECKPOINTS
 from .layout import EVALUATION as EVALUATION
 from .layout import LANGUAGE as LANGUAGE
 from .layout import METRICS as METRICS
+from .layout import MODEL as MODEL
 from .layout import PHASES as PHASES
 from .layout import PICTURE as PICTURE
 from .layout import PROOF as PROOF
+from .layout import REPLACED, names_of, own_entries, removals
 from .layout import TENSORBOARD as TENSORBOARD
-from .layout import names_of, removals
+from .layout import TOKENIZER as TOKENIZER
+from .layout import TOTALS as TOTALS
+from .layout import holds_others as holds_others
 from .module_reference import is_reference
 
 MARKER = ".purestep.json"
@@ -115,7 +120,8 @@ def mark(run: Path, recipe: str, *, files: Files = DISK) -> None:
 def check_free(run: Path, recipe: str) -> None:
     """Refuse a folder in which no run of the recipe may start: it holds anything but a run, or other files with a run's names.
 
-    Allowed are a new or empty folder, one with only the lock and the unfinished marker of a start that was killed, and a run's.
+    Allowed are a new or empty folder, one with only what a start that was killed leaves (the lock, an unfinished marker, the
+    copy of the model that it checked), and a run's.
     Raises: CheckpointError.
     """
     remedy = "choose another folder: this one is left as it is"
@@ -126,8 +132,10 @@ def check_free(run: Path, recipe: str) -> None:
     check_lock(run)
     marker, there = marked(run), {path.name for path in run.iterdir()}
     if isinstance(marker, tuple):
-        partial = beside(run / MARKER)
-        others = sorted(there - {LOCK} - ({partial.name} if kind(partial) == FILE else set()))
+        partial, (copy, _) = beside(run / MARKER), in_progress(run / MODEL)
+        left = {partial.name} if kind(partial) == FILE else set()
+        left |= {copy.name} if not holds_others(copy, MODEL) else set()
+        others = sorted(there - {LOCK} - left)
         if others:
             got = _older(run) or f"a folder with {others[0]!r}, and no run of purestep"
             raise CheckpointError(message(str(run), got=got, wanted="a new folder", remedy=remedy))
@@ -184,7 +192,23 @@ def resuming(run: Path) -> Iterator[None]:
     with lock(existing(run)):
         for place in (run, *(run / phase for phase in PHASES)):
             sweep(place / CHECKPOINTS, DISK)
+        finish_replacements(run)
         yield
+
+
+def finish_replacements(run: Path, *, files: Files = DISK) -> None:
+    """Complete the replacement of the run's model or tokenizer if a process was killed in it. Raises: CheckpointError."""
+    marker = marked(run)
+    for name in REPLACED if isinstance(marker, tuple) else sorted({*REPLACED}.intersection(marker.names)):
+        finish_replacement(run / name, own_entries(name), files=files)
+
+
+def replace_own(path: Path, write: Callable[[Path], object], *, files: Files = DISK) -> Path:
+    """Replace RUN/model or RUN/tokenizer by the folder that `write` fills: it is complete or absent at any moment.
+
+    Files in it that no run writes stay. Raises: CheckpointError; errors of `write`, after which the old one is as it was.
+    """
+    return replace_folder(path, write, own_entries(path.name), files=files)
 
 
 def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = DISK) -> None:
@@ -196,6 +220,7 @@ def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = 
     check_free(run, recipe)
     marker = marked(run)
     names = () if isinstance(marker, tuple) else marker.names
+    finish_replacements(run, files=files)
     first = sorted(names, key=lambda name: (name != ARGUMENTS, name))
     going = [each for name in first if name not in keep for each in removals(run / name)]
     for path, if_empty in going:

@@ -12,11 +12,12 @@ RUN/tokenizer/  model/  before.json  evaluation.txt  diverged.safetensors  serve
 RUN/warm/  sync/  async/  comparison.json  comparison.txt  timeline.png  staleness.png   of runs with generators
 RUN/conversations.jsonl   of language models' runs: the attempts of each step; with generators, of each phase
 RUN/view.html             the page of the run
+RUN/.partial-NAME  .partial-older-NAME    a file or folder while it is written or replaced; see `checkpoint.replace_folder`
 RUN/rollouts.jsonl        of tasks whose episodes are prepared: data that preparations publish; with generators, of each phase
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -31,9 +32,12 @@ from .reporting.png import drawn_here
 ARGUMENTS, METRICS, TENSORBOARD, WANDB = "arguments.json", "metrics.jsonl", "tensorboard", "wandb"
 PICTURE, EVALUATION, CHECKPOINTS = "learning_curve.png", "evaluation.json", "checkpoints"
 PROOF = "proof.png"
+TOTALS = "totals.json"  # of a phase that has ended
 PAGE, CONVERSATIONS = "view.html", "conversations.jsonl"
+MODEL, TOKENIZER = "model", "tokenizer"
+REPLACED = (MODEL, TOKENIZER)  # folders that are complete or absent
 LANGUAGE = (
-    *("tokenizer", "model", "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl"),
+    *(TOKENIZER, MODEL, "before.json", "evaluation.txt", "diverged.safetensors", "served", "rollouts.jsonl"),
     *(CONVERSATIONS, WANDB),
 )
 PHASES = ("warm", "sync", "async")
@@ -72,6 +76,7 @@ SPOKEN: Mapping[str, Kind] = {
 WEIGHTS: Mapping[str, Kind] = {
     r"(config|generation_config)\.json|model(-[0-9]+-of-[0-9]+)?\.safetensors(\.index\.json)?": FILE
 }
+FIRST = ("config.json", "tokenizer.json")  # removed first: without it a folder is not taken for a whole one
 LAID_OUT = Within({rf"version_{VERSION}": WHOLE, r"\.partial": WHOLE})
 PHASE = Within(
     {
@@ -86,8 +91,8 @@ KINDS: Mapping[str, Kind] = {
     CHECKPOINTS: STEPS,
     TENSORBOARD: EVENTS,
     WANDB: WHOLE,
-    "tokenizer": Within(SPOKEN),
-    "model": Within({**SPOKEN, **WEIGHTS}),
+    TOKENIZER: Within(SPOKEN),
+    MODEL: Within({**SPOKEN, **WEIGHTS}),
     "served": Within({r"(\.partial_)?served": LINK, "weights": LAID_OUT}),
     **dict.fromkeys(PHASES, PHASE),
     **dict.fromkeys((PICTURE, PROOF, "timeline.png", "staleness.png"), PNG),
@@ -120,6 +125,27 @@ def removals(path: Path) -> tuple[tuple[Path, bool], ...]:
     return (*_removals(path, what), *begun)
 
 
+def own_entries(name: str) -> Callable[[Path], tuple[tuple[Path, bool], ...]]:
+    """Return a function that lists, as `removals` does, the entries that are ours in a folder that is or was RUN/name.
+
+    >>> own_entries("model")(Path("/nowhere/.partial-older-model"))
+    ()
+    """
+    return lambda path: tuple(_removals(path, KINDS[name]))
+
+
+def holds_others(path: Path, name: str) -> bool:
+    """Return whether a folder that stands for RUN/name has an entry that no run writes, or is no folder.
+
+    >>> holds_others(Path("/etc"), "model")
+    True
+    """
+    what = KINDS[name]
+    if not isinstance(what, Within) or kind(path) != FOLDER:
+        return kind(path) != ABSENT
+    return any(not any(re.fullmatch(one, entry.name) for one in what.names) for entry in path.iterdir())
+
+
 def _removals(path: Path, what: Kind) -> Iterator[tuple[Path, bool]]:
     found = kind(path)
     if found == ABSENT:
@@ -128,7 +154,7 @@ def _removals(path: Path, what: Kind) -> Iterator[tuple[Path, bool]]:
         yield path, False
     elif isinstance(what, Within):
         _check(path, found, FOLDER)
-        for entry in sorted(path.iterdir()):
+        for entry in sorted(path.iterdir(), key=lambda entry: (entry.name not in FIRST, entry.name)):
             for pattern, inner in what.names.items():
                 if re.fullmatch(pattern, entry.name):
                     yield from _removals(entry, inner)

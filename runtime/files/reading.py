@@ -44,6 +44,8 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
+    except ValueError:
+        raise UnreadableError(errno.EINVAL, "no path (it has a NUL byte)", str(path)) from None
     except OSError as cause:
         if cause.errno == errno.ELOOP and path.is_symlink():
             raise UnreadableError(errno.EINVAL, "a link", str(path)) from None

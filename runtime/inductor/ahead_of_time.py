@@ -1,8 +1,10 @@
 """Compilation of a function of flat tensors: directly where that gives the same program, else the compiler's usual way."""
 
 import contextlib
+import io
 import operator
 import os
+import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -11,10 +13,11 @@ from typing import Any
 import torch
 import torch._inductor.codecache as codecache
 import torch._inductor.config as inductor
-from torch._dynamo.exc import TorchDynamoException
+from torch import Tensor
+from torch._inductor.exc import CppCompileError
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-from ...core.errors import CompileError, message
+from ...core.errors import CompileError, PurestepError, message
 from ..files.cache import cache_directory
 from ..files.secret import private_folder
 from .compile_speed import VERSIONS, hurried
@@ -28,7 +31,7 @@ def compiled(name: str, flat: Any, inputs: list[Any], backend: str, *, on_gpu: b
     """Return the compiled form of a function of flat inputs, and a reason where it was made the compiler's longer way.
 
     `mark` is a digest of the compiler: what it keeps under another mark is not used.
-    Raises: CompileError (no C++ compiler, or a function that is not one graph), and PurestepErrors of the function.
+    Raises: CompileError (no C++ compiler, or a function that cannot be compiled), and PurestepErrors of the function.
     """
     if backend == "inductor":
         keep_to_oneself()
@@ -37,8 +40,42 @@ def compiled(name: str, flat: Any, inputs: list[Any], backend: str, *, on_gpu: b
     try:
         with settings(cpp_wrapper=not on_gpu, mark=mark):
             return _compiled(flat, inputs, backend, on_gpu)
-    except TorchDynamoException as fault:
-        raise untraceable(name, fault) from fault
+    except PurestepError:
+        raise
+    except Exception as fault:
+        found = None if on_gpu else _fault_of_trace(flat, inputs)
+        works = not isinstance(getattr(fault, "inner_exception", None), CppCompileError) or compiles_one_line()
+        raise untraceable(name, fault, found=found, function=flat, compiler_works=works) from fault
+
+
+def _fault_of_trace(flat: Any, inputs: list[Any]) -> Exception | None:
+    """Return what a direct trace of the function raises, whose traceback has the function's own lines; None for nothing."""
+    try:
+        from .direct_trace import traced  # here: other versions of torch may lack what it imports
+
+        with quiet(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            traced(flat, inputs)
+    except Exception as error:
+        return error
+    return None
+
+
+def compiles_one_line() -> bool:
+    """Return whether a program of one line compiles, so that a failure of the C++ compiler is not the machine's."""
+    number = time.time_ns() % 10**9  # no cache holds it
+
+    def line(x: Tensor) -> Tensor:
+        return torch.sin(x) + number
+
+    try:
+        with hurried(), quiet(), warnings.catch_warnings(), settings(cpp_wrapper=True, mark="one line"):
+            warnings.simplefilter("ignore")
+            run = types.FunctionType(line.__code__.replace(), line.__globals__, "line", None, line.__closure__)
+            torch.compile(run, fullgraph=True, dynamic=False)(torch.ones(3))
+    except Exception:
+        return False
+    return True
 
 
 def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool) -> tuple[Any, str]:

@@ -21,6 +21,9 @@ import torch._inductor.codecache as codecache
 import torch._inductor.config as inductor
 import torch._inductor.cpu_vec_isa as features
 
+from .replace_attributes import replace_attributes
+from .scan_loops import copying
+
 STOCK_FEATURES = features.valid_vec_isa_list
 STOCK_HEADER = getattr(codecache, "_precompile_header", None)
 # Tests of instruction sets for which any compiler of C++20 is enough.
@@ -29,24 +32,6 @@ PRECOMPILED = (".gch", ".pch")  # endings of precompiled headers
 MORE_HEADERS = "-D TORCH_INDUCTOR_PRECOMPILE_HEADERS "  # includes more, which pays in a precompiled header alone
 VERSIONS = ("2.13.", "2.14.")  # versions of torch for whose code this was written
 SMALL = 1 << 16  # bytes of a tensor that stays in the processor's nearest caches
-
-
-@contextlib.contextmanager
-def replaced(owner: Any, values: Mapping[str, Any]) -> Iterator[None]:
-    """Set these attributes of `owner` to these values in the block; names that it lacks are ignored.
-
-    >>> with replaced(gc, {"collect": lambda: "nothing", "not there": 0}):
-    ...     gc.collect(), hasattr(gc, "not there")
-    ('nothing', False)
-    """
-    before = {name: getattr(owner, name) for name in values if hasattr(owner, name)}
-    try:
-        for name in before:
-            setattr(owner, name, values[name])
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(owner, name, value)
 
 
 @contextlib.contextmanager
@@ -64,7 +49,7 @@ def hurried() -> Iterator[None]:
     try:
         with contextlib.ExitStack() as stack:
             for owner, values in _shortcuts():
-                stack.enter_context(replaced(owner, values))
+                stack.enter_context(replace_attributes(owner, values))
             context = contextvars.copy_context()  # the compiler's options are context variables
             threading.Thread(target=lambda: context.run(_foresee), daemon=True).start()
             yield
@@ -93,8 +78,6 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     from torch._dynamo.package import SourceInfo
     from torch._inductor.dtype_propagation import DtypePropagationOpsHandler as Dtypes
     from torch._inductor.fx_utils import FakeTensorUpdater
-
-    from .scan_loops import copying
 
     loops_of = {"decompose_scan_to_while_loop": copying(passes.decompose_scan_to_while_loop)}
     substitution = {"sympy_subs": _substitution(vars(ir)["sympy_subs"])}

@@ -28,8 +28,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.overrides import TorchFunctionMode
 
 from . import philox
-from .compile_speed import replaced
 from .direct_library import Computed, Passed
+from .replace_attributes import replace_attributes
 
 aten = torch.ops.aten
 SCANS = importlib.import_module("torch._higher_order_ops.scan")  # the name in its package is that of the function
@@ -39,6 +39,7 @@ READS = frozenset(
     getattr(Tensor, name)
     for name in ("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__")
 )
+ONE_HOT = torch.nn.functional.one_hot
 Body = Callable[..., tuple[Tensor, ...]]  # of a scan: (carry, x) -> (carry, y), all of them flat
 
 
@@ -138,12 +139,29 @@ def _decompositions() -> Any:
     return select_decomp_table()
 
 
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Return what `torch.nn.functional.one_hot` does, which itself reads the greatest number: int64 [*] -> int64 [*, n].
+
+    Raises: Untraced without a number of classes, which would be that number plus 1.
+
+    >>> one_hot(torch.tensor([2, 0]), 3)
+    tensor([[0, 0, 1],
+            [1, 0, 0]])
+    """
+    if num_classes < 1:
+        raise Untraced("one_hot without its number of classes")
+    nothing = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64, device=tensor.device)
+    return nothing.scatter(-1, tensor[..., None], 1)
+
+
 class _NothingRead(TorchFunctionMode):
     """Refuse to read the numbers in a tensor, which would become constants of the program."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in READS:
             raise Untraced("a value of a tensor that Python needs")
+        if function is ONE_HOT:
+            return one_hot(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
 
 
@@ -156,7 +174,10 @@ class _Scans:
     @contextlib.contextmanager
     def caught(self) -> Iterator[None]:
         """Trace calls of `scan` in the block."""
-        with replaced(torch.compiler, {"_is_compiling_flag": True}), replaced(SCANS, {"scan": self.scan}):
+        with (
+            replace_attributes(torch.compiler, {"_is_compiling_flag": True}),
+            replace_attributes(SCANS, {"scan": self.scan}),
+        ):
             yield
 
     def scan(self, step: Callable[..., Any], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> Any:

@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
-from .compile_speed import VERSIONS, replaced
+from .compile_speed import VERSIONS
 from .hoist_buffers import hoisted
 from .products import multiplied
+from .replace_attributes import replace_attributes
 
 BORROWED = """
 struct Borrowed {
@@ -54,7 +55,7 @@ def borrowing_loops() -> Iterator[None]:
         code.value = multiplied(hoisted(code.value))
         return code, *rest
 
-    with replaced(CppWrapperCpu, {"codegen_while_loop": codegen_while_loop, "generate": hoisting}):
+    with replace_attributes(CppWrapperCpu, {"codegen_while_loop": codegen_while_loop, "generate": hoisting}):
         yield
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...core import keys
-from .compile_speed import replaced
+from .replace_attributes import replace_attributes
 
 LIBRARY: Any = torch.library.Library("purestep", "FRAGMENT")  # type: ignore[no-untyped-call]
 LIBRARY.define("philox(Tensor k0, Tensor k1, Tensor c0, Tensor c1, int use) -> (Tensor, Tensor, Tensor, Tensor)")
@@ -90,7 +90,7 @@ ROUNDS = keys.philox
 @contextlib.contextmanager
 def whole() -> Iterator[None]:
     """Trace each block of random words as one operation, in the block."""
-    with replaced(keys, {"philox": _operation}):
+    with replace_attributes(keys, {"philox": _operation}):
         yield
 
 
@@ -126,7 +126,7 @@ def generated() -> Iterator[None]:
         source: str = stock(self, *arguments, **named)
         return source.replace(PREFIX, PREFIX + FUNCTION, 1) if "purestep_philox<" in source else source
 
-    with replaced(kernels.KernelGroup, {"codegen_group": codegen_group}):
+    with replace_attributes(kernels.KernelGroup, {"codegen_group": codegen_group}):
         yield
 
 

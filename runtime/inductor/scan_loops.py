@@ -9,7 +9,7 @@ import torch.utils._pytree as pytree
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental import proxy_tensor
 
-from .compile_speed import replaced
+from .replace_attributes import replace_attributes
 
 SCAN = torch.ops.higher_order.scan
 LOOP = torch.ops.higher_order.while_loop
@@ -26,7 +26,7 @@ def copying(stock: Callable[[GraphModule], None]) -> Callable[[GraphModule], Non
             body = getattr(graph, name)
             function = _standing_for(body)
             stand_ins[name], bodies[function] = _calling(function, body), body
-        with replaced(graph, stand_ins):
+        with replace_attributes(graph, stand_ins):
             stock(graph)
         for node in graph.graph.find_nodes(op="call_function", target=LOOP) if bodies else ():
             whole = getattr(graph, str(node.args[1].target))

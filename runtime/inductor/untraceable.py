@@ -2,10 +2,14 @@
 
 import ast
 import contextlib
+import inspect
 import logging
 import re
-from collections.abc import Iterator
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch._inductor.config as inductor
@@ -14,18 +18,32 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
 from ...core import errors
-from ...core.errors import CompileError, PurestepError, message
+from ...core.errors import CompileError, PurestepError, described, message
 
-OWN = Path(__file__).parents[2]
+OWN = tuple(Path(__file__).parents[2] / name for name in ("core", "algorithms", "runtime", "properties"))
 WHERE = "torch.where, scan and vmap in place of Python's own if, while and for on tensors"
+SCAN_IN_GRADIENT = "a gradient through a scan"
+NUMBER = "a number in Python that depends on a tensor's value"
+NOTHING = "a function that computes nothing"
+OUTSIDE = "a call outside torch (NumPy, C) that needs a tensor's memory"
 REMEDIES = {
     "a Python branch on a tensor": f"take {WHERE}",
+    NUMBER: "keep it a tensor",
+    SCAN_IN_GRADIENT: 'write scan(..., lowering="python") there',
+    OUTSIDE: "write it with torch, or keep it out of what is compiled",
+    NOTHING: 'use it as it is, or with backend="none"',
     "`print`": "return what you want to see as an output, or run it uncompiled",
+    "`time.time`": "read the clock outside, and pass the number as an argument",
+    "`open`": "read it outside, and pass what it holds as an argument",
 }
 UNCOMPILED = 'or do without it (slower): --backend none, from Python backend="none"'
 RAISED = re.compile(r"raised exception (\w+)\((.*)\)\s*$", re.MULTILINE)
 BUILTIN = re.compile(r"builtin operator `(\w+)`")
 FUNCTION = re.compile(r"trace the builtin `([\w.]+?)\.?`")
+SKIPPED = re.compile(r"the function `([\w.]+)`|qualname: ([\w.]+)")
+QUOTED = re.compile(r'File "([^"]+)", line (\d+)')
+THROUGH_A_SCAN = "a derivative through a scan"  # of direct_trace
+LIBRARIES = (Path(torch.__file__).parent, Path(sysconfig.get_paths()["stdlib"]))
 FAILED = re.compile(r"got (\w+\(.*\))\s*$", re.MULTILINE)
 
 
@@ -51,25 +69,42 @@ def check_cpp_compiler(name: str) -> None:
         raise CompileError(message(f"{name}: the C++ compiler", got=got, wanted="one", remedy=remedy)) from None
 
 
-def untraceable(name: str, fault: Exception) -> PurestepError:
+def untraceable(
+    name: str,
+    fault: Exception,
+    *,
+    found: Exception | None = None,
+    function: Callable[..., Any] | None = None,
+    compiler_works: bool = False,
+) -> PurestepError:
     """Return the error to raise in place of the compiler's own: a PurestepError raised in the function, or a CompileError.
+
+    It names the user's line and what in it cannot be compiled. `found` is what a direct trace of the function raised,
+    `compiler_works` whether the C++ compiler compiles another program.
 
     >>> str(untraceable("double", ValueError("first line")))
     'double is ValueError: first line, wanted a function that compiles as one graph; run it uncompiled to see where it fails'
     """
     text = str(fault)
-    ours = _ours(text)
+    ours = found if isinstance(found, PurestepError) else _ours(text)
     if ours is not None:
         return ours
     inner = getattr(fault, "inner_exception", None)
-    if isinstance(inner, CppCompileError):
+    if isinstance(inner, CppCompileError) and not compiler_works:
         got = f"failing: {_first_error(inner.output)}"
         remedy = f"repair it, or name another in CXX, {UNCOMPILED}"
         return CompileError(message(f"{name}: the C++ compiler", got=got, wanted="one that works", remedy=remedy))
     got, place = _construct(fault, text), _place(fault)
+    if found is not None and str(found) == THROUGH_A_SCAN:
+        got, place = SCAN_IN_GRADIENT, _place_in_traceback(found)
+    if isinstance(inner, CppCompileError):
+        got = f"C++ that does not compile ({_first_error(inner.output)})"
+    place = place or _operation(fault, text) or _place_in_traceback(found) or _definition(function)
     remedy = REMEDIES.get(got, "use tensor operations only, or keep it out of what is compiled")
     if not isinstance(fault, TorchDynamoException) or isinstance(fault, BackendCompilerFailed):
-        remedy = "run it uncompiled to see where it fails"
+        remedy = REMEDIES.get(
+            got, f"leave it out, {UNCOMPILED}" if place else "run it uncompiled to see where it fails"
+        )
     where = f"{name}: {place}" if place else name
     return CompileError(message(where, got=got, wanted="a function that compiles as one graph", remedy=remedy))
 
@@ -99,22 +134,57 @@ def _ours(text: str) -> PurestepError | None:
 def _construct(fault: Exception, text: str) -> str:
     if "ata-dependent branching" in text:
         return "a Python branch on a tensor"
+    if "data-dependent expression" in text:
+        return NUMBER
+    if "backend_input must not be None" in text:
+        return NOTHING
+    if "Cannot access data pointer" in text:
+        return OUTSIDE
     for pattern, shown in ((BUILTIN, "`{}`"), (FUNCTION, "`{}`"), (RAISED, "{}"), (FAILED, "{}")):
         found = pattern.search(text)
         if found:
             whole = f"{found[1]}: {found[2]}" if pattern is RAISED else found[1]
             return shown.format(whole)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return first if isinstance(fault, TorchDynamoException) else f"{type(fault).__name__}: {first}"
+    skipped = SKIPPED.search(text) if "marked as skipped" in first else None
+    if skipped:
+        return f"`{skipped[1] or skipped[2]}`, which cannot be traced"
+    cause = getattr(fault, "inner_exception", None) or fault
+    known = isinstance(fault, TorchDynamoException) and not isinstance(fault, BackendCompilerFailed)
+    return first if known else described(cause, limit=200)
 
 
 def _place(fault: Exception) -> str:
-    """Return the innermost line of the user's own code, or of ours if there is none."""
-    frames = [frame for frame in getattr(fault, "real_stack", None) or () if not _foreign(frame.filename)]
-    theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(OWN)]
-    chosen = (theirs or frames)[-1:]
-    return f"{chosen[0].filename}:{chosen[0].lineno}" if chosen else ""
+    """Return the innermost line of the user's own code in the stack of the compiler's trace, or of ours if there is none."""
+    return _innermost([(frame.filename, frame.lineno) for frame in getattr(fault, "real_stack", None) or ()])
+
+
+def _place_in_traceback(fault: BaseException | None) -> str:
+    """Return the innermost line of the user's own code that an exception passed through."""
+    if fault is None:
+        return ""
+    frames = [(one.filename, one.lineno) for one in traceback.extract_tb(fault.__traceback__)]
+    return _innermost([frame for frame in frames if Path(frame[0]).parent.name != "inductor"])
+
+
+def _operation(fault: Exception, text: str) -> str:
+    """Return the user's line in the stack that an operation of the graph carries, which the compiler quotes."""
+    return _innermost([(file, int(line)) for file, line in QUOTED.findall(text)])
+
+
+def _innermost(frames: Sequence[tuple[str, int | None]]) -> str:
+    known = [(file, line) for file, line in frames if not _foreign(file)]
+    theirs = [frame for frame in known if not any(Path(frame[0]).is_relative_to(one) for one in OWN)]
+    chosen = (theirs or known)[-1:]
+    return f"{chosen[0][0]}:{chosen[0][1]}" if chosen else ""
+
+
+def _definition(function: Callable[..., Any] | None) -> str:
+    """Return the line where the user's function is defined, "" for one of ours."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    return _innermost([(code.co_filename, code.co_firstlineno)]) if code else ""
 
 
 def _foreign(file: str) -> bool:
-    return file.startswith("<") or "site-packages" in file or Path(file).is_relative_to(Path(torch.__file__).parent)
+    path = Path(file)
+    return file.startswith("<") or "site-packages" in file or any(path.is_relative_to(one) for one in LIBRARIES)

@@ -8,7 +8,6 @@ of the mapping: while a call waits, no delay starts. Everything runs in the call
 commands alone.
 """
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -80,8 +79,3 @@ def side_by_side(work: Callable[[A], B], given: Sequence[A]) -> tuple[B, ...]:
         return tuple(map(work, given))
     with ThreadPoolExecutor(len(given), thread_name_prefix="purestep") as pool:
         return tuple(pool.map(work, given))
-
-
-def pause(seconds: float) -> None:
-    """Sleep for so many seconds."""
-    time.sleep(seconds)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from ...core.errors import ChoiceError, PurestepError, StructureError, message
 from ...core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop, tag_of
@@ -145,6 +145,34 @@ def _dead_end(entry: Entry) -> str:
     )
 
 
+@define(eq=False)
+class _Notice:
+    """The handler of SIGINT while a machine is driven."""
+
+    inbox: Inbox
+    hurry: threading.Event
+    noticed: bool = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self.noticed:
+            self.hurry.set()  # the exception may be raised in the consumer's code, which then only closes the generator
+            raise KeyboardInterrupt
+        self.noticed = True
+        self.inbox.put(Received(DRIVER, "", Interrupted()))
+
+
+def stopping() -> bool:
+    """Return whether Ctrl-C has asked a machine to stop that is still driven: a handler that waits should end its wait.
+
+    For handlers in any thread: signals reach the main thread alone, and the first one raises nothing there.
+
+    >>> stopping()
+    False
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    return isinstance(handler, _Notice) and handler.noticed
+
+
 @contextmanager
 def _interrupts(inbox: Inbox, hurry: threading.Event) -> Iterator[None]:
     """Turn the first SIGINT into an entry of the inbox; a signal handler that was installed by others stays."""
@@ -152,17 +180,7 @@ def _interrupts(inbox: Inbox, hurry: threading.Event) -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    noticed = False
-
-    def notice(number: int, frame: object) -> None:
-        nonlocal noticed
-        if noticed:
-            hurry.set()  # the exception may be raised in the consumer's code, which then only closes the generator
-            raise KeyboardInterrupt
-        noticed = True
-        inbox.put(Received(DRIVER, "", Interrupted()))
-
-    signal.signal(signal.SIGINT, notice)
+    signal.signal(signal.SIGINT, _Notice(inbox, hurry))
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ from ..effects.module_reference import is_reference
 from ..train import trainer, with_probes
 from ..validate import validate
 from .arguments import iteration_steps, loop_of
-from .pipeline import Pipeline, network, normalizer, optimizer, placed
+from .pipeline import Pipeline, head_of, network, normalizer, optimizer, placed
 from .settings import A2C, PPO, Reinforce
 
 # settings class -> algorithm, and the settings that are passed to it under the same names
@@ -44,7 +44,8 @@ def _pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
     experience, learner = arguments.experience, arguments.learner
     yours = is_reference(experience.env)
     env = validate(load_env(experience.env) if yours else make(experience.env))
-    model = network(env, learner)
+    distribution, notices = head_of(env, learner.action_bounds, yours=yours)
+    model = network(env, learner, distribution)
     algorithm, names = TABLE[type(arguments)]
     settings = {name: getattr(arguments, name) for name in names}
     if not isinstance(arguments, Reinforce):
@@ -57,7 +58,8 @@ def _pipeline(arguments: PPO | A2C | Reinforce) -> Pipeline:
     if experience.probes:
         iteration = with_probes(iteration, *experience.probes)
     content = digest_of(experience.env) if yours else ""
-    return Pipeline(env, model, scales, iteration, products=_products(arguments, model), content=content)
+    products = _products(arguments, model)
+    return Pipeline(env, model, scales, iteration, products=products, content=content, notices=notices)
 
 
 def _products(arguments: PPO | A2C | Reinforce, model: ActorCritic) -> int:

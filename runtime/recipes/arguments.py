@@ -1,6 +1,7 @@
 """Settings of a run: names and numbers, in groups that the recipes share. The command line is generated from these classes."""
 
 import math
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from attrs import frozen
@@ -8,7 +9,16 @@ from attrs import frozen
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
 from ..effects.module_reference import is_reference
-from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes, processors
+from ..runs.arguments import (
+    SEEDS,
+    check_device,
+    check_memory,
+    check_numbers,
+    check_threads,
+    check_whole,
+    check_wholes,
+    processors,
+)
 from ..runs.training_machine import Loop, plan
 
 
@@ -31,12 +41,15 @@ class Learner:
 
     hidden: tuple[int, ...] = (64, 64)  # sizes of the hidden layers, of policy and value each
     activation: Literal["elu", "gelu", "identity", "relu", "silu", "tanh"] = "tanh"  # between the layers
+    action_bounds: Literal["auto", "clip", "squash"] = "auto"  # of a Box: clip what the env gets, or squash samples
     learning_rate: float = 2.5e-4  # of Adam
     anneal: bool = True  # let the learning rate fall to 0 over the run
     max_gradient_norm: float = 0.5  # longer gradients are shortened to it
     gamma: float = 0.99  # what a reward is worth one step later
 
 
+ROW = 40  # bytes of a step in a trajectory, at least
+WEIGHT = 32  # bytes of a weight of policy and value, with its gradient and the two averages of Adam
 THREAD_PRODUCTS = 8_000_000  # multiply-adds of a minibatch for which a thread is worth starting
 
 
@@ -44,9 +57,7 @@ THREAD_PRODUCTS = 8_000_000  # multiply-adds of a minibatch for which a thread i
 class Process:
     """Threads, compilation and checkpoints."""
 
-    threads: int | Literal["auto"] = (
-        1  # of PyTorch; auto: several for large minibatches. In a sweep each trains some runs
-    )
+    threads: int | Literal["auto"] = 1  # of PyTorch; auto: several for large minibatches; a sweep splits its runs
     checkpoints: int = 10  # written in the course of the run, the last at its end; three are kept
     backend: Literal["inductor", "aot_eager", "none"] = "inductor"  # of the compiler; "none" is slow and easy to debug
     device: str = "cpu"  # of the learner and its worlds: cpu, cuda or cuda:N; `evaluate` runs on the CPU
@@ -62,6 +73,18 @@ class Moving:
         """Refuse invalid options. Raises: ChoiceError."""
         if self.device is not None:
             check_device(self.device)
+
+
+@frozen
+class Numbers:
+    """Numbers that change from now on; those that are not given stay."""
+
+    steps: int | None = None  # of the whole run, more than before; a learning rate that anneals then ends later
+    learning_rate: float | None = None  # of Adam
+    max_gradient_norm: float | None = None  # longer gradients are shortened to it
+    gamma: float | None = None  # what a reward is worth one step later
+    value_coefficient: float | None = None  # weight of the value loss
+    entropy_coefficient: float | None = None  # weight of the policy's entropy
 
 
 class Sized(Protocol):
@@ -125,3 +148,9 @@ def check_shared(experience: ExperienceOptions, learner: Learner, process: Proce
     check_wholes(process, 1, "checkpoints")
     check_numbers(learner, 0.0, 1.0, "learning_rate", "gamma")
     check_numbers(learner, 0.0, math.inf, "max_gradient_norm")
+    sizes = (1, *learner.hidden, 1)
+    needs = {
+        "--envs x --horizon": ROW * iteration_steps(experience),
+        "--hidden": WEIGHT * sum(one * other for one, other in pairwise(sizes)),
+    }
+    check_memory(needs, device=process.device)

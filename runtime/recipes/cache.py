@@ -16,9 +16,10 @@ from attrs import field, fields, frozen
 from ...core.errors import ChoiceError, choose, message
 from ...core.language.list_reduction.lists import Lists, check_lists
 from ...core.language.reasoning_cache.settings import CacheSettings, CallSampling, Streams, check_settings
-from ..runs.arguments import SEEDS, changed, check_numbers, check_whole, check_wholes, flatten
+from ..runs.arguments import SEEDS, changed, check_memory, check_numbers, check_whole, check_wholes, flatten
 from ..text.async_config import AsyncConfig
 from ..text.config import (
+    TOKEN,
     Conversations,
     Episodes,
     Hardware,
@@ -116,6 +117,10 @@ class Speech:
     capacity: int = 128  # tokens of a prompt and the reply to it
     slots: int = 128  # next steps that are sampled side by side
     server: str = ""  # sample from the vLLM server at this URL, http://127.0.0.1:8000/v1, that serves RUN/served
+    server_seconds: float = 600.0  # to wait for a server that is not there yet
+    # the log-probs that it returns: of the whole distribution, or, started with --logprobs-mode processed_logprobs, of the
+    # one it samples from, which --llm-temperature and --llm-top-p other than 1 need
+    server_log_probs: Literal["raw", "processed"] = "raw"
 
 
 @frozen
@@ -183,6 +188,8 @@ class Cache:
             capacity=speech.capacity,
             slots=speech.slots,
             server=speech.server,
+            server_seconds=speech.server_seconds,
+            server_log_probs=speech.server_log_probs,
         )
 
     def check(self) -> None:
@@ -194,8 +201,14 @@ class Cache:
         check_wholes(problems, 1, "numbers")
         check_wholes(speech, 1, "summary_tokens", "llm_max_tokens", "capacity", "slots")
         check_numbers(speech, 1e-3, math.inf, "llm_temperature")
+        check_numbers(speech, 0.0, math.inf, "server_seconds")
         check_numbers(self.shown, 0.0, 1.0, "summaries", "summary_skill")
         check_settings(settings_of(self, "run"))
+        needs = {
+            "--slots x --test-llm-max-tokens": float(TOKEN * speech.slots * speech.test_llm_max_tokens),
+            "--slots x --summary-tokens": float(TOKEN * speech.slots * speech.summary_tokens),
+        }
+        check_memory(needs)
         for stream in ("training", "evaluation"):
             check_lists(lists_of(problems, stream))
         number, minibatches = run.problems * run.states * run.samples, self.learning.minibatches

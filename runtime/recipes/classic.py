@@ -15,8 +15,21 @@ from ..effects.module_reference import absolute, is_reference
 from ..runs.arguments import changed, option
 from ..runs.recipe import RESUME, START, Recipe
 from ..runs.trusting import check_trust, trusted
-from .arguments import ExperienceOptions, Moving, run_steps
-from .settings import A2C, PPO, PlayedEpisodes, Playing, Reinforce, Resuming, check_a2c, check_ppo, check_reinforce
+from .arguments import ExperienceOptions, run_steps
+from .settings import (
+    A2C,
+    PPO,
+    A2CMoving,
+    PlayedEpisodes,
+    Playing,
+    PPOMoving,
+    Reinforce,
+    ReinforceMoving,
+    Resuming,
+    check_a2c,
+    check_ppo,
+    check_reinforce,
+)
 
 USUAL = "cartpole"
 Changes = Mapping[str, Any]
@@ -64,7 +77,7 @@ SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry
 
 
 def _recipe(
-    name: str, about: str, settings: Any, changes: Mapping[str, Changes], check: Callable[[Any], None]
+    name: str, about: str, settings: Any, changes: Mapping[str, Changes], check: Callable[[Any], None], moving: Any
 ) -> Recipe:
     def defaults(words: Sequence[str]) -> Any:
         env = option(words, "--env", USUAL)
@@ -87,7 +100,7 @@ def _recipe(
         resuming=Resuming,
         start=_start,
         resume=_resume,
-        moving=Moving,
+        moving=moving,
         evaluating=PlayedEpisodes,
         report=deferred(str(__package__), "report", "final_lines"),
     )
@@ -114,8 +127,10 @@ def _build(name: str, arguments: Any, context: Any) -> Any:
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        _recipe("ppo", "proximal policy optimisation", PPO, PPO_CHANGES, check_ppo),
-        _recipe("a2c", "advantage actor-critic", A2C, A2C_CHANGES, check_a2c),
-        _recipe("reinforce", "REINFORCE with a baseline", Reinforce, REINFORCE_CHANGES, check_reinforce),
+        _recipe("ppo", "proximal policy optimisation", PPO, PPO_CHANGES, check_ppo, PPOMoving),
+        _recipe("a2c", "advantage actor-critic", A2C, A2C_CHANGES, check_a2c, A2CMoving),
+        _recipe(
+            "reinforce", "REINFORCE with a baseline", Reinforce, REINFORCE_CHANGES, check_reinforce, ReinforceMoving
+        ),
     )
 }

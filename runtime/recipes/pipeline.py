@@ -13,6 +13,7 @@ from ...core.env import Env
 from ...core.errors import CheckpointError, ChoiceError, message
 from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
+from ...core.spaces import Box, is_bounded
 from ..compile import artefact_name, fingerprint, program
 from ..effects.checkpoint.manifest import Manifest
 from ..files.cache import cache_directory
@@ -23,6 +24,7 @@ from ..runs.loop_state import LoopState, Run
 from ..runs.recipe import Components, Notice
 from ..runs.training_machine import Loop
 from ..train import RunState, Trainer, folded
+from ..trained_policy import TrainedPolicy
 from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of, thread_count
 from .prove_settings import ProofLearner
 
@@ -44,7 +46,9 @@ class Pipeline:
     prepare: Callable[[RunState], RunState] = _as_it_is  # called once, before training
     content: str = ""  # digest of the files that the run learns from
     opened: Any = ()  # the recipe's data loaded from those files, for reuse
+    own_reset: bool = False  # whether the env begins a new episode by itself
     products: int = 0  # multiply-adds in the matrix products of a minibatch, where they take most of the time
+    notices: tuple[str, ...] = ()  # lines to show before training: choices that were made for the user
 
 
 @contextmanager
@@ -66,10 +70,36 @@ def placed(name: str) -> Iterator[torch.device]:
         yield device
 
 
-def network(env: Env[Any, Any], learner: Learner) -> ActorCritic:
-    """Return two perceptrons for the env's spaces, with params in one vector so that the optimiser makes one pass over it."""
+def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") -> ActorCritic:
+    """Return two perceptrons for the env's spaces, with params in one vector so that the optimiser makes one pass over it.
+
+    `distribution` is that of the actions in a Box.
+    """
     spaces = env.observation_space, env.action_space
-    return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, product="auto"))
+    shape: Any = {"distribution": distribution, "product": "auto"}
+    return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, **shape))
+
+
+def head_of(env: Env[Any, Any], bounds: str, *, yours: bool) -> tuple[str, tuple[str, ...]]:
+    """Return the distribution of actions that --action-bounds asks for, and a line about it where it was chosen for the user.
+
+    Raises: ChoiceError for "squash" without finite bounds.
+
+    >>> from purestep.core.envs import make
+    >>> head_of(make("pendulum"), "auto", yours=False), head_of(make("pendulum"), "squash", yours=True)
+    (('normal', ()), ('tanh_normal', ()))
+    """
+    space, bounded = env.action_space, is_bounded(env.action_space)
+    if bounds == "squash" and not bounded:
+        wanted, remedy = "a Box with finite bounds, each low one below its high one", "use --action-bounds clip"
+        raise ChoiceError(message("--action-bounds squash: the actions", got=space, wanted=wanted, remedy=remedy))
+    if bounds != "auto" or not yours or env.clips or not isinstance(space, Box):
+        return ("tanh_normal" if bounds == "squash" else "normal"), ()
+    if bounded:
+        return "tanh_normal", (f"--action-bounds auto: squash, so that each action is sampled inside {space}",)
+    return "normal", (
+        f"--action-bounds auto: clip, because {space} has not all its bounds; the env gets clipped actions",
+    )
 
 
 def optimizer(learner: Learner | ProofLearner, updates: int) -> Optimizer:
@@ -100,6 +130,8 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
         sessions.append((world, notice))
         if arguments.process.threads == "auto":
             notice(f"--threads auto: {torch.get_num_threads()}")
+        for line in pipeline.notices:
+            notice(line)
         if loop.iteration < loop.iterations:
             world.warm(notice)
         yield world
@@ -126,6 +158,17 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
         accept=accept,
         progress=lambda loop: f"{loop.iteration * steps:,} steps",
         opened=pipeline,
+        policy=lambda state, loop: TrainedPolicy(
+            env=pipeline.env,
+            model=pipeline.model,
+            params=state.learner.params,
+            normalizer=pipeline.normalizer,
+            statistics=state.normalizer,
+            recipe=recipe,
+            arguments=arguments,
+            iteration=loop.iteration,
+            own_reset=pipeline.own_reset,
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from attrs import evolve, field, frozen
 
 from ...core.errors import ChoiceError, message
-from ..runs.arguments import changed, check_numbers, check_wholes
+from ..runs.arguments import changed, check_memory, check_numbers, check_wholes
 from ..text.async_config import AsyncConfig
 from ..text.config import (
     Conversations,
@@ -24,6 +24,8 @@ from ..text.config import (
     examined_tasks,
     text_defaults,
 )
+
+REWARDER = 10_000_000  # bytes of a process that calls rewards, at least
 
 if TYPE_CHECKING:
     from ...core.language.task import TextTask
@@ -60,7 +62,7 @@ class Data:
     tool_seconds: float = 10.0  # time limit of a call of a tool
     solved_at: float = 1.0  # the least reward of an attempt that counts as solved, for accuracy
     reward_seconds: float = 30.0  # time limit of a reward function for one batch
-    reward_workers: int = 2  # processes that call reward functions
+    reward_workers: int = 2  # processes that call rewards, each for a part of a batch; 1 gives a function all of it
 
 
 @frozen
@@ -107,6 +109,7 @@ class PromptRun:
         check_numbers(self.data, 1e-9, 1 - 1e-9, "held_out_share")
         check_numbers(self.data, 1e-3, math.inf, "reward_seconds", "tool_seconds")
         check_wholes(self.data, 1, "reward_workers")
+        check_memory({"--reward-workers": float(REWARDER * self.data.reward_workers)})
         check_wholes(self.sampling, 0, "max_new_tokens", "capacity", "slots")
         least = {name: max(1, getattr(self.sampling, name)) for name in ("max_new_tokens", "capacity", "slots")}
         check_text(evolve(self, sampling=evolve(self.sampling, **least)))

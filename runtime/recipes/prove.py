@@ -11,6 +11,7 @@ from ...algorithms.imitation import imitation
 from ...algorithms.logic.link_prediction import LinkPrediction, link_prediction
 from ...algorithms.ppo import ppo
 from ...core import keys
+from ...core.errors import NonFiniteError, message
 from ...core.keys import Key
 from ...core.logic.env import proving
 from ...core.logic.policy import ProofParams, proof_policy
@@ -119,7 +120,8 @@ def warmed_up(arguments: Prove, made: Proofs, notice: Notice = _unsaid) -> Calla
             run = learn if arguments.process.backend == "none" else program(learn, name="link prediction")
             places = layout(network.init(keys.key(0)))
             params: ProofParams = places.unravel(vector)
-            embedding, _ = run(tree_map(torch.clone, params.embedding), facts, keys.split(own, learner.warm_up))
+            embedding, losses = run(tree_map(torch.clone, params.embedding), facts, keys.split(own, learner.warm_up))
+            _require_finite("embeddings", losses, "--warm-up")
             vector = places.ravel(replace(params, embedding=embedding))
         if arguments.imitation.imitated_facts:
             with placed(arguments.process.device):
@@ -127,6 +129,15 @@ def warmed_up(arguments: Prove, made: Proofs, notice: Notice = _unsaid) -> Calla
         return replace(state, learner=replace(state.learner, params=vector))
 
     return prepare
+
+
+def _require_finite(where: str, losses: Tensor, flag: str) -> None:
+    """Raise NonFiniteError where a loss [n] is NaN or infinite."""
+    bad = (~torch.isfinite(losses)).tolist()
+    if True in bad:
+        step = bad.index(True)
+        got = f"{float(losses[step])} at step {step + 1} of {len(bad)}"
+        raise NonFiniteError(message(f"{where}: the loss", got=got, wanted="a finite number", remedy=f"lower {flag}"))
 
 
 def imitated(arguments: Prove, made: Proofs, params: Tensor, key: Key, notice: Notice = _unsaid) -> Tensor:
@@ -151,6 +162,7 @@ def imitated(arguments: Prove, made: Proofs, params: Tensor, key: Key, notice: N
         )
         shown = demonstrations(own, names, facts, made.game.argument, CHOICES, search_key)
         params, losses = run(params.clone(), shown, keys.split(step_key, how.imitation_steps))
+        _require_finite(f"imitation: round {number}", losses, "--learning-rate")
         notice(f"round {number}: loss of imitation {float(losses[0]):.3f}, at the end {float(losses[-1]):.3f}")
         own = evolve(own, bounds=evolve(bounds, order="policy"), guide=policy_guide(names, model, params))
     return params
@@ -180,7 +192,8 @@ def _pipeline(arguments: Prove, notice: Notice) -> Pipeline:
         target_kl=arguments.target_kl,
     )
     iteration = trainer(env, model, algorithm, envs=graph.envs, horizon=graph.horizon, reset="own")
-    return Pipeline(env, model, identity(), iteration, warmed_up(arguments, made, notice), digest(made), made)
+    prepare = warmed_up(arguments, made, notice)
+    return Pipeline(env, model, identity(), iteration, prepare, digest(made), made, own_reset=True)
 
 
 def digest(made: Proofs) -> str:

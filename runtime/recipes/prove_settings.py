@@ -1,18 +1,24 @@
-"""The recipe prove: its settings, and the options of the ranking that follows it. Imports no torch."""
+"""Settings of the recipe prove, and options of the ranking that follows it. Imports no torch."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, message
-from ..deferred import deferred
-from ..runs.arguments import SEEDS, check_device, check_numbers, check_threads, check_whole, check_wholes, option
-from ..runs.recipe import Recipe
-from .arguments import Moving, Process, iteration_steps, run_steps
+from ..runs.arguments import (
+    SEEDS,
+    check_device,
+    check_memory,
+    check_numbers,
+    check_threads,
+    check_whole,
+    check_wholes,
+)
+from .arguments import WEIGHT, Process, iteration_steps
 
 USUAL = "family:200"
+ATOM = 24  # bytes of a predicate and its two arguments
 MOVES = 800_000  # which train a policy of such a family
 TRAINS = f"--steps {MOVES}"
 
@@ -130,6 +136,13 @@ def check_prove(arguments: Prove) -> None:
     check_numbers(learner, 0.0, math.inf, "max_gradient_norm")
     check_numbers(arguments, 0.0, math.inf, "clip", "value_coefficient", "entropy_coefficient", "target_kl")
     rows = iteration_steps(graph)
+    state = ATOM * graph.atoms
+    needs = {
+        "--atoms x --successors x --envs": state * graph.successors * graph.envs,
+        "--envs x --horizon x --atoms": state * rows if arguments.trains_policy else 0.0,
+        "--size and --width x --blocks": WEIGHT * (learner.size + learner.width**2 * learner.blocks),
+    }
+    check_memory(needs, device=process.device)
     if rows % arguments.minibatches:
         got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
         raise ChoiceError(message("--envs x --horizon", got=got, wanted=wanted, remedy="change one of the three"))
@@ -208,53 +221,3 @@ def check_policy(arguments: Prove, score: str, search: Search) -> None:
         if refused:
             wanted = f"{wanted}, as --steps 0 trains no policy"
             raise ChoiceError(message(flag, got=got, wanted=wanted, remedy="leave it out"))
-
-
-def check_ranking(arguments: Prove, options: Ranking) -> None:
-    """Refuse the ranking of facts that the run's data does not have, or by a policy that it lacks. Raises: ChoiceError."""
-    check_policy(arguments, options.score, options.searching)
-    if options.split == "valid":
-        from ..effects.datasets import open_dataset  # here: it imports torch
-        from .ranking import check_split
-
-        check_split(options, open_dataset(arguments.experience.data))
-
-
-def defaults(words: Sequence[str]) -> Prove:
-    """Return the default arguments of a command line."""
-    return prove_defaults(option(words, "--data", USUAL))
-
-
-def _build(arguments: Prove, context: Any) -> Any:
-    from .pipeline import components_of  # here: it imports torch
-    from .prove import prove_pipeline
-
-    return components_of(NAME, arguments, prove_pipeline(arguments, context.notice))
-
-
-def _length(arguments: Prove) -> str:
-    if not arguments.trains_policy:
-        return f"by its rules alone ({TRAINS} trains a policy)"
-    if not arguments.experience.steps:
-        return "by its rules and a policy that imitates searched proofs"
-    return f"for {run_steps(arguments):,} steps"
-
-
-NAME = "prove"
-RECIPE = Recipe(
-    name=NAME,
-    about="proofs on a knowledge graph, by its rules or learnt with PPO",
-    defaults=defaults,
-    build=_build,
-    evaluate=deferred(str(__package__), "ranking", "evaluation_lines"),
-    check=check_prove,
-    ready=check_ranking,
-    chosen_by="data",
-    folder="{data}-prove-{seed}",
-    title=lambda arguments: f"{NAME} on {arguments.experience.data} {_length(arguments)}",
-    closing=Ranking,
-    resuming=Ranking,
-    moving=Moving,
-    evaluating=Ranking,
-    report=deferred(str(__package__), "ranking", "final_lines"),
-)

@@ -44,7 +44,7 @@ def played(pipeline: Pipeline, state: RunState, episodes: int, seed: int, action
     many: dict[str, Any] = {"episodes": episodes, "action": action, "normalizer": pipeline.normalizer}
 
     def play(steps: int) -> Evaluation:
-        return evaluate(pipeline.env, pipeline.model, steps=steps, **many)(state.learner.params, state.normalizer, key)
+        return evaluate(pipeline.env, pipeline.model, steps=steps, **many)(state, key)
 
     result = play(SHORT)
     return result if bool(result.ended.all()) else play(LONGEST)

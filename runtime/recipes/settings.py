@@ -6,8 +6,10 @@ from typing import Literal
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, message
-from ..runs.arguments import check_numbers, check_wholes
-from .arguments import ExperienceOptions, Learner, Process, check_shared, iteration_steps
+from ..runs.arguments import check_memory, check_numbers, check_whole, check_wholes
+from .arguments import ExperienceOptions, Learner, Moving, Numbers, Process, check_shared, iteration_steps
+
+EPISODE = 100  # bytes of an episode of an evaluation, which are all played at once
 
 
 @frozen
@@ -42,6 +44,20 @@ def check_ppo(arguments: PPO) -> None:
 
 
 @frozen
+class PPOMoving:
+    """Settings of PPO that change from now on; those that are not given stay."""
+
+    moving: Moving = field(factory=Moving)
+    numbers: Numbers = field(factory=Numbers)
+    gae_lambda: float | None = None  # 0 trusts the value function, 1 the rewards
+    clip: float | None = None  # how far a probability may move, as a ratio
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        self.moving.check()
+
+
+@frozen
 class A2C:
     """Advantage actor-critic: one step of the optimiser for each batch."""
 
@@ -58,6 +74,19 @@ def check_a2c(arguments: A2C) -> None:
     check_shared(arguments.experience, arguments.learner, arguments.process)
     check_numbers(arguments, 0.0, 1.0, "gae_lambda")
     check_numbers(arguments, 0.0, math.inf, "value_coefficient", "entropy_coefficient")
+
+
+@frozen
+class A2CMoving:
+    """Settings of A2C that change from now on; those that are not given stay."""
+
+    moving: Moving = field(factory=Moving)
+    numbers: Numbers = field(factory=Numbers)
+    gae_lambda: float | None = None  # 0 trusts the value function, 1 the rewards
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        self.moving.check()
 
 
 @frozen
@@ -78,6 +107,29 @@ def check_reinforce(arguments: Reinforce) -> None:
     check_numbers(arguments, 0.0, math.inf, "value_coefficient", "entropy_coefficient")
 
 
+def check_episodes(episodes: int) -> None:
+    """Refuse a number of episodes that cannot be played. Raises: ChoiceError.
+
+    >>> check_episodes(0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --episodes is 0, wanted at least 1; change it
+    """
+    check_whole("--episodes", episodes, 1)
+    check_memory({"--episodes": EPISODE * episodes})
+
+
+@frozen
+class ReinforceMoving:
+    """Settings of REINFORCE that change from now on; those that are not given stay."""
+
+    moving: Moving = field(factory=Moving)
+    numbers: Numbers = field(factory=Numbers)
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        self.moving.check()
+
+
 @frozen
 class Playing:
     """Episodes, played by the policy."""
@@ -86,7 +138,7 @@ class Playing:
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""
-        check_wholes(self, 1, "episodes")
+        check_episodes(self.episodes)
 
 
 @frozen
@@ -98,7 +150,7 @@ class Resuming:
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""
-        check_wholes(self, 1, "episodes")
+        check_episodes(self.episodes)
 
 
 @frozen
@@ -112,4 +164,4 @@ class PlayedEpisodes:
 
     def check(self) -> None:
         """Refuse invalid options. Raises: ChoiceError."""
-        check_wholes(self, 1, "episodes")
+        check_episodes(self.episodes)

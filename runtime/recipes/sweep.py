@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import asdict, define, field
+from attrs import asdict, define, field, fields, has
 
 from ...core.errors import CheckpointError, message
 from ...core.record import take
@@ -29,7 +29,9 @@ from ..effects.checkpoint.atomic_files import DISK, write_whole
 from ..effects.env_reference import digest_of
 from ..effects.module_reference import is_reference
 from ..effects.optuna_study import proposals
-from ..runs.arguments import flatten, processors
+from ..files.reading import read_text, reason
+from ..runs.arguments import changed, flatten, processors, settings_in
+from ..runs.migrations import NUMBER, RECIPE, SCHEMA, upgrade
 from ..runs.recipe import Notice
 from .arguments import loop_of
 from .sweep_members import Cohort, Member, Members
@@ -49,13 +51,14 @@ def trials(
     Raises: ChoiceError; CheckpointError for a folder with another sweep, or without states that are needed to go on.
     """
     options.check(axes)
+    arguments = _as_begun(arguments, run)
     loop = loop_of(arguments.experience, arguments.process)
     planned = stages(axes, options, loop.iterations // loop.chunk)
     settled = {name: value for name, value in flatten(arguments).items() if name != "threads"}
     plan: dict[str, Any] = {"arguments": settled, "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
     if is_reference(arguments.experience.env):
         plan["env"] = digest_of(arguments.experience.env)
-    kept = _kept(run, json.loads(json.dumps(plan, default=str)))
+    kept = _kept(run, type(arguments).__name__.lower(), json.loads(json.dumps(plan, default=str)))
     # With halving the last rung fills its parts, so no rung trains copies for nothing. Small parts cost little: PPO on CartPole
     # ran 74,000 steps/s in parts of one and 79,000 in parts of 9.
     widest = planned[-1 if options.halving else 0].settings * options.seeds
@@ -184,7 +187,41 @@ def _lines(found: Sequence[Trial]) -> str:
     return "".join(json.dumps(row_of(trial)) + "\n" for trial in found)
 
 
-def _kept(run: Path, plan: Any) -> list[Trial]:
+def _stored(path: Path) -> Any:
+    """Return the value in a JSON file, in which numbers may be infinite; () of a damaged one, or of a FIFO."""
+    try:
+        return json.loads(read_text(path))
+    except (OSError, ValueError, RecursionError):
+        return ()
+
+
+def _upgraded(recipe: str, stored: Any, where: str) -> Any:
+    """Return a sweep's stored plan, of any schema, as one of today's. Raises: CheckpointError."""
+    known = isinstance(stored, dict) and isinstance(stored.get("arguments"), dict)
+    if not known:
+        remedy = "name another folder with --run"
+        raise CheckpointError(message(where, got="damaged", wanted="the plan of a sweep", remedy=remedy))
+    rest = {name: value for name, value in stored.items() if name != NUMBER}
+    record = upgrade({RECIPE: recipe, NUMBER: stored.get(NUMBER, 0), **stored["arguments"]}, where)
+    settings = {name: value for name, value in settings_in(record).items() if name != "threads"}
+    return json.loads(json.dumps({**rest, "arguments": settings}, default=str))
+
+
+def _as_begun(arguments: Any, run: Path) -> Any:
+    """Return the arguments with an older sweep's values for settings that its plan lacks and that have today's default."""
+    path = run / PLAN
+    if not path.exists():
+        return arguments
+    stored = _stored(path)
+    settings = _upgraded(type(arguments).__name__.lower(), stored, str(path))["arguments"]
+    now = json.loads(json.dumps(flatten(arguments), default=str))
+    groups = [type(getattr(arguments, one.name)) for one in fields(type(arguments))]
+    usual = {one.name: one.default for group in groups if has(group) for one in fields(group)}
+    lacked = [name for name in settings if name not in stored["arguments"] and now[name] == usual.get(name)]
+    return changed(arguments, {name: settings[name] for name in lacked if settings[name] != now[name]})
+
+
+def _kept(run: Path, recipe: str, plan: Any) -> list[Trial]:
     """Return the results that the folder holds, after a check that they are of this sweep; begin one where there is none."""
     path = run / PLAN
     if not path.exists():
@@ -192,9 +229,13 @@ def _kept(run: Path, plan: Any) -> list[Trial]:
             remedy = "name another folder with --run"
             raise CheckpointError(message(str(run), got="not empty", wanted="a new folder", remedy=remedy))
         run.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(plan, indent=1).encode())
-    elif json.loads(path.read_text(encoding="utf-8")) != plan:
+        write_whole(path, json.dumps({NUMBER: SCHEMA, **plan}, indent=1).encode())
+    elif _upgraded(recipe, _stored(path), str(path)) != plan:
         remedy = "give the arguments and the environment it was begun with, or name another folder with --run"
         raise CheckpointError(message(str(run), got="another sweep", wanted="this one", remedy=remedy))
-    rows = (run / ROWS).read_text(encoding="utf-8").splitlines(keepends=True) if (run / ROWS).exists() else []
-    return [trial_of(json.loads(line)) for line in rows if line.endswith("\n")]  # without a line that was cut off
+    try:
+        rows = read_text(run / ROWS).splitlines(keepends=True) if (run / ROWS).exists() else []
+        return [trial_of(json.loads(line)) for line in rows if line.endswith("\n")]  # without a line that was cut off
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as cause:
+        got, remedy = f"damaged ({reason(cause)})", "name another folder with --run"
+        raise CheckpointError(message(str(run / ROWS), got=got, wanted="a sweep's results", remedy=remedy)) from cause

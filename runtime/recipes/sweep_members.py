@@ -45,6 +45,8 @@ class Members:
         torch.set_num_threads(1)
         self.arguments, self.episodes, self.notice = arguments, episodes, notice
         self.pipeline = actor_critic_pipeline(arguments)
+        for line in self.pipeline.notices:
+            notice(line)
         self.loop = loop_of(arguments.experience, arguments.process)
         self.many = population(self.pipeline.trainer)
         self.chunk = folded(self.many, self.loop.chunk)
@@ -96,6 +98,11 @@ class Members:
         curves = _curves(cohort.history, self.loop.chunk * self.pipeline.trainer.steps, math.ceil(chunks / CURVE))
         scores = greedy_scores(self._episodes, cohort.state)
         rows = zip(members, scores, finite.tolist(), curves, strict=False)
+        for (point, seed), history in zip(members, cohort.history[..., 2].tolist(), strict=False):
+            if 0.0 in history:
+                of = ", ".join(f"{name} {value:g}" for name, value in {**point, "seed": seed}.items())
+                step = history.index(0.0) * self.loop.chunk * self.pipeline.trainer.steps
+                self.notice(f"the run of {of} became NaN or infinite after step {step:,}; it counts as the worst")
         return [
             Trial(dict(point), seed, float(score) if fine else -math.inf, curve, rung)
             for (point, seed), score, fine, curve in rows

@@ -10,7 +10,10 @@ from typing import Literal
 from attrs import frozen
 
 from ...core.errors import ChoiceError, choose, message
-from ..runs.arguments import check_whole, check_wholes, flag
+from ..runs.arguments import check_memory, check_whole, check_wholes, flag
+from .settings import check_episodes
+
+MEMBER = 1000  # bytes of a run's settings and results
 
 # settings that are numbers of a state -> their names there
 SWEPT: Mapping[str, str] = {
@@ -52,7 +55,9 @@ class Sweep:
 
     def check(self, axes: Sequence[SettingValues]) -> None:
         """Refuse invalid options, and those that do not fit the swept numbers. Raises: ChoiceError."""
-        check_wholes(self, 1, "seeds", "samples", "members", "episodes")
+        check_wholes(self, 1, "seeds", "samples", "members")
+        check_episodes(self.episodes)
+        check_memory({"--seeds x --samples": MEMBER * self.seeds * self.samples})
         check_wholes(self, 0, "draw", "rungs")
         choose("--sampler", self.sampler, dict.fromkeys(SAMPLERS))
         if self.halving:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 import tyro
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ...core.errors import ChoiceError, message
 from ..deferred import deferred
@@ -58,6 +58,7 @@ class Moves:
     trust_network: tyro.conf.FlagCreatePairsOff[bool] = False  # also use what no engine encrypts with other hosts
     devices: str | None = None  # of the generators in turn
     server: str | None = None  # the vLLM server that samples from now on, where one does
+    server_seconds: float | None = None  # to wait for a server that is not there yet
     functions: Annotated[Any, tyro.conf.arg(name="")] = NoPolicies()
     trust: tyro.conf.FlagCreatePairsOff[bool] = False  # import the task or the functions that the run's folder names
     words: tyro.conf.Suppress[tuple[str, ...]] = ()  # of the command line
@@ -70,12 +71,55 @@ class Moves:
 
 
 @frozen
+class Numbers:
+    """Numbers that change from now on; those that are not given stay."""
+
+    steps: int | None = None  # of training in all, more than before; a learning rate that anneals then ends later
+    learning_rate: float | None = None  # of AdamW
+    weight_decay: float | None = None  # of AdamW
+    max_gradient_norm: float | None = None  # longer gradients are shortened to it
+    clip: float | None = None  # how far a ratio may fall
+    clip_high: float | None = None  # how far a ratio may rise; of cispo, where its weight is cut
+    kl: float | None = None  # weight of the divergence from the policy before reinforcement, where there is one
+    entropy_coefficient: float | None = None  # weight of the policy's entropy
+    budget: int | None = None  # tokens that go through the model at once, at most
+    generators: int | None = None  # workers that sample beside the trainer, of a run that has some
+    eval_every_n_versions: int | None = None  # updates between two evaluations on the way; 0 means none
+    held_out: int | None = None  # tasks of the evaluation at the end, of a run without generators
+    draw: int | None = None  # decides which tasks are held out, of a run without generators
+
+
+@frozen
+class TextMoving:
+    """Settings that change from now on; those that are not given stay."""
+
+    numbers: Numbers = field(factory=Numbers)
+    temperature: float | None = None  # of training's samples
+    eval_samples: int | None = None  # attempts at each held-out task, of a run without generators
+
+    def check(self) -> None:
+        """Accept any options: the recipe checks its arguments."""
+
+
+@frozen
+class CacheMoving:
+    """Settings that change from now on; those that are not given stay."""
+
+    numbers: Numbers = field(factory=Numbers)
+    llm_temperature: float | None = None  # of training's samples
+
+    def check(self) -> None:
+        """Accept any options: the recipe checks its arguments."""
+
+
+@frozen
 class HeldOut:
     """Try held-out tasks with the newest checkpoint, as it samples and as it takes the likeliest token."""
 
     settings: tyro.conf.Suppress[Callable[[], TextConfig]]
     trial: Annotated[Any, tyro.conf.arg(name="")]  # the options of the recipe
     functions: Annotated[Any, tyro.conf.arg(name="")]
+    server: str | None = None  # the vLLM server that samples, where one does; '' is this process
     phase: Literal["", "sync", "async"] = ""  # of a run with generators; by default the last one there is
     trust: tyro.conf.FlagCreatePairsOff[bool] = False  # import the task or the functions that the run's folder names
     words: tyro.conf.Suppress[tuple[str, ...]] = ()  # of the command line
@@ -128,10 +172,12 @@ def text_recipe(
     folder: str,
     usual: Callable[[str], TextConfig],
     functions: Callable[[], Any] = NoPolicies,
+    moving: Callable[[], Any] = TextMoving,
 ) -> Recipe:
     """Return the recipe of a settings class; `folder` names its runs by its arguments, in braces.
 
-    `usual(algorithm)` are the default settings of a run; `functions` are options that name functions of the user.
+    `usual(algorithm)` are the default settings of a run; `functions` are options that name functions of the user, `moving`
+    those that may change on resume.
     """
     name = settings.recipe
 
@@ -150,6 +196,7 @@ def text_recipe(
         start=deferred(str(__package__), "text_run", "start"),
         resume=deferred(str(__package__), "text_run", "resume"),
         resuming=lambda: Moves(functions=functions()),
+        moving=moving,
         evaluating=lambda: HeldOut(settings=settings, trial=settings.trial(), functions=functions()),
         plotting=Over,
         report=deferred(str(__package__), "text_run", "report_lines"),
@@ -181,6 +228,8 @@ def task_recipe(reference: str) -> Recipe:
 
 
 ZORPLEX = text_recipe(ABOUT, Zorplex, "zorplex-{kind}-{algorithm}-{seed}", zorplex_defaults)
-CACHE = text_recipe(cache.ABOUT, cache.Cache, "{kind}-cache-{algorithm}-{seed}", cache.cache_defaults, Policies)
+CACHE = text_recipe(
+    cache.ABOUT, cache.Cache, "{kind}-cache-{algorithm}-{seed}", cache.cache_defaults, Policies, CacheMoving
+)
 TEXT = text_recipe(prompts.ABOUT, prompts.PromptRun, "text-{algorithm}-{seed}", prompts.prompt_defaults, Functions)
 OWN_TASK = text_recipe(TASK, TaskRun, "task-{algorithm}-{seed}", partial(text_defaults, TaskRun()))

@@ -1,6 +1,7 @@
 """Runs of language models, with or without generators: started, resumed, evaluated, drawn and sampled from."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,16 @@ from ...core.errors import CheckpointError, ChoiceError, message
 from ..async_rl import report as phases_report
 from ..async_rl import run as phases
 from ..effects import folder
+from ..effects.checkpoint.atomic_files import lock
 from ..effects.checkpoint.directory import steps
+from ..effects.openai_server.client import ServerError
 from ..effects.reporting.plot import learning_curve
 from ..effects.reporting.png import check_picture
 from ..effects.task_reference import EVERY, trust
-from ..runs.arguments import flag
+from ..runs.arguments import changed, flag
+from ..runs.changing import rows_in
 from ..runs.curves import picture_of
-from ..runs.kinds import with_generators
+from ..runs.kinds import recorded, with_generators
 from ..runs.recipe import Components, Context, Notice, Phases, Recipe, SessionResult
 from ..runs.run import restored
 from ..runs.trusting import NOTHING, Trust
@@ -26,9 +30,11 @@ from ..text import run as session
 from ..text.components import TextComponents
 from ..text.config import TextConfig, generators, held_out_tasks
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
+from ..text.sampling import check_server, evaluation_source
 from ..text.training_loop import policy_of
 from .text import HeldOut, Moves, Over, trust_of
 
+SERVER = ("server", "server_seconds")  # settings of a run that a server samples for, which may change
 ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # defaults when --hosts "" moves generators to this machine
 
 
@@ -56,9 +62,17 @@ def build(arguments: TextConfig, context: Context) -> Components | Phases:
     return session.components(arguments, context)
 
 
-def resume(run: Path, *, options: Moves, notice: Notice, store: LearnerBackend = SINGLE_PROCESS) -> SessionResult:
+def resume(
+    run: Path,
+    *,
+    options: Moves,
+    notice: Notice,
+    store: LearnerBackend = SINGLE_PROCESS,
+    changes: Mapping[str, Any] = {},
+) -> SessionResult:
     """Resume the run in a folder, on ranks if ranks saved it. Raises: CheckpointError, ChoiceError, EngineError."""
-    moved = _moved(run, options)
+    _check_changes(run, changes)
+    moved = {**_moved(run, options), **changes}
     if options.trust:
         trust(EVERY)
     if store is SINGLE_PROCESS and of_ranks(run):
@@ -75,20 +89,45 @@ def resume(run: Path, *, options: Moves, notice: Notice, store: LearnerBackend =
     return session.resume(run, notice=notice, moved=moved, backend=store, trust=trust_of(options))
 
 
+EXAMINED = ("held_out", "draw", "eval_samples")  # settings that decide on which tasks a run is evaluated
+
+
+def _check_changes(run: Path, changes: Mapping[str, Any]) -> None:
+    """Refuse numbers that a run cannot take. Raises: ChoiceError."""
+    held, given = recorded(run), with_generators(run)
+    number = changes.get("generators")
+    if number is not None and (not given or number < 1):
+        wanted = "at least 1" if given else "none, in a run that has no generators"
+        remedy = "leave it out, or train anew with --generators"
+        raise ChoiceError(message(f"resume {run}: --generators", got=number, wanted=wanted, remedy=remedy))
+    for name in EXAMINED if given else ():
+        if name in changes:
+            got, wanted = changes[name], f"{held.get(name)}: phases are compared on the same tasks"
+            raise ChoiceError(message(f"resume {run}: {flag(name)}", got=got, wanted=wanted, remedy="leave it out"))
+    if "kl" in changes and bool(changes["kl"]) != bool(held.get("kl", 0.0)):
+        wanted = "more than 0" if held.get("kl") else "0: it has no reference policy"
+        remedy = "train anew with it"
+        raise ChoiceError(message(f"resume {run}: --kl", got=changes["kl"], wanted=wanted, remedy=remedy))
+
+
+def _same_tasks(run: Path) -> bool:
+    """Return whether a run is evaluated on the tasks with which it began."""
+    return not any(row["setting"] in EXAMINED for row in rows_in(recorded(run)))
+
+
 def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
     """Return the arguments that change where the run samples. Raises: ChoiceError for those that do not fit the run."""
     given = with_generators(run)
     wanted, remedy = f"a run {'without' if given else 'with'} generators", "leave it out, or train anew with it"
-    every = {name: getattr(options, name) for name in ("engine", "hosts", "transfer", "devices", "server")}
+    every = {name: getattr(options, name) for name in ("engine", "hosts", "transfer", "devices", *SERVER)}
     every["trust_network"] = (options.trust_network and given) or None
     moved = {name: value for name, value in every.items() if value is not None}
     for name in moved:
-        if (name == "server") is given:
+        if (name in SERVER) is given:
             raise ChoiceError(message(flag(name), got="given", wanted=wanted, remedy=remedy))
-    path = run / folder.ARGUMENTS
-    held = folder.read_json(path) if path.is_file() else {}
-    if "server" in moved and held.get("server") == "":
-        raise ChoiceError(message("--server", got="given", wanted="a run that a server samples for", remedy=remedy))
+    if set(SERVER) & set(moved) and recorded(run).get("server") == "":
+        where = flag(next(name for name in SERVER if name in moved))
+        raise ChoiceError(message(where, got="given", wanted="a run that a server samples for", remedy=remedy))
     return {**(ALONE_HERE if moved.get("hosts") == "" else {}), **moved}
 
 
@@ -118,17 +157,32 @@ def evaluation_lines(run: Path, options: HeldOut, notice: Notice) -> Iterator[st
         remedy = "leave it out"
         raise ChoiceError(message("--phase", got=options.phase, wanted="a run with generators", remedy=remedy))
     else:
-        yield from _evaluated(run, trust_of(options), options.trial)
+        yield from _evaluated(run, trust_of(options), options.trial, options.server)
 
 
-def _evaluated(run: Path, trusted: Trust, trial: Any = ()) -> Iterator[str]:
+def _evaluated(run: Path, trusted: Trust, trial: Any = (), server: str | None = None) -> Iterator[str]:
     found_at = restored(run, trust=trusted)
     usual = found_at.arguments
     asked = usual if isinstance(trial, tuple) else usual.evaluated(trial)
-    parts = found_at.components.opened if asked == usual else evolve(found_at.components.opened, task=asked.task())
+    as_begun = asked == usual
+    if server is not None:
+        if not usual.sampling.server:
+            remedy = "leave it out"
+            raise ChoiceError(message("--server", got="given", wanted="a run that a server samples for", remedy=remedy))
+        asked = changed(asked, {"server": server})
+        check_server(asked)
+    parts = found_at.components.opened if as_begun else evolve(found_at.components.opened, task=asked.task())
     params = parts.whole(policy_of(found_at.state))
-    found = report.evaluation(parts, params, **held_out_tasks(asked))
-    before = report.read_before(run, parts.task) if asked == usual else ()
+    learner = found_at.state.learner
+    version = 0 if isinstance(learner, tuple) else int(learner.step)
+    with lock(run) if asked.sampling.server else nullcontext():  # the server samples for a run that trains
+        try:
+            source = evaluation_source(run, asked, parts, params, version)
+            found = report.evaluation(parts, params, **held_out_tasks(asked), source=source)
+        except ServerError:
+            yield f"model: {report.write_model(run, parts, params)}"
+            raise
+    before = report.read_before(run, parts.task) if as_begun and _same_tasks(run) else ()
     yield report.write_after(run, found_at.loop.iteration, found, asked.examined(), before)
     yield f"evaluation: {found.line()}"
     yield f"model: {report.write_model(run, parts, params)}"

@@ -1,11 +1,14 @@
 """One call that trains a model of yours on prompts with reward functions: `purestep.train_text`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import ChoiceError, message
+from ..effects.checkpoint.atomic_files import FILE, kind, read_bytes, write_whole
+from ..effects.layout import ARGUMENTS
 from ..effects.rewards.given import named
 from ..runs.recipe import SessionResult
 from ..runs.registry import find
@@ -33,17 +36,19 @@ def train_text(
     """
     rewards = [reward] if isinstance(reward, str) or callable(reward) else [*reward]
     recipe, folder = find("text"), Path(run)
-    where = prompts if isinstance(prompts, str | Path) else _written(folder, prompts)
+    where = prompts if isinstance(prompts, str | Path) else folder.with_name(f"{folder.name}.prompts.jsonl")
     given = {"model": str(model), "prompts": str(where), "reward": tuple(map(named, rewards)), **settings}
-    result = train(recipe, folder, overwrite=overwrite, notice=notice, **given)
+    with nullcontext() if isinstance(prompts, str | Path) else _written(folder, Path(where), prompts):
+        result = train(recipe, folder, overwrite=overwrite, notice=notice, **given)
     if not result.interrupted:
         for line in recipe.report(folder, (), notice):
             notice(line)
     return result
 
 
-def _written(run: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    path = run.with_name(f"{run.name}.prompts.jsonl")
+@contextmanager
+def _written(run: Path, path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Write the rows for the block; if it raises and an older run is still in the folder, that run's rows are put back."""
     try:
         lines = [json.dumps(dict(row)) for row in rows]
     except (TypeError, ValueError) as cause:
@@ -52,5 +57,15 @@ def _written(run: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
             message("train_text: prompts", got=f"not to be written ({cause})", wanted=wanted, remedy=remedy)
         ) from cause
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
+    older, record = _held(path), _held(run / ARGUMENTS)
+    write_whole(path, "".join(f"{line}\n" for line in lines).encode())
+    try:
+        yield
+    except BaseException:
+        if not isinstance(older, tuple) and not isinstance(record, tuple) and _held(run / ARGUMENTS) == record:
+            write_whole(path, older)
+        raise
+
+
+def _held(path: Path) -> bytes | tuple[()]:
+    return read_bytes(path) if kind(path) == FILE else ()

@@ -1,8 +1,10 @@
 """Arguments of a run: names and numbers in groups, flat in a record, checked by the name of their flag."""
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_type_hints
@@ -12,9 +14,12 @@ from attrs import evolve
 
 from ...core.errors import CheckpointError, ChoiceError, check_within, choose, message
 from ..machine.json_codec import fits, short
+from .migrations import APART, CHANGES, NUMBER, OWN_NUMBER, RECIPE, SCHEMA
 
 A = TypeVar("A")
 SEEDS = 2**63 - 1
+CARD = 1e12  # bytes of the largest graphics card, and more
+CONTROL_GROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def check_whole(where: str, number: int, low: int, high: int | None = None) -> None:
@@ -99,6 +104,39 @@ def check_threads(threads: int | Literal["auto"]) -> None:
         check_whole("--threads", threads, 1, most_threads())
 
 
+def memory_bytes() -> float:
+    """Return the bytes of memory that this process can have: of the machine, its control group and its own limit.
+
+    >>> memory_bytes() > 1e8
+    True
+    """
+    sizes = [float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))]
+    with suppress(ImportError):  # a system without limits of its own
+        from resource import RLIMIT_AS, getrlimit
+
+        sizes.append(float(getrlimit(RLIMIT_AS)[0]))
+    for place in CONTROL_GROUP:
+        with suppress(OSError, ValueError):  # no such file, or "max"
+            sizes.append(float(Path(place).read_text()))
+    return min((size for size in sizes if size > 0), default=math.inf)
+
+
+def check_memory(needs: Mapping[str, float], *, device: str = "cpu") -> None:
+    """Raise ChoiceError where flags ask for more memory than there is, before anything is allocated.
+
+    `needs` maps flags to a lower bound of the bytes that they take. A graphics card has 1 TB at most.
+
+    >>> check_memory({"--envs x --horizon": 1e18})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --envs x --horizon is at least 1,000,000,000 GB of memory, wanted at most ...
+    """
+    most = memory_bytes() + (0.0 if device == "cpu" else CARD)
+    for flags, size in needs.items():
+        if size > most:
+            got, wanted = f"at least {size / 1e9:,.0f} GB of memory", f"at most the {most / 1e9:,.0f} GB that there are"
+            raise ChoiceError(message(flags, got=got, wanted=wanted, remedy="lower one of them"))
+
+
 def check_device(name: str) -> None:
     """Raise ChoiceError unless this is the name of a processor or of a graphics card.
 
@@ -111,16 +149,41 @@ def check_device(name: str) -> None:
         raise ChoiceError(message("--device", got=repr(name), wanted=wanted, remedy=remedy))
 
 
+def to_record(
+    recipe: str, arguments: Any, *, own_schema: int = 0, changes: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the record of a run: the recipe's name, the number of the schema, all settings, flat, and their later changes.
+
+    `own_schema` is the number of a package's recipe; see `migrations`.
+
+    >>> from .training_machine import Train
+    >>> record = to_record("x", Train(2))
+    >>> sorted(record), record["recipe"], record["iterations"], record["schema"] == SCHEMA
+    (['iterations', 'recipe', 'schema'], 'x', 2, True)
+    """
+    numbers = {NUMBER: SCHEMA, **({OWN_NUMBER: own_schema} if own_schema else {})}
+    return {RECIPE: recipe, **numbers, **({CHANGES: tuple(changes)} if changes else {}), **flatten(arguments)}
+
+
+def settings_in(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in a record, without the recipe's name, the schema's number and the changes.
+
+    >>> settings_in({"recipe": "x", "schema": 1, "iterations": 2})
+    {'iterations': 2}
+    """
+    return {name: value for name, value in held.items() if name not in APART}
+
+
 def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:
-    """Return the arguments in a run's record, which is flat and includes the recipe's name; `flatten` makes such a record.
+    """Return the arguments in a run's record of today's schema, which `to_record` makes; `migrations.upgrade` makes it so.
 
     Raises: CheckpointError for other names than the recipe has, and for values of other types.
 
     >>> from .training_machine import Train
-    >>> from_record("x", Train(1), {"recipe": "x", **flatten(Train(2))})
+    >>> from_record("x", Train(1), to_record("x", Train(2)))
     Train(iterations=2)
     """
-    where, values = f"checkpoint: arguments of {recipe}", {name: held[name] for name in held if name != "recipe"}
+    where, values = f"checkpoint: arguments of {recipe}", settings_in(held)
     differing = sorted(flatten(defaults).keys() ^ values.keys())
     if differing:
         got, remedy = f"with other names: {short(differing)}", "use the version of purestep that wrote it"

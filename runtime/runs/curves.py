@@ -9,6 +9,8 @@ from ..effects import folder
 from ..effects.reporting.metrics import read
 from ..effects.reporting.plot import learning_curve
 from ..effects.reporting.png import check_picture
+from .kinds import read as read_record
+from .migrations import APART as BESIDES
 from .recipe import Notice
 from .registry import recipe_of
 
@@ -78,7 +80,7 @@ def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
         differing = [
             name
             for name in arguments
-            if name not in APART and any(other.get(name) != arguments[name] for other in alike)
+            if name not in (*APART, *BESIDES) and any(other.get(name) != arguments[name] for other in alike)
         ]
         result[run] = ", ".join([names[run], *(f"{name.replace('_', ' ')} {arguments[name]}" for name in differing)])
     return result
@@ -87,7 +89,7 @@ def labels(described: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
 def _arguments(run: Path) -> Mapping[str, Any]:
     """Return the recipe and the arguments in a run's folder. Raises: CheckpointError where they name no environment."""
     path = folder.existing(run) / folder.ARGUMENTS
-    held = folder.read_json(path)
+    held = read_record(path)
     world = recipe_of(held).chosen_by
     if world and not isinstance(held.get(world), str):
         wanted, remedy = "the arguments of a run", "name the folder of one"

@@ -1,22 +1,44 @@
-"""The record of the run in a folder, from its arguments.json: read without torch."""
+"""The record of the run in a folder, from its arguments.json, as one of today's schema: read without torch."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...core.errors import CheckpointError, ChoiceError, StructureError, message
 from ..effects import folder
+from ..machine.json_codec import decode, short
+from .migrations import upgrade
 
 
 def recorded(run: Path) -> Mapping[str, Any]:
-    """Return the recipe and the arguments in a run's folder; {} without the file. Raises: CheckpointError."""
+    """Return the record in a run's folder; {} without the file.
+
+    Raises: CheckpointError, also for a run of a newer version, and for a file with values that no run has.
+    """
     path = run / folder.ARGUMENTS
-    return folder.read_json(path) if path.is_file() else {}
+    return read(path) if path.is_file() else {}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the record in a file. Raises: as `recorded`."""
+    try:
+        held = decode(folder.read_json(path))
+    except (ChoiceError, StructureError) as fault:
+        remedy = "bring the file back from a copy, or train anew"
+        raise CheckpointError(message(str(path), got=f"damaged ({fault})", wanted="a record", remedy=remedy)) from fault
+    return upgrade(held, str(path))
 
 
 def with_generators(run: Path) -> bool:
     """Return whether the folder holds a run of a language model whose samples come from generators."""
     held = recorded(run)
-    return held.keys() >= {"mode", "generators"} and (held["mode"] == "async" or held["generators"] > 0)
+    if not held.keys() >= {"mode", "generators"}:
+        return False
+    number = held["generators"]
+    if type(number) is not int:
+        where, remedy = f"{run / folder.ARGUMENTS}: generators", "bring the file back from a copy, or train anew"
+        raise CheckpointError(message(where, got=short(number), wanted="a whole number", remedy=remedy))
+    return held["mode"] == "async" or number > 0
 
 
 def train_command(run: Path) -> str:

@@ -94,6 +94,8 @@ class Components:
     accept: Callable[[Path, "Manifest"], None] = _alike  # raises CheckpointError for a checkpoint that does not fit
     progress: Callable[[Loop], str] = _iterations  # progress of a run, as text
     opened: Any = ()  # the parts, for the recipe's own evaluation
+    # (state, loop) -> its `TrainedPolicy`, for `purestep.load` and `purestep export`; () where it has none
+    policy: Callable[[Any, Loop], Any] | tuple[()] = ()
 
 
 @frozen(kw_only=True)
@@ -126,6 +128,11 @@ class Nothing:
 
 def _accepted(arguments: Any) -> None:
     """Accept any arguments."""
+
+
+def _same(settings: Mapping[str, Any], schema: int) -> Mapping[str, Any]:
+    """Return the settings of an older schema as they are."""
+    return settings
 
 
 def _suitable(arguments: Any, options: Any) -> None:
@@ -162,6 +169,9 @@ class Recipe:
     build: Callable[[Any, Context], Components | Phases]
     evaluate: Callable[[Path, Any, Notice], Lines]  # (run, options, notice)
     check: Callable[[Any], None] = _accepted  # raises ChoiceError, by the name of the flag
+    schema: int = 0  # the number of its settings' schema, of a recipe of another package: raise it when they change
+    # (settings of an older schema, its number) -> those of today, of a recipe of another package; ours are in `migrations`
+    migrate: Callable[[Mapping[str, Any], int], Mapping[str, Any]] = _same
     ready: Callable[[Any, Any], None] = _suitable  # (arguments, closing or resuming options): raises ChoiceError
     chosen_by: str = ""  # the argument whose value decides the other defaults
     # the folder in runs/ of a run that is given none, arguments in braces; by default the name, and the seed if there is one

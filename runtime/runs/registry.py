@@ -12,7 +12,7 @@ from .recipe import Recipe
 GROUP = "purestep.recipes"
 OWN: Mapping[str, str] = {  # name -> module and name of its `Recipe`, or of a mapping that has it
     **dict.fromkeys(("ppo", "a2c", "reinforce"), "recipes.classic:RECIPES"),
-    "prove": "recipes.prove_settings:RECIPE",
+    "prove": "recipes.prove_recipe:RECIPE",
     "zorplex": "recipes.text:ZORPLEX",
     "cache": "recipes.text:CACHE",
     "text": "recipes.text:TEXT",

@@ -3,31 +3,46 @@
 The machine of `training_machine` decides when to train, log, save and stop. See `effects.layout` for the files of a folder.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch.utils._pytree as pytree
 from attrs import define, evolve, frozen
 
 from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
-from ...core.tree import leaves
+from ...core.tree import leaf_names, leaves
 from ..effects import clock, folder
 from ..effects.checkpoint import single
 from ..effects.checkpoint.description import described as described_at
 from ..effects.checkpoint.manifest import LARGEST, MANIFEST, DamagedError, Manifest, damaged
 from ..machine.drive import Handlers, drive, serial
-from ..machine.json_codec import decode, encode, short
-from .arguments import changed, flag, flatten, from_record
-from .kinds import train_command
+from ..machine.json_codec import encode, short
+from .arguments import changed, flag, flatten, from_record, settings_in, to_record
+from .changing import (
+    STEPS,
+    Row,
+    changes_after,
+    check_changes,
+    is_number,
+    line_of,
+    phase_under_way,
+    rows_in,
+    rows_of,
+)
+from .kinds import read, recorded, train_command
+from .migrations import OWN_NUMBER, RECIPE, SCHEMA, leaf_in, schema_of, upgrade
 from .recipe import Components, Context, Notice, Phases, Recipe, SessionResult
 from .registry import find, recipe_of
-from .store import PROCESS, Store
-from .training_machine import Log, Loop, Save, Saved, Train, Trained, trainer_machine
+from .store import PROCESS, Names, Store
+from .training_machine import Log, Logged, Loop, Save, Saved, Train, Trained, trainer_machine
 from .trusting import NOTHING, Trust
 
 T = TypeVar("T")
+Changes = Sequence[Row]  # rows of a run's record: a setting, and the iteration from which a value holds
 Step = Callable[[Any], tuple[Any, Mapping[str, float]]]
 
 
@@ -35,15 +50,20 @@ def silent(text: str) -> None:
     """Do nothing: the notice of a silent run."""
 
 
-def described(recipe: Recipe, arguments: Any) -> dict[str, Any]:
-    """Return the record of a run: the recipe's name and all arguments, flat; the inverse of `arguments_of`."""
-    return {"recipe": recipe.name, **flatten(arguments)}
+def described(recipe: Recipe, arguments: Any, changes: Changes = ()) -> dict[str, Any]:
+    """Return the record of a run; `arguments_of` returns recipe and arguments of one."""
+    return to_record(recipe.name, arguments, own_schema=recipe.schema, changes=changes)
 
 
 def arguments_of(held: Mapping[str, Any]) -> tuple[Recipe, Any]:
-    """Return the recipe and the arguments of a run's record. Raises: CheckpointError, ChoiceError."""
+    """Return the recipe and the arguments of a run's record, of any schema. Raises: CheckpointError, ChoiceError."""
+    held = upgrade(held)
     recipe = recipe_of(held)
-    return recipe, from_record(recipe.name, recipe.defaults(()), held)
+    where = f"checkpoint: arguments of {recipe.name}"
+    number = schema_of(held, where, OWN_NUMBER, recipe.schema)
+    settings = settings_in(held)
+    migrated = settings if number == recipe.schema else recipe.migrate(settings, number)
+    return recipe, from_record(recipe.name, recipe.defaults(()), migrated)
 
 
 def arguments_in(run: Path) -> tuple[Recipe, Any]:
@@ -130,37 +150,80 @@ def resume(
 ) -> SessionResult:
     """Resume the run in a folder from its newest checkpoint, with its own arguments but for `changes`.
 
-    A run without a checkpoint is started again, with the files that `keep` names left in its folder. Functions that its record
-    names are called where `trust` allows it. Raises: CheckpointError, ChoiceError, TrustError, and errors of building the
-    recipe.
+    A recipe says what may change: `Recipe.moving` and `Recipe.resuming`. Steps are more than before. The run's record gets a
+    row for each change, with the first iteration for which it holds. A run without a checkpoint is started again, with the
+    files that `keep` names left in its folder. Functions that its record names are called where `trust` allows it.
+    Raises: CheckpointError, ChoiceError, TrustError, and errors of building the recipe.
     """
     context = Context(run, True, store, notice, trust)
     with folder.resuming(run):
         if folder.in_phases(run) or folder.unsaved(run):
-            recipe, arguments = arguments_of(decode(folder.read_json(run / folder.ARGUMENTS)))
-            arguments = changed(arguments, changes)
+            record = read(run / folder.ARGUMENTS)
+            recipe, before = arguments_of(record)
+            some = _checked(run, recipe, before, changes)
+            arguments = changed(before, some)
             recipe.check(arguments)
             _ready(recipe, arguments, options)
             if folder.in_phases(run):
-                return _go_on(recipe, arguments, context)
+                phase, version = phase_under_way(run)
+                _check_phase(run, phase, before, some)
+                rows = rows_of(before, some, version + 1, phase=phase)
+                _say(rows, notice)
+                return _go_on(recipe, arguments, context, (*rows_in(record), *rows))
             notice(f"no checkpoint yet: {run} begins again, with its own arguments")
             return _begin(recipe, arguments, evolve(context, kept=False), keep)
-        found = restored(run, store=store, notice=notice, changes=changes, trust=trust)
+        found = restored(run, store=store, notice=notice, changes=changes, trust=trust, unsaved=True)
         _ready(found.recipe, found.arguments, options)
-        now = {**single.environment(), **found.components.facts, "ranks": store.size}
-        for difference in single.differences({"ranks": 1, **found.manifest.environment}, now):
+        for difference in _differences(found, store):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
-        return perform(described(found.recipe, found.arguments), found.components, found.state, found.loop, context)
+        _say(found.changes, notice)
+        record = described(found.recipe, found.arguments, (*rows_in(found.manifest.metadata), *found.changes))
+        if found.changes:
+            folder.write_json(run / folder.ARGUMENTS, encode(record))
+        return perform(record, found.components, found.state, found.loop, context)
 
 
-def _go_on(recipe: Recipe, arguments: Any, context: Context) -> SessionResult:
+def _checked(run: Path, recipe: Recipe, arguments: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    allowed = dict.fromkeys((*flatten(recipe.moving()), *flatten(recipe.resuming())))
+    return check_changes(run, arguments, changes, [name for name in allowed if name in flatten(arguments)])
+
+
+def _say(rows: Sequence[Row], notice: Notice) -> None:
+    for row in rows:
+        notice(line_of(row))
+
+
+def _check_phase(run: Path, phase: str, arguments: Any, changes: Mapping[str, Any]) -> None:
+    """Refuse other steps once a phase has ended with its own. Raises: ChoiceError."""
+    over = [name for name in folder.PHASES if (run / name / folder.TOTALS).exists()]
+    if STEPS in changes and over:
+        where, wanted = (
+            f"resume {run}: --steps",
+            f"{flatten(arguments)[STEPS]}, with which the phase {over[-1]} has ended",
+        )
+        raise ChoiceError(message(where, got=changes[STEPS], wanted=wanted, remedy="train anew with more steps"))
+
+
+def _differences(found: "Restored", store: Store) -> tuple[str, ...]:
+    """Return a line for each fact that differs from when the run was saved, and on which its bits depend.
+
+    The name of the program says nothing where the run is of an older schema or its arguments change.
+    """
+    saved = {"ranks": 1, **found.manifest.environment}
+    now = {**single.environment(), **found.components.facts, "ranks": store.size}
+    if found.changes or schema_of(found.manifest.metadata, str(found.where)) < SCHEMA:
+        saved, now = ({name: value for name, value in facts.items() if name != "program"} for facts in (saved, now))
+    return single.differences(saved, now)
+
+
+def _go_on(recipe: Recipe, arguments: Any, context: Context, changes: Changes) -> SessionResult:
     """Run the remaining phases of a run of several phases."""
     made = recipe.build(arguments, context)
     if not isinstance(made, Phases):
         remedy = "name the folder of the run, or train anew"
         raise CheckpointError(message(str(context.run), got="checkpoints of phases", wanted="its own", remedy=remedy))
     with made.opened() as opened:
-        folder.write_json(context.run / folder.ARGUMENTS, encode(described(recipe, arguments)))
+        folder.write_json(context.run / folder.ARGUMENTS, encode(described(recipe, arguments, changes)))
         return made.perform(opened)
 
 
@@ -186,6 +249,7 @@ class Restored:
     components: Components
     state: Any
     loop: Loop
+    changes: Changes = ()  # rows of the record about arguments that have changed since
 
 
 def restored(
@@ -197,25 +261,31 @@ def restored(
     changes: Mapping[str, Any] = {},
     trust: Trust = NOTHING,
     where: Path | tuple[()] = (),
+    unsaved: bool = False,
 ) -> Restored:
     """Return a run from its newest good checkpoint, or from `where`; a damaged one is named on standard error.
 
+    `unsaved`: with the changes in its record that no checkpoint has yet, since the run was killed before one was written.
     Raises: CheckpointError; ChoiceError where it is not one of `recipe`, if that is named, and errors of building it.
     """
     context = Context(run, True, store, notice, trust)
     if not isinstance(where, tuple):
-        return _restored(where, context, recipe, changes)
-    return of_newest(run, lambda newest: _restored(newest, context, recipe, changes), store=store)
+        return _restored(where, context, recipe, changes, unsaved)
+    return of_newest(run, lambda newest: _restored(newest, context, recipe, changes, unsaved), store=store)
 
 
-def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, Any]) -> Restored:
+def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, Any], unsaved: bool) -> Restored:
     run = context.run
     manifest = described_at(where).manifest
+    if unsaved:
+        changes = {**changes_after(rows_in(recorded(run)), manifest.step), **changes}
     found, arguments = arguments_of(manifest.metadata)
+    _check_same(run, where, found)
     if recipe not in ("", found.name):
         got, remedy = f"a run of {found.name!r}", f"name a run of: purestep train {recipe}"
         raise ChoiceError(message(str(run), got=got, wanted=f"one of {recipe!r}", remedy=remedy))
-    arguments = changed(arguments, changes)
+    before, some = arguments, _checked(run, found, arguments, changes)
+    arguments = changed(arguments, some)
     found.check(arguments)
     components = found.build(arguments, context)
     if isinstance(components, Phases):
@@ -223,16 +293,58 @@ def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, 
         raise CheckpointError(message(str(run), got="a checkpoint beside its phases", wanted="none", remedy=remedy))
     components.accept(run, manifest)
     state, loop = loaded(where, components, context.store)
-    return Restored(where, manifest, found, arguments, components, state, loop)
+    if some:
+        state, loop = _renewed(state, loop, components, some)
+    rows = rows_of(before, some, loop.iteration + 1)
+    return Restored(where, manifest, found, arguments, components, state, loop, rows)
+
+
+def _renewed(state: Any, loop: Loop, components: Components, changes: Mapping[str, Any]) -> tuple[Any, Loop]:
+    """Return state and loop with the numbers, and with the length, that follow from the run's changed arguments."""
+    state = with_numbers_of(state, components.like(loop.iteration))
+    if STEPS not in changes:
+        return state, loop
+    chunks = -(-max(components.loop.iterations, loop.iterations) // loop.chunk)  # the program has its chunk
+    return state, evolve(loop, iterations=chunks * loop.chunk)
 
 
 def loaded(where: Path, components: Components, store: Store) -> tuple[Any, Loop]:
     """Return the state and the loop of a run from this checkpoint. Raises: CheckpointError."""
-    held = store.load(where, components.like(described_at(where).manifest.step), classes=[Loop])
+    manifest = described_at(where).manifest
+    held = store.load(where, components.like(manifest.step), classes=[Loop], names=names_in(manifest))
     _check_loop(where, held.machine, held.step)
     name, params = components.params(held.tree)
     single.check_finite(where, params, name)
     return held.tree, held.machine
+
+
+def with_numbers_of(state: T, new: Any) -> T:
+    """Return a state with the numbers of another of its structure: learning rate, discount, coefficients.
+
+    >>> old, new = ({"params": value, "hyperparameters": {"momentum": value}} for value in torch.arange(2))
+    >>> with_numbers_of(old, new)
+    {'params': tensor(0), 'hyperparameters': {'momentum': tensor(1)}}
+    """
+    each = zip(leaf_names(state), leaves(state), leaves(new), strict=True)
+    kept = [now if is_number(name) else before for name, before, now in each]
+    found: T = pytree.tree_unflatten(kept, pytree.tree_structure(state))
+    return found
+
+
+def names_in(manifest: Manifest) -> Names:
+    """Return the function from a leaf's name to that in a checkpoint of any schema; to () where the arguments determine it."""
+    saved = frozenset(leaf.name for leaf in manifest.leaves)
+    return partial(leaf_in, schema=schema_of(manifest.metadata, "checkpoint"), saved=saved)
+
+
+def _check_same(run: Path, where: Path, recipe: Recipe) -> None:
+    """Refuse a checkpoint of another recipe than the run's. Raises: CheckpointError."""
+    name = recorded(run).get(RECIPE, recipe.name)
+    if name != recipe.name:
+        got, wanted = f"a checkpoint of {recipe.name!r}", f"one of {name!r}, as in {run / folder.ARGUMENTS}"
+        raise CheckpointError(
+            message(str(where), got=got, wanted=wanted, remedy="put back the file that belongs to it")
+        )
 
 
 def _check_loop(where: Path, loop: Any, step: int) -> None:
@@ -303,7 +415,10 @@ def perform(
             store.save(run, command.loop.iteration, session.state, machine=command.loop, **about)
             return Saved(command.loop.iteration)
 
-        handlers: Handlers = {Train: session.train, Log: log, Save: save}
+        def report(command: Log) -> Logged:
+            return log(command) if command.rows else Logged()  # none where a wait was ended
+
+        handlers: Handlers = {Train: session.train, Log: report, Save: save}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
     store.settle()

@@ -10,6 +10,8 @@ from ..effects.checkpoint import single
 from ..effects.checkpoint.atomic_files import INSIDE
 from ..effects.checkpoint.single import Checkpoint
 
+Names = Callable[[str], str | tuple[()]]  # the name of a leaf -> that in a checkpoint, or () where it has none
+
 
 class Store(Protocol):
     """Functions that save and load checkpoints."""
@@ -36,7 +38,7 @@ class Store(Protocol):
 
     @property
     def load(self) -> Callable[..., Checkpoint[Any]]:
-        """Return the content of a checkpoint: (where, like, *, classes), as `checkpoint.load`."""
+        """Return the content of a checkpoint: (where, like, *, classes, names), as `checkpoint.load`."""
         ...
 
 
@@ -65,11 +67,16 @@ def newest(
     return latest(run, report=report, without=without)
 
 
-def load(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
+def as_today(name: str) -> str:
+    """Return the name of a leaf in a checkpoint of today's schema: its own."""
+    return name
+
+
+def load(where: Path, like: Any, *, classes: Any = (), names: Names = as_today) -> Checkpoint[Any]:
     """Return the content of a checkpoint, written by any number of ranks. Raises: CheckpointError."""
     from ..effects.checkpoint.load import load
 
-    return load(where, like, classes=classes)
+    return load(where, like, classes=classes, names=names)
 
 
 PROCESS = Alone(size=1, save=save, settle=lambda: None, newest=newest, load=load)

@@ -20,6 +20,7 @@ class Trust:
     every: bool = False  # trust all functions that the run's record names
     typed: Sequence[str] = ("resume", "RUN")  # the words of the command, for the error message
     by_name: bool = True  # whether the command has flags that name functions
+    call: str = ""  # the call from Python that trusts them, where there is no command
 
 
 NOTHING = Trust()
@@ -46,6 +47,6 @@ if you trust it: purestep resume run --policy os.abort
     if trust.every or not foreign:
         return
     flags = [word for name, values in foreign.items() for word in (name, *values.split())] if trust.by_name else [FLAG]
-    again = shlex.join(["purestep", *trust.typed, *flags])
+    again = trust.call or shlex.join(["purestep", *trust.typed, *flags])
     got, wanted = f"a run that calls {' and '.join(foreign.values())}", "a function that this command names"
     raise TrustError(message(str(run), got=got, wanted=wanted, remedy=f"if you trust it: {again}"))

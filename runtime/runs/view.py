@@ -6,8 +6,7 @@ from typing import Any
 
 from ...core.errors import CheckpointError, ChoiceError
 from ..effects.reporting.run_page import About
-from ..machine.json_codec import decode
-from .arguments import flag, flatten, from_record
+from .arguments import flag, flatten, from_record, settings_in
 from .kinds import recorded
 from .registry import recipe_of
 
@@ -19,8 +18,8 @@ def about(run: Path) -> About:
 
     Raises: CheckpointError.
     """
-    held = decode(recorded(run))
-    settings = {name: value for name, value in held.items() if name != "recipe"}
+    held = recorded(run)
+    settings = settings_in(held)
     name = str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
     try:
         recipe = recipe_of(held)

@@ -6,7 +6,9 @@ from typing import Literal
 from attrs import frozen
 
 from ...core.errors import ChoiceError, message
-from ..runs.arguments import check_numbers, check_wholes
+from ..runs.arguments import check_memory, check_numbers, check_wholes
+
+WORKER = {"process": 100_000_000, "thread": 100_000}  # bytes of a worker, at least
 
 
 @frozen
@@ -66,6 +68,12 @@ def check_asynchronous(given: AsyncConfig, *, generators: int, server: bool) -> 
     check_wholes(given, -1, "generators")
     check_wholes(given, 1, "generator_slots")
     check_wholes(given, 0, "staleness", "tool_replicas")
+    local = given.engine == "processes"
+    needs = {
+        "--generators": float(WORKER[given.generator_engine] * generators) if local else 0.0,
+        "--tool-replicas": float(WORKER[given.tool_engine] * given.tool_replicas) if local else 0.0,
+    }
+    check_memory(needs)
     check_numbers(given, 1e-3, math.inf, "patience", "tool_timeout")
     for device in given.named_devices():
         _check_device(device, here=not given.named_hosts() and given.engine != "ray")

@@ -83,6 +83,16 @@ def anchor_of(arguments: TextConfig) -> tuple[str, str]:
     return ("recorded" if correction == "none" else "recomputed"), correction
 
 
+def support_of(arguments: TextConfig) -> str:
+    """Return the support of a run's policy as `learner` takes it: the whole vocabulary where sampling leaves nothing out.
+
+    >>> from .config import TaskRun
+    >>> support_of(TaskRun())
+    'whole'
+    """
+    return "sampled" if arguments.sampling.top_p < 1.0 else "whole"
+
+
 def algorithm_of(
     arguments: TextConfig,
     model: CausalModel,
@@ -98,11 +108,18 @@ def algorithm_of(
         objective_of(arguments),
         truncated=learning.truncated,
         proximal=proximal,
+        support=support_of(arguments),
         correction=CORRECTIONS[correction],
         kl_in_loss=learning.kl if learning.kl_in == "loss" else 0.0,
         kl_in_reward=learning.kl if learning.kl_in == "reward" else 0.0,
         entropy_coefficient=learning.entropy_coefficient,
     )
+
+
+def reading_of(arguments: TextConfig, model: CausalModel) -> LanguageAlgorithm:
+    """Return the learner of a run that reads log-probs under any weights: for `language_reader`. Raises: ChoiceError."""
+    own = optimizer_of(arguments), objective_of(arguments)
+    return learner(model, *own, proximal="recomputed", support=support_of(arguments))
 
 
 def trainer_of(arguments: TextConfig, algorithm: LanguageAlgorithm, *, budget: int = 0) -> Trainer:

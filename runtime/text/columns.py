@@ -23,6 +23,7 @@ FIGURES = (
     "failed",
     "updates",
 )
+OUTSIDE_SUPPORT = "outside_support"  # of runs with top_p below 1
 LENGTHS = ("turns", "tokens")  # of an attempt, means
 SPEEDS = ("tokens_per_second", "rollout_seconds", "update_seconds")
 STALENESS = ("staleness_max", "staleness_mean", "staleness_tail_max", "wasted_tokens")  # of runs with generators
@@ -32,11 +33,20 @@ LABEL = "label/"  # begins the column with the share of a label; no figure's nam
 TAKEN = frozenset(  # names that no figure of a task may have: columns of metrics, and fields of an evaluation
     (
         *("iteration", "steps", "seconds", "finite", "warm_loss", "episode_return"),
-        *(*LENGTHS, *FIGURES, *SPEEDS, *STALENESS, "proximal_seconds"),
+        *(*LENGTHS, *FIGURES, OUTSIDE_SUPPORT, *SPEEDS, *STALENESS, "proximal_seconds"),
         *("attempts", "samples", "reward", "modes", "accuracy_low", "accuracy_high"),
         *("reward_low", "reward_high", "tokens_median", "tokens_longest", "resampled_groups", "skipped_prompts"),
     )
 )
+
+
+def learner_columns(top_p: float) -> tuple[str, ...]:
+    """Return the names of the columns with figures of the learner, for runs that sample with this top_p.
+
+    >>> set(learner_columns(0.9)) - set(learner_columns(1.0))
+    {'outside_support'}
+    """
+    return (*FIGURES, OUTSIDE_SUPPORT) if top_p < 1.0 else FIGURES
 
 
 def own_figures(rows: Iterable[Row]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from ...core import keys
 from ...core.causal import CausalModel
@@ -23,8 +23,11 @@ from ...core.language.tool_calls import tool_call_parser
 from ..effects.generation.engine import complete, generator
 from ..effects.hugging_face.causal_lm import from_config, tiny_llama
 from ..effects.hugging_face.chat_template import chat_codec, speller
-from ..effects.hugging_face.folder import open_model
+from ..effects.hugging_face.folder import by_first_rank, open_model
+from ..effects.hugging_face.generation_config import end_tokens, read_generation_config, unused_settings
+from ..effects.hugging_face.hub_cache import local_folder
 from ..effects.hugging_face.lora import with_lora
+from ..effects.hugging_face.stored import some
 from ..effects.hugging_face.tokenizer import load_tokenizer, train_tokenizer
 from ..effects.hugging_face.tool_template import call_parser
 from .config import Sampling, TextConfig
@@ -33,6 +36,7 @@ INITIAL, ADAPTERS = 0, 1  # streams of a run's key, besides those of `world`
 LEAST = 48  # occurrences of a pair in a tokenizer's texts for it to become a token
 EPISODES = 256  # episodes whose texts train a tokenizer where a task names no texts
 ROLES = (("system", "tool"), ("system", "user"), ("user", "tool"), ("user", "user"))  # of openings, of tool results
+MOST_ENDS = 8  # end tokens that are listed
 ALPHA = 2.0  # of LoRA adapters, multiplied by their rank
 Attempts = tuple[Rollout[Any], ...]
 Progress = Callable[[int, int], None]
@@ -57,6 +61,7 @@ class TextComponents:
     preface: str = ""  # text before each first observation
     speakers: tuple[CausalModel, ...] = ()  # more models that sample, where a preparation prompts several at a time
     generation: Any = ()  # the generation settings of a model from a folder
+    buffers: dict[str, torch.Tensor] = field(factory=dict)  # its stored tensors that are not trained
     base: str = ""  # digest of the tokenizer and weights from a folder that checkpoints depend on
 
 
@@ -113,19 +118,46 @@ def first_texts(task: TextTask) -> tuple[str, ...]:
     return tuple(found)
 
 
-def codec_of(tokenizer: Any, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[Codec, bool]:
+def codec_of(tokenizer: Any, tools: Sequence[Mapping[str, Any]] = (), ends: Sequence[int] = ()) -> tuple[Codec, bool]:
     """Return the tokenizer's codec, and whether its conversations begin with a system message. Raises: ChoiceError.
 
-    With `tools`, their results have a role of their own.
+    With `tools`, their results have a role of their own. `ends` are more tokens that end an output.
     """
     faults = []
     for opens_with, tool_role in ROLES[::2] if tools else ROLES:
         try:
-            found = chat_codec(tokenizer, opens_with=opens_with, tool_role=tool_role, tools=tools)
+            found = chat_codec(tokenizer, opens_with=opens_with, tool_role=tool_role, tools=tools, ends=ends)
             return found, opens_with == "system"
         except ChoiceError as fault:
             faults.append(fault)
     raise faults[0]
+
+
+def own_ends(arguments: TextConfig, tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens that end an output by the generation settings of the model's folder; report others that are not used.
+
+    Raises: StructureError for an end token that the tokenizer does not have.
+    """
+    if not arguments.model.model:
+        return ()
+    folder = local_folder(arguments.model.model)
+    config = read_generation_config(folder)
+    ends = end_tokens(config, vocabulary=len(tokenizer), where=str(folder))
+    sampling = arguments.sampling
+    used = {"temperature": sampling.temperature, "top_p": sampling.top_p, "max_new_tokens": sampling.max_new_tokens}
+    unused = ", ".join(f"{name} {value}" for name, value in unused_settings(config, used).items())
+    facts = []
+    if len(ends) > 1:
+        facts.append(
+            f"an output ends with any of {some(map(repr, tokenizer.convert_ids_to_tokens(list(ends))), MOST_ENDS)}"
+        )
+    if unused:
+        facts.append(
+            f"not used: {unused}; training samples with --temperature {used['temperature']:g} --top-p {used['top_p']:g}"
+        )
+    if facts:
+        by_first_rank(f"generation settings of {folder}: {'; '.join(facts)}")
+    return ends
 
 
 def with_calls(task: TextTask, tokenizer: Any, codec: Codec, opens_with: str) -> TextTask:
@@ -143,7 +175,8 @@ def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextC
     """
     task = arguments.task()
     tokenizer = tokenizer_of(arguments, task, kept)
-    codec, has_system = codec_of(tokenizer, () if isinstance(task.tools, tuple) else task.tools.schemas)
+    schemas = () if isinstance(task.tools, tuple) else task.tools.schemas
+    codec, has_system = codec_of(tokenizer, schemas, own_ends(arguments, tokenizer))
     task = with_calls(task, tokenizer, codec, "system" if has_system else "user")
     known = bool(arguments.model.model)
     instructions = task.instructions if known else ""
@@ -166,15 +199,15 @@ def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextC
     if not known:
         return _made(arguments, len(tokenizer), keys.fold_in(key, INITIAL), shared, more)
     opened = open_model(arguments.model.model)
-    shared |= {"config": opened.config, "generation": opened.generation}
+    shared |= {"config": opened.config, "generation": opened.generation, "buffers": opened.buffers}
     shared["speakers"] = tuple(open_model(arguments.model.model, report=lambda text: None).model for _ in more)
     if not arguments.model.lora:
-        own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, {})}
+        own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, opened.buffers)}
         return TextComponents(**shared, **own, model=opened.model, speaker=opened.model)
     rank = arguments.model.lora
     lora = with_lora(opened.model, opened.params, rank=rank, alpha=ALPHA * rank)
     adapted: dict[str, Any] = {"begin": lambda: lora.model.init(keys.fold_in(key, ADAPTERS)), "whole": lora.merged}
-    adapted["base"] = digest(tokenizer, opened.params)
+    adapted["base"] = digest(tokenizer, {**opened.params, **opened.buffers})
     return TextComponents(**shared, **adapted, model=lora.model, speaker=opened.model)
 
 

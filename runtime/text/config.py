@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, choose, message
-from ..runs.arguments import SEEDS, changed, check_numbers, check_threads, check_whole, check_wholes, flag, flatten
+from ..runs.arguments import (
+    SEEDS,
+    changed,
+    check_memory,
+    check_numbers,
+    check_threads,
+    check_whole,
+    check_wholes,
+    flag,
+    flatten,
+)
 from .async_config import AsyncConfig, check_asynchronous
 
 if TYPE_CHECKING:
@@ -17,6 +27,8 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound="TextConfig")
 WARM_STEPS = 400  # of a small Llama, where the task has demonstrations
+LAYER, ATTEMPT, INDEX = 20_000, 1000, 32  # bytes of a layer's objects, of an attempt or task, and of a number in a list
+TOKEN, CALL = 8, 16  # bytes of a sampled token, and of a call of the model
 ALONE = ("reinforce", "ppo")  # algorithms that compare no attempts at one task
 Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "ppo"]
 
@@ -50,6 +62,10 @@ class Sampling:
     capacity: int = 96  # tokens of an episode; one that grows longer is cut off
     slots: int = 128  # episodes that are sampled side by side
     server: str = ""  # sample from the vLLM server at this URL, http://127.0.0.1:8000/v1, that serves RUN/served
+    server_seconds: float = 600.0  # to wait for a server that is not there yet
+    # the log-probs that it returns: of the whole distribution, or, started with --logprobs-mode processed_logprobs, of the
+    # one it samples from, which --temperature and --top-p other than 1 need
+    server_log_probs: Literal["raw", "processed"] = "raw"
 
 
 @frozen
@@ -292,7 +308,7 @@ def as_given(arguments: A, notice: Callable[[str], None]) -> A:
     return arguments
 
 
-def held_out_tasks(arguments: TextConfig) -> dict[str, int]:
+def held_out_tasks(arguments: TextConfig) -> dict[str, Any]:
     """Return the arguments of `report.evaluation`: the number of held-out tasks, their draw, and the attempts at each.
 
     >>> held_out_tasks(TaskRun())
@@ -335,6 +351,29 @@ def text_defaults(settings: A, algorithm: str, **changes: Any) -> A:
     return changed(settings, {**choose("--algorithm", algorithm, CHANGES), "algorithm": algorithm, **changes})
 
 
+def _needs(arguments: TextConfig) -> dict[str, float]:
+    """Return lower bounds of the memory of a run, by the flags that determine it; `cache` has other names for some."""
+    episodes, sampling, model, warm = arguments.episodes, arguments.sampling, arguments.model, arguments.warm
+    attempts, tried = episodes.groups * episodes.samples, episodes.held_out * episodes.eval_samples
+    own = not model.model
+    held = 4 * model.layers * model.width if own else 4  # bytes of a token in the caches, whose heads are half as many
+    rows, tokens = "--groups x --samples", "--slots x --max-new-tokens"
+    if arguments.recipe == "cache":
+        rows, tokens = "--problems x --states x --samples", "--slots x --llm-max-tokens"
+    drawn = warm_steps(arguments) * warm.warm_batch
+    return {
+        "--layers x --width": float(model.layers * (LAYER + 16 * 4 * model.width**2)) if own else 0.0,
+        rows: float(ATTEMPT * attempts),
+        "--held-out x --eval-samples": float(ATTEMPT * tried),
+        "--slots x --capacity": float(sampling.slots * sampling.capacity * held),
+        f"{rows} x --max-turns": float(CALL * attempts * episodes.max_turns),
+        tokens: float(TOKEN * sampling.slots * sampling.max_new_tokens),
+        "--generator-slots x --capacity": float(arguments.asynchronous.generator_slots * sampling.capacity * held),
+        "--demonstrations": float(ATTEMPT * warm.demonstrations) if drawn > 0 else 0.0,
+        "--warm-steps x --warm-batch": float(INDEX * max(drawn, 0)),
+    }
+
+
 def check_text(arguments: TextConfig) -> None:
     """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
     episodes, sampling, model = arguments.episodes, arguments.sampling, arguments.model
@@ -357,6 +396,7 @@ def check_text(arguments: TextConfig) -> None:
     check_wholes(arguments.conversations, 1, "conversations_megabytes")
     check_numbers(sampling, 1e-3, math.inf, "temperature")
     check_numbers(sampling, 1e-3, 1.0, "top_p")
+    check_numbers(sampling, 0.0, math.inf, "server_seconds")
     check_numbers(warm, 0.0, 1.0, "skill", "muon_rate", "adamw_rate")
     check_numbers(learning, 0.0, 1.0, "learning_rate", "weight_decay")
     check_numbers(learning, 0.0, math.inf, "max_gradient_norm", "clip", "clip_high", "kl", "entropy_coefficient")
@@ -392,4 +432,5 @@ def check_text(arguments: TextConfig) -> None:
     if learning.max_gradient_norm == 0:
         norm, remedy = learning.max_gradient_norm, "0 lets nothing be learnt"
         raise ChoiceError(message("--max-gradient-norm", got=norm, wanted="more than 0", remedy=remedy))
+    check_memory(_needs(arguments))
     check_asynchronous(arguments.asynchronous, generators=generators(arguments), server=bool(sampling.server))

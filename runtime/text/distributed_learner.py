@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 from torch import Tensor
 
 from ...algorithms.language.batch import Reading
-from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
+from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, message
 from ...core.tree import leaves, tree_map
@@ -26,7 +26,7 @@ from ..effects.checkpoint.async_save import Saver, saving
 from ..effects.checkpoint.formats import FULL
 from ..effects.checkpoint.group import RankGroup
 from ..effects.checkpoint.group import joined as grouped
-from ..effects.checkpoint.load import latest, load
+from ..effects.checkpoint.load import Names, latest, load
 from ..effects.checkpoint.single import Checkpoint, to_stderr
 from ..effects.distributed.driver import GRACE, Driver, Handlers, divided, led
 from ..effects.distributed.learner import ranked_learner
@@ -35,8 +35,9 @@ from ..effects.distributed.shard import whole
 from ..effects.hugging_face.optional import library
 from ..effects.signals import end_at_once
 from ..runs.arguments import flag
+from ..runs.store import as_today
 from ..runs.store import load as load_full
-from .build_learner import algorithm_of, objective_of, optimizer_of, trainer_of
+from .build_learner import algorithm_of, reading_of, trainer_of
 from .components import TextComponents
 from .config import TextConfig
 from .learner_backend import LearnerBackend, Reader
@@ -73,10 +74,11 @@ class RankWorker:
         own = (self.open, self.begin, self.learn, self.read, self.whole, self.save, self.settle, self.newest, self.load)
         return {work.__name__: work for work in own}
 
-    def open(self, arguments: TextConfig, config: Any) -> tuple[()]:
-        """Build the learner. Raises: ChoiceError, StructureError."""
+    def open(self, arguments: TextConfig, config: Any, buffers: dict[str, Tensor]) -> tuple[()]:
+        """Build the learner, of a model with these stored buffers. Raises: ChoiceError, StructureError."""
         torch.set_num_threads(arguments.machine.threads)
         module = library().AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        module.load_state_dict(buffers, strict=False)
         deal = by_batches(arguments.learning.budget, ranks=self.ranks.size)
 
         def make(of: Callable[[CausalModel], LanguageAlgorithm]) -> LanguageAlgorithm:
@@ -103,8 +105,7 @@ class RankWorker:
         """Return the reading (log-probs) of samples by the policy of a state."""
         now = self.opened[0]
         if not self.reading:
-            own = optimizer_of(now.arguments), objective_of(now.arguments)
-            reading = now.make(lambda model: learner(model, *own, proximal="recomputed"))
+            reading = now.make(lambda model: reading_of(now.arguments, model))
             self.reading = (language_reader(reading, budget=ALL),)
         return self.reading[0](state, transcripts)
 
@@ -136,10 +137,10 @@ class RankWorker:
             self.said.add(fault)
             to_stderr(fault)
 
-    def load(self, where: Path, like: Any, classes: tuple[type, ...]) -> tuple[int, Any, Any, Any]:
+    def load(self, where: Path, like: Any, classes: tuple[type, ...], names: Names) -> tuple[int, Any, Any, Any]:
         """Return the contents of a checkpoint, once all are written. Raises: CheckpointError."""
         self.settle()
-        found = load(where, like, classes=classes, group=self.group)
+        found = load(where, like, classes=classes, group=self.group, names=names)
         return found.step, found.tree, found.machine, found.manifest
 
 
@@ -150,7 +151,7 @@ def distributed_backend(driver: Driver) -> LearnerBackend:
     def prepared(arguments: TextConfig, parts: TextComponents) -> None:
         if ready != [arguments]:
             ready.clear()
-            driver.call("open", arguments, parts.config)
+            driver.call("open", arguments, parts.config, parts.buffers)
             ready.append(arguments)
 
     def of_ranks(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:
@@ -233,11 +234,11 @@ def _store(driver: Driver) -> dict[str, Any]:
         found: Path | None = driver.call("newest", run.absolute(), tuple(without)) if run.is_dir() else None
         return found
 
-    def loaded(where: Path, like: Any, *, classes: Any = ()) -> Checkpoint[Any]:
+    def loaded(where: Path, like: Any, *, classes: Any = (), names: Names = as_today) -> Checkpoint[Any]:
         if not _divided(like):
-            return load_full(where, like, classes=classes)
+            return load_full(where, like, classes=classes, names=names)
         driver.settled()
-        step, tree, machine, manifest = driver.call("load", where.absolute(), like, tuple(classes))
+        step, tree, machine, manifest = driver.call("load", where.absolute(), like, tuple(classes), names)
         return Checkpoint(step=step, tree=tree, machine=machine, manifest=manifest)
 
     return {"save": save, "settle": settle, "newest": newest, "load": loaded}

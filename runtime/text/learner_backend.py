@@ -7,7 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from ...algorithms.language.batch import Reading
-from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
+from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...core.errors import CheckpointError
 from ...core.transcript.record import Transcript
 from ..effects import folder
@@ -15,7 +15,7 @@ from ..effects.checkpoint.description import Description, described
 from ..effects.checkpoint.directory import steps
 from ..effects.checkpoint.single import Checkpoint
 from ..runs.store import PROCESS
-from .build_learner import algorithm_of, objective_of, optimizer_of, trainer_of
+from .build_learner import algorithm_of, reading_of, trainer_of
 from .components import TextComponents
 from .config import TextConfig
 from .trainer import Trainer, language_reader
@@ -47,8 +47,7 @@ def learner_alone(arguments: TextConfig, parts: TextComponents) -> tuple[Languag
 
 def reader_alone(arguments: TextConfig, parts: TextComponents) -> Reader:
     """Return a policy's reading of samples, in micro-batches that fit into the budget."""
-    reading = learner(parts.model, optimizer_of(arguments), objective_of(arguments), proximal="recomputed")
-    return language_reader(reading, budget=arguments.learning.budget)
+    return language_reader(reading_of(arguments, parts.model), budget=arguments.learning.budget)
 
 
 def of_ranks(run: Path) -> bool:

@@ -11,12 +11,14 @@ from ...core.language.codec import NOTHING
 from ...core.language.events import Event, System
 from ...core.language.prompts import ROLES, PromptRow
 from ..effects.hugging_face.checks import window_of
+from ..effects.hugging_face.folder import reason
+from ..effects.hugging_face.hub_cache import local_folder
 from ..effects.hugging_face.optional import library
 from ..effects.hugging_face.tokenizer import load_tokenizer
 from .components import codec_of
 
 BYTES = 4  # of a number in the cache
-WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt")  # a folder may hold the same weights in several of these forms
 
 
 @frozen
@@ -37,11 +39,17 @@ def model_facts(
 
     Raises: StructureError for a folder without a configuration or a tokenizer; ChoiceError for a tokenizer without a template.
     """
+    local = local_folder(folder)
     try:
-        config: Any = library().AutoConfig.from_pretrained(str(folder))
-    except (OSError, ValueError) as cause:
+        config: Any = library().AutoConfig.from_pretrained(str(local), trust_remote_code=False)
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        window, cache = window_of(config), 2 * config.num_hidden_layers * heads * width * BYTES
+    except ModuleNotFoundError:
+        raise
+    except Exception as cause:  # a damaged configuration can raise anything in transformers
         remedy = "name a folder with config.json, tokenizer and weights"
-        got = f"no model ({next(iter(str(cause).strip().splitlines()), type(cause).__name__)[:160]})"
+        got = f"no model that can be trained ({reason(cause)})"
         raise StructureError(message(f"--model {folder}", got=got, wanted="a model", remedy=remedy)) from cause
     codec, _ = codec_of(load_tokenizer(folder), tools)
     longest, text = 0, ""
@@ -52,12 +60,10 @@ def model_facts(
         length = sum(map(len, codec.encode(events, NOTHING)))
         if length > longest:
             longest, text = length, row.messages[-1][1]
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return ModelFacts(
-        window=window_of(config),
-        bytes=sum(path.stat().st_size for pattern in WEIGHTS for path in folder.glob(pattern)),
-        cache_bytes=2 * config.num_hidden_layers * heads * width * BYTES,
+        window=window,
+        bytes=max(sum(path.stat().st_size for path in local.glob(pattern)) for pattern in WEIGHTS),
+        cache_bytes=cache,
         longest=longest,
         longest_text=text,
     )

@@ -14,12 +14,14 @@ from ...core.language.requests import Request
 from ...core.language.rollout import ModelOutput, ModelTurn, Rollout, add_output
 from ...core.language.task import Conversation
 from ...core.language.text_env import Outcome, TextEnv
+from ..effects.clock import sleep
 from ..effects.generation.engine import complete, generator
-from ..machine.batched_effects import pause, side_by_side
+from ..machine.batched_effects import side_by_side
 from .components import Attempts, TextComponents, begin_attempt, prompt_length
 
 MAY_PASS = (TimeoutError, ConnectionError, torch.OutOfMemoryError)  # errors after which a call may be retried
 Complete = Callable[[Protocol[Any, Any], Attempts, int], Attempts]  # (rules, begun, worker) -> ended
+Source = Callable[[float, float], Complete]  # (temperature, top_p) -> how attempts are completed, with fixed weights
 
 
 def conversation_rules(conversation: Conversation) -> Protocol[Any, Any]:
@@ -112,7 +114,7 @@ def asked(
 
     def responses(queries: tuple[Query, ...]) -> list[Response]:
         if delay := max(one.delay for one in queries):
-            pause(delay)
+            sleep(delay)
         numbered = list(enumerate(queries))
         workers = sorted({one.worker for one in queries})
         each = [[pair for pair in numbered if pair[1].worker == worker] for worker in workers]

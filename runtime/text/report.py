@@ -1,7 +1,7 @@
 """Results of a language model's run: evaluations before and after, as a table, as JSON and as pictures; the final model."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ from attrs import asdict, evolve, frozen
 from ...core import keys
 from ...core.errors import ChoiceError, StructureError, message
 from ...core.language import evaluation as own
+from ...core.language.grading import graded
 from ...core.language.pass_at_k import shown_ks
+from ...core.language.requests import Request
 from ...core.language.task import TextTask
 from ..effects import folder
 from ..effects.hugging_face.folder import save_model
@@ -22,7 +24,7 @@ from ..effects.reporting.plot import learning_curve
 from ..runs.arguments import check_whole
 from ..runs.kinds import recorded
 from .columns import LABEL, ON_THE_WAY, PASS, own_figures
-from .components import TextComponents, sampler
+from .components import Attempts, TextComponents, attempts_at, sampler
 from .evaluation import (
     ACCURACY,
     HIGH,
@@ -35,9 +37,9 @@ from .evaluation import (
     read_evaluation_result,
     table,
 )
-from .prompting import asked, in_process
+from .prompting import Source, asked, in_process
 
-BEFORE, MODEL, TABLE = "before.json", "model", "evaluation.txt"
+BEFORE, TABLE = "before.json", "evaluation.txt"
 DRAWN = "picture"  # in files of results: the data for a picture of the task's own evaluation
 
 
@@ -84,20 +86,33 @@ def evaluation(
     draw: int,
     samples: int = 1,
     version: int = 0,
+    source: Source | tuple[()] = (),
 ) -> Result:
     """Evaluate parameters, all those of the library's model, on held-out tasks: sampled and greedy, or as the task defines.
 
-    There are `samples` sampled attempts at each task, and one greedy. Raises: ChoiceError; errors of a task's own evaluation.
+    There are `samples` sampled attempts at each task, and one greedy; a `source` with these parameters samples them, such as a
+    server, or else this process. Raises: ChoiceError; errors of the source, and of a task's own evaluation.
     """
     check_whole("--tasks", tasks, 1)
     check_whole("--draw", draw, 0)
     check_samples(parts.task, samples)
     if not isinstance(parts.task.evaluation, tuple):
-        return _own(parts, parts.task.evaluation, params, tasks, draw, version)
+        by = parts.task.evaluation
+        ended = in_process(parts, dict(params), version, temperature=by.temperature, top_p=by.top_p)
+        ended = ended if isinstance(source, tuple) else source(by.temperature, by.top_p)
+        return OwnEvaluation(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
+    trial = evolve(parts, rules=parts.trial)
 
     def standing(temperature: float, top_p: float, attempts: int) -> EvaluationResult:
+        if not isinstance(source, tuple):
+            ended = source(temperature, top_p)
+
+            def tried(requests: Sequence[Request]) -> Attempts:
+                return graded(parts.task.grader, ended(parts.trial, attempts_at(trial, requests), 0))
+
+            return evaluated(parts.task, tried, tasks, draw, attempts)
         slots = min(tasks * attempts, 2 * parts.sampling.slots)
-        ask = sampler(evolve(parts, rules=parts.trial), temperature=temperature, top_p=top_p, slots=slots)
+        ask = sampler(trial, temperature=temperature, top_p=top_p, slots=slots)
         return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw, attempts)
 
     return TextEvaluation(standing(parts.sampling.temperature, parts.sampling.top_p, samples), standing(0.0, 1.0, 1))
@@ -109,18 +124,6 @@ def check_samples(task: TextTask, samples: int) -> None:
     if samples > 1 and not isinstance(task.evaluation, tuple):
         wanted, remedy = f"1 for {task.name}", "the task has an evaluation of its own"
         raise ChoiceError(message("--eval-samples", got=samples, wanted=wanted, remedy=remedy))
-
-
-def _own(
-    parts: TextComponents,
-    by: own.TaskEvaluation[Any],
-    params: Mapping[str, torch.Tensor],
-    tasks: int,
-    draw: int,
-    version: int,
-) -> OwnEvaluation:
-    ended = in_process(parts, dict(params), version, temperature=by.temperature, top_p=by.top_p)
-    return OwnEvaluation(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
 
 
 def evaluation_names(task: TextTask, samples: int = 1) -> tuple[str, ...]:
@@ -142,9 +145,11 @@ def on_the_way(
     draw: int,
     samples: int = 1,
     version: int,
+    source: Source | tuple[()] = (),
 ) -> tuple[str, dict[str, float]]:
     """Return an evaluation during training as a line and as metrics, by the names in `evaluation_names`."""
-    found = evaluation(parts, params, tasks=tasks, draw=draw, samples=samples, version=version)
+    how: dict[str, Any] = {"tasks": tasks, "draw": draw, "samples": samples, "version": version, "source": source}
+    found = evaluation(parts, params, **how)
     if isinstance(found, OwnEvaluation):
         return found.line(), dict(found.by.figures(found.value))
     sampled, greedy = found.sampled, found.greedy
@@ -214,8 +219,14 @@ def write_after(run: Path, iteration: int, found: Result, about: Mapping[str, An
 
 
 def write_model(run: Path, parts: TextComponents, params: Mapping[str, torch.Tensor]) -> Path:
-    """Write the model and its tokenizer as a Hugging Face folder; return its path."""
-    return save_model(run / MODEL, dict(params), parts.config, parts.tokenizer, generation=parts.generation)
+    """Write the model and its tokenizer as a Hugging Face folder, complete or absent at any moment; return its path."""
+    return folder.replace_own(run / folder.MODEL, model_writer(parts, params))
+
+
+def model_writer(parts: TextComponents, params: Mapping[str, torch.Tensor]) -> Callable[[Path], Path]:
+    """Return a function that writes the model with these parameters, all those of the library's model, into a folder."""
+    more: dict[str, Any] = {"generation": parts.generation, "buffers": parts.buffers}
+    return lambda place: save_model(place, dict(params), parts.config, parts.tokenizer, **more)
 
 
 def picture(run: Path, out: Path) -> Path:

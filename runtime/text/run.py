@@ -8,7 +8,7 @@ RUN/rollouts.jsonl    where episodes are prepared: the records that preparations
 RUN/conversations.jsonl    the attempts of each step, as they were trained on
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,14 @@ from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, ChoiceError, message
 from ..effects import folder, jsonl_stream
 from ..effects.checkpoint.manifest import Manifest
+from ..effects.checkpoint.replace_folder import in_progress
+from ..effects.clock import seconds
+from ..effects.hugging_face.check_saved import check_saved, stored_bytes
 from ..effects.hugging_face.tokenizer import save_tokenizer
 from ..effects.layout import names_of
+from ..effects.openai_server.vllm_weights import check_untied
 from ..runs import run as runs
-from ..runs.arguments import flatten
+from ..runs.arguments import to_record
 from ..runs.logging import divergence, metrics_log
 from ..runs.recipe import Components, Context, Notice, SessionResult
 from ..runs.registry import find
@@ -41,14 +45,15 @@ from .sampling import SERVED, check_server, run_sampler
 from .training_loop import LearnerState, Publish, TextTrainingLoop, held_at, learning_components, phases, policy_of
 from .validate_task import validate_task
 
-TOKENIZER = "tokenizer"
+TOKENIZER = folder.TOKENIZER
+LARGE = 1e9  # bytes of weights from which on a check of them is reported
 DATA = "data"  # name of the fact with the digest of a task's data
 FACTS: Mapping[str, str] = {"lowering": "eager"}  # besides its arguments, the bits of a run depend on these
 
 
 def described(arguments: TextConfig) -> dict[str, Any]:
-    """Return the recipe's name and all arguments, flat; the inverse of `runs.run.arguments_of`."""
-    return {"recipe": arguments.recipe, **flatten(arguments)}
+    """Return the record of a run; `runs.run.arguments_of` returns the arguments of one."""
+    return to_record(arguments.recipe, arguments)
 
 
 def start(
@@ -97,7 +102,7 @@ def components_in(arguments: TextConfig, context: Context) -> TextComponents:
     if not context.kept:
         backend.check(arguments)
     return backend.parts(
-        text_components(arguments, run / TOKENIZER) if context.kept else components_for(run, arguments)
+        text_components(arguments, run / TOKENIZER) if context.kept else components_for(run, arguments, context.notice)
     )
 
 
@@ -109,7 +114,7 @@ def components(arguments: TextConfig, context: Context) -> Components:
 def write_tokenizer(run: Path, arguments: TextConfig, parts: TextComponents) -> None:
     """Write the tokenizer of a run that has trained its own."""
     if not arguments.model.model:
-        save_tokenizer(parts.tokenizer, run / TOKENIZER)
+        folder.replace_own(run / TOKENIZER, lambda place: save_tokenizer(parts.tokenizer, place))
 
 
 def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backend: LearnerBackend) -> Components:
@@ -120,18 +125,20 @@ def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backe
 
     @contextmanager
     def session(held: LearnerState, loop: Loop, notice: Notice) -> Iterator[TextTrainingLoop]:
+        samples = run_sampler(run, arguments, parts, notice)
+
         def before(state: LanguageState) -> None:
-            found = evaluation(parts, parts.whole(state.params.policy), **tasks, version=int(state.step))
+            given: dict[str, Any] = {**tasks, "version": int(state.step), "source": samples.source(state)}
+            found = evaluation(parts, parts.whole(state.params.policy), **given)
             write_before(run, found, notice)
 
         def evaluate(state: LanguageState) -> Mapping[str, float]:
             version, whole = int(state.step), parts.whole(state.params.policy)
-            line, figures = on_the_way(parts, whole, **tasks, version=version)
+            line, figures = on_the_way(parts, whole, **tasks, version=version, source=samples.source(state))
             notice(f"version {version}: {line}")
             return figures
 
         last = max(0, loop.iteration - phases(arguments).warm)
-        samples = run_sampler(run, arguments, parts, notice)
         with publishing(run, parts) as publish:
             yield TextTrainingLoop(
                 run=run,
@@ -173,10 +180,10 @@ def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backe
     )
 
 
-def components_for(run: Path, arguments: TextConfig) -> TextComponents:
+def components_for(run: Path, arguments: TextConfig, notice: Notice) -> TextComponents:
     """Return the parts of a new run. All refusals come before anything of an older run in the folder is removed.
 
-    Raises: ChoiceError, StructureError.
+    Raises: CheckpointError, ChoiceError, StructureError.
     """
     model = Path(arguments.model.model).resolve()
     if arguments.model.model and any(
@@ -192,7 +199,28 @@ def components_for(run: Path, arguments: TextConfig) -> TextComponents:
     check_curriculum(arguments, parts.task)
     attempts_at(parts, held_out(1, arguments.episodes.draw, draw=parts.task.draw))
     learning_components(arguments, parts)
+    check_model(run, arguments, parts, notice)
     return parts
+
+
+def check_model(run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice) -> None:
+    """Save and open the initial model once, in the run's folder, and compare it; of a large one, report size and seconds.
+
+    Raises: StructureError for a model that would be lost after training; ChoiceError for one that a server cannot get;
+    CheckpointError.
+    """
+    place, _ = in_progress(run / folder.MODEL)
+    if folder.holds_others(place, folder.MODEL):
+        raise CheckpointError(message(str(place), got="there already", wanted="no such name", remedy="move it away"))
+    params, begin = parts.whole(parts.begin()), seconds()
+    size = stored_bytes(params, parts.buffers)
+    if size >= LARGE:
+        notice(f"saving the model once as a check, {size / 1e9:.1f} GB in {place}")
+    check: Callable[[Path], object] = check_untied if arguments.sampling.server else str
+    more: dict[str, Any] = {"config": parts.config, "generation": parts.generation, "buffers": parts.buffers}
+    check_saved(place, parts.speaker, params, parts.tokenizer, check=check, **more)
+    if size >= LARGE:
+        notice(f"it was saved and opened with the same bits in {seconds() - begin:.1f} s, and removed")
 
 
 def check_groups(arguments: TextConfig, parts: TextComponents) -> None:

@@ -108,6 +108,7 @@ def language_reader(
 
 
 def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key: Key | tuple[()]) -> TrainStepResult:
+    _check_support(plan, transcripts)
     transcripts = trimmed(transcripts, max(1, int(transcripts.length.max())))
     reading = _read(plan, state, transcripts) if plan.algorithm.reads else Reading()
     batch, state, figures = plan.algorithm.prepare(state, transcripts, reading)
@@ -127,6 +128,14 @@ def _train(plan: _BatchPlan, state: LanguageState, transcripts: Transcript, key:
     distances = torch.tensor([made[0]["log_prob_difference"], *unseen], dtype=torch.float64)
     means["log_prob_difference"] = float(distances.amax())  # NaN where one is
     return TrainStepResult(state, {**before, **means, "updates": float(len(made))}, advantage=batch.advantage)
+
+
+def _check_support(plan: _BatchPlan, transcripts: Transcript) -> None:
+    """Refuse samples of a nucleus for a learner that scores over all tokens. Raises: ChoiceError."""
+    least = float(torch.where(transcripts.temperature > 0, transcripts.top_p, 1.0).amin())
+    if plan.algorithm.support == "whole" and least < 1.0:
+        remedy = "make the learner with support='sampled'"
+        raise ChoiceError(message("language_trainer: top_p of a sample", got=least, wanted="1", remedy=remedy))
 
 
 def _read(plan: _BatchPlan, state: LanguageState, transcripts: Transcript) -> Reading:

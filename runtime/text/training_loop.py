@@ -24,10 +24,11 @@ from ...core.record import record, take
 from ...core.transcript.record import Transcript
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
+from ..machine.drive import stopping
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..runs.training_machine import Loop, Train, Trained
-from .columns import FIGURES, LABEL, LENGTHS, SPEEDS, label_columns
+from .columns import LABEL, LENGTHS, SPEEDS, label_columns, learner_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
 from .conversations import Keep, keep_none, trained_attempt
@@ -111,7 +112,17 @@ class TextTrainingLoop:
     _rate: Any = field(default=())  # rate of published texts
 
     def train(self, command: Train) -> Trained:
-        """Run one iteration: the handler of `Train`."""
+        """Run one iteration: the handler of `Train`; none where a wait was ended by Ctrl-C, and the state stays as it was."""
+        before = self.held
+        try:
+            return self._trained(command)
+        except KeyboardInterrupt:
+            if not stopping():
+                raise
+            self.held = before
+            return Trained(())
+
+    def _trained(self, command: Train) -> Trained:
         warm = phases(self.arguments).warm
         if self.iteration < warm:
             row = self._warm(self.iteration)
@@ -194,7 +205,8 @@ class TextTrainingLoop:
         self.times["sampling"] += spent
         self.times["updates"] += seconds() - between
         unknown = () if self.arguments.learning.kl else ("kl",)  # without a reference policy the figure is 0, not a KL
-        figures = {name: value for name, value in learned.figures.items() if name in FIGURES and name not in unknown}
+        known = learner_columns(self.arguments.sampling.top_p)
+        figures = {name: value for name, value in learned.figures.items() if name in known and name not in unknown}
         row |= {**figures, "update_seconds": seconds() - between, "finite": 1.0}
         self.keep(
             number + 1,
@@ -278,7 +290,8 @@ def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
     prepared = prepared_columns(task.preparation)
     chosen = () if isinstance(curriculum_of(arguments, task), tuple) else (RESAMPLED, SKIPPED)
     labels = (LABEL + name for name in task.labels)
-    own = (*task.figures, *labels, *LENGTHS, *FIGURES, *SPEEDS, *prepared, *chosen)
+    learned = learner_columns(arguments.sampling.top_p)
+    own = (*task.figures, *labels, *LENGTHS, *learned, *SPEEDS, *prepared, *chosen)
     return ("warm_loss", "episode_return", *own, *on_the_way)
 
 

@@ -26,6 +26,7 @@ from .algorithms.column import column_laws
 from .algorithms.decoupled import decoupled_laws
 from .algorithms.families import own_anchoring, own_columns
 from .algorithms.scoring import scoring_laws
+from .algorithms.support import support_laws
 
 test_decoupled = check(decoupled_laws(), own_anchoring())
 test_columns = check(column_laws(), own_columns())
@@ -69,6 +70,11 @@ test_punished = check(most_telling(learner_laws(TOKENS)), learning(punished, tru
 test_gspo = check(most_telling(learner_laws(SEQUENCES)), learning(objectives.gspo(clip=0.25)))
 test_cispo = check(most_telling(learner_laws(TOKENS)), learning(objectives.cispo(), proximal="interpolated"))
 test_credited = check(most_telling(learner_laws(TOKENS, grouped=False)), learning(written))
+
+test_support = check(support_laws(), learning(objectives.grpo(clip=0.25)))
+test_support_of_a_critic = check(support_laws(), learning(objectives.ppo(lambda_=0.5), **critic))
+test_support_of_other_policies = check(support_laws(reads=True), learning(objectives.dr_grpo(length=LENGTH), **full))
+test_support_between = check(support_laws(), learning(objectives.cispo(), proximal="interpolated"))
 
 compared = learning(objectives.grpo(clip=0.25))(MODEL, adamw(0.01))
 everything = learning(

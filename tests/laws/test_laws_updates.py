@@ -12,7 +12,7 @@ from attrs import evolve
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.algorithm import Algorithm
 from purestep.algorithms.decoupled_ppo import decoupled_ppo, lagging
-from purestep.algorithms.ppo import order, ppo
+from purestep.algorithms.ppo import minibatch_rows, ppo
 from purestep.algorithms.reinforce import reinforce
 from purestep.core.optim.optimizers import adam, sgd
 from purestep.core.policy import ActorCritic, actor_critic_mlp
@@ -32,10 +32,12 @@ from purestep.properties.suites.probe import (
 )
 from purestep.properties.suites.update import Factory
 from purestep.runtime.effects.checkpoint import single
+from purestep.runtime.rollout import rollout
 
 from .algorithms.decoupled_update import decoupled_update_laws
 from .algorithms.families import NUMBERS
 from .algorithms.numbers import numbers_laws
+from .runtime.action_bounds import action_bounds_laws
 from .runtime.stale_actor import lagging_laws, own_lagging
 
 
@@ -92,7 +94,8 @@ test_interpolated_learner = pytest.mark.slow(check(update_laws(), learns_interpo
 test_numbers = check(numbers_laws(*NUMBERS), a2c)
 test_numbers_of_ppo = check(numbers_laws(*NUMBERS, "clip", "value_clip"), partial(ppo, epochs=2, minibatches=1))
 test_lagging = check(lagging_laws(), own_lagging)
-test_order = check(order_laws(), order)
+test_action_bounds = check(action_bounds_laws(), rollout)
+test_order = check(order_laws(), minibatch_rows)
 
 
 def test_a_checkpoint_on_disk_loses_nothing() -> None:

@@ -21,6 +21,7 @@ def stood_in(
     def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
         opened = open_model(run / "served" / "served")
         slots = len(begun)
+        del choices["log_probs"]  # of the distribution that is sampled from
         made = generator(
             opened.model, rules, codec, slots=slots, capacity=capacity, max_new_tokens=max_new_tokens, **choices
         )
@@ -34,4 +35,5 @@ def stood_in(
 
     patch.setattr(sampling, "served", answer)
     patch.setattr(sampling, "publish", take)
+    patch.setattr(sampling, "wait_for", lambda where, within: None)
     return published

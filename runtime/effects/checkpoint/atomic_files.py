@@ -167,13 +167,19 @@ INSIDE = evolve(DISK, make_folder=lambda path: path.mkdir(exist_ok=True))
 def write_whole(path: Path, data: bytes, *, files: Files = DISK) -> None:
     """Replace the file's content by `data` atomically: a crash at any moment leaves the old content or the new.
 
-    Raises: CheckpointError if a link, a FIFO, a device or a folder has the file's name or its temporary name.
+    What was written before the disk was full is removed. Raises: OSError; CheckpointError if a link, a FIFO, a device or a
+    folder has the file's name or its temporary name.
     """
     partial = check_file(beside(check_file(path)))
     if kind(partial) == FILE:
         files.remove(partial)
-    files.append(partial, data)
-    files.sync(partial)
+    try:
+        files.append(partial, data)
+        files.sync(partial)
+    except OSError:
+        if kind(partial) == FILE:
+            files.remove(partial)
+        raise
     files.rename(partial, path)
     files.sync(path.parent)
 

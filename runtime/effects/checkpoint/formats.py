@@ -43,8 +43,8 @@ def hugging_face(
     """Return the form of checkpoints whose folder `model` can be opened by `AutoModelForCausalLM.from_pretrained`.
 
     `config` is transformers', and `tokenizer` and `generation` (a generation configuration) are saved with the weights. The
-    model's parameters are the leaves below `at`, under their names in transformers; everything else, the optimiser's state
-    too, is sharded next to that folder.
+    model's parameters, and the buffers that it stores, are the leaves below `at`, under their names in transformers;
+    everything else, the optimiser's state too, is sharded next to that folder.
 
     Raises: ModuleNotFoundError; and, when a checkpoint is saved, StructureError for parameters of another model, or of a
     dtype or shape that this form would lose.
@@ -54,8 +54,9 @@ def hugging_face(
         "meta"
     ):  # here and not during training, because transformers changes process-wide settings for a moment
         module = library().AutoModelForCausalLM.from_config(type(config).from_dict(text))
-    needed = {name: tuple(value.shape) for name, value in module.named_parameters()}
     known = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    buffers = {name: tuple(value.shape) for name, value in module.named_buffers() if name in known}
+    needed = {**{name: tuple(value.shape) for name, value in module.named_parameters()}, **buffers}
 
     def furnish(folder: Path, leaves: Leaves) -> None:
         made = type(config).from_dict(text)
@@ -75,7 +76,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def check_parameters(leaves: Leaves, needed: Shapes, known: Shapes) -> None:
-    """Raise StructureError, naming the first difference, unless the leaves are a model's parameters, which are `needed`.
+    """Raise StructureError, naming the first difference, unless the leaves are a model's stored tensors, which are `needed`.
 
     Other names that are `known` to the model, such as a tied weight's second name, are allowed, in the right shape.
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ....core.errors import CheckpointError, ChoiceError, PurestepError, TrustError, message
 from ....core.tree import leaf_names, leaves
-from ...machine.json_codec import Json, decode, encode, short
+from ...machine.json_codec import TAG, Json, decode, encode, short
 from ..folder import existing
 from .atomic_files import DISK, Files
 from .directory import begin, free_name, prune, publish, steps, sweep, unwritten
@@ -313,8 +313,14 @@ def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
 
 
 def machine_of(path: Path, machine: Json, classes: Iterable[type]) -> Any:
-    """Return the machine's state that the manifest in folder `path` holds. Raises: DamagedError."""
+    """Return the machine's state that the manifest in folder `path` holds. Raises: DamagedError; CheckpointError without
+    classes for it, as for the checkpoint of a run.
+    """
     table = tuple(classes)
+    if not table and isinstance(machine, dict) and TAG in machine:
+        got, wanted = f"one with the state of a {short(machine[TAG])}", "a checkpoint of your own, or classes for it"
+        remedy = f"purestep.load({str(path.parent.parent)!r}) opens a run's policy"
+        raise CheckpointError(message(str(path), got=got, wanted=wanted, remedy=remedy))
     try:
         return decode(machine, table, "machine")
     except (PurestepError, TypeError, ValueError) as cause:

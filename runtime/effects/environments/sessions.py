@@ -16,6 +16,7 @@ from attrs import evolve, field, frozen
 from ....core.keys import Key
 from ....core.language.requests import words_of
 from ....core.language.text_env import Outcome, TextEnv, user_message
+from ..clock import LOOK, check_stopping
 
 
 class EnvironmentSession(Protocol):
@@ -103,7 +104,8 @@ class Sessions:
                 if self._idle:
                     session = self._idle.pop(0)[1]
                     break
-                self._changed.wait()
+                self._changed.wait(LOOK)
+                check_stopping()
         try:
             session = session or self._open()
         except BaseException:

@@ -25,6 +25,7 @@ from ....core.language.prompts import row_keys
 from ....core.language.requests import words_of
 from ....core.language.task import EVALUATION, TRAINING, TextTask
 from ....core.language.text_env import Outcome
+from ..clock import result
 from ..hugging_face.optional import library
 from .sessions import session_env
 
@@ -177,7 +178,7 @@ class _Episode:
 
     def _next(self) -> Outcome:
         asked = asyncio.run_coroutine_threadsafe(self._player.asked(self._running), _loop())
-        text, reward = asked.result(self.seconds)
+        text, reward = result(asked, self.seconds)
         return Outcome("" if text is None else text, reward, terminated=text is None)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ....core import keys
-from ....core.env import Env, auto_reset, batched
+from ....core.env import Env, action_limiter, auto_reset, batched
 from ....core.errors import ChoiceError, DtypeError, ShapeError, choose, message
 from ....core.keys import Key, split
 from ....core.record import record, select, take, tensor
@@ -75,7 +75,8 @@ MODES: dict[str, Callable[[Env[Any, Any]], Env[Any, Any]]] = {
 class GymnasiumEnv(gymnasium.Env[Any, Any]):
     """One environment as a `gymnasium.Env`; `env` is one that does not reset itself.
 
-    Observations, actions and rewards are numpy's, infos empty. `lower` compiles reset and step, e.g. `program`.
+    Observations, actions and rewards are numpy's, infos empty. An action outside a Box is clipped into it. `lower` compiles
+    reset and step, e.g. `program`.
     Raises: StructureError for a space that has no counterpart.
     """
 
@@ -211,11 +212,13 @@ def _spaces(env: Env[Any, Any]) -> tuple[Foreign, Foreign]:
 
 
 def _functions(env: Env[Any, Any], lower: Lower) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    limited = action_limiter(env)
+
     def reset(key: Key) -> tuple[Any, TimeStep]:
         return env.reset(env.params, key)
 
     def step(state: Any, action: Tensor, key: Key) -> tuple[Any, TimeStep]:
-        return env.step(env.params, state, action, key)
+        return env.step(env.params, state, limited(action), key)
 
     return lower(reset), lower(step)
 

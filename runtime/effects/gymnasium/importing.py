@@ -61,6 +61,7 @@ class GymnasiumWorld:
             observation_space=from_gymnasium(self.vector.single_observation_space, "observation_space"),
             action_space=from_gymnasium(self.vector.single_action_space, "action_space"),
             hoisted=Hoisted(draw=lambda params, key: (), step=step),
+            clips=True,
         )
 
     def __enter__(self) -> "GymnasiumWorld":

@@ -11,6 +11,7 @@ import torch
 
 from ....algorithms.algorithm import Algorithm, Metrics, TrainState
 from ....core import keys
+from ....core.errors import NonFiniteError
 from ....core.keys import Key
 from ....core.policy import ActorCritic
 from ....core.record import replace
@@ -19,6 +20,7 @@ from ....core.steps import Trajectory
 from ....core.tree import all_finite
 from ...compile import program
 from ...declared import all_names, as_declared
+from ...diverged import fault_in
 from ...episode_returns import Episodes, follow, none_yet
 from ...normalizer import Normalizer, check_normalizer, identity
 from ...rollout import Rollout, begin, rollout
@@ -53,6 +55,7 @@ def gymnasium_trainer(
     Only the update is compiled, by `lower`, e.g. `functools.partial(program, artefact=path)`; so `iterate` is called from
     Python and must not be compiled. It steps the environment, so each state can be used once: the newest, or one that
     `begin_anew` returned.
+    `iterate` raises NonFiniteError where parameters or rewards became NaN or infinite, and names the first such tensor.
     """
     if not isinstance(world.env.observation_space, Fields):
         seen = sample(world.env.observation_space, keys.key(0))
@@ -90,6 +93,11 @@ def gymnasium_trainer(
         worlds, raw = act(state.learner.params, state.worlds, act_key, lambda seen: scaling.observe(scales, seen))
         learner, scales, episodes, metrics = update(state.learner, scales, state.episodes, raw, update_key)
         steps = state.env_steps + horizon * envs
+        if metrics["finite"] != 1.0:
+            where = f"gymnasium_trainer: iteration {int(steps) // (horizon * envs)}"
+            fault = fault_in(raw, metrics, model.named(learner.params), scales)
+            then = ", and go on with begin_anew(world, state) of the state before"
+            raise NonFiniteError(fault.text(where, cure="lower the learning rate or scale the rewards", then=then))
         after = RunState(learner=learner, worlds=worlds, episodes=episodes, normalizer=scales, key=key, env_steps=steps)
         return after, metrics
 

@@ -123,6 +123,28 @@ def causal_model(module: Any, init: Any = ()) -> CausalModel:
     return model
 
 
+def kept_buffers(module: nn.Module) -> Params:
+    """Return copies of the tensors that are stored beside a module's parameters and never trained, as a router's bias."""
+    stored = module.state_dict(keep_vars=True)
+    named = module.named_buffers(remove_duplicate=False)
+    return {name: value.detach().clone() for name, value in named if name in stored}
+
+
+def new_buffers(config: Any) -> Params:
+    """Return the `kept_buffers` of a new model of a configuration, for `save_model`; {} for most models.
+
+    >>> new_buffers(tiny_llama(8))
+    {}
+    """
+    with torch.device("meta"):
+        module = library().AutoModelForCausalLM.from_config(config)
+    if not kept_buffers(module):
+        return {}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return kept_buffers(library().AutoModelForCausalLM.from_config(config))
+
+
 def reusing_cache(model: CausalModel) -> CausalModel:
     """Return the model with an `extend` that writes into the cache passed to it, which must then not be used again.
 

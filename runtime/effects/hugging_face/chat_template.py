@@ -64,8 +64,16 @@ class Frames:
         return [*parts, text]
 
 
-def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "tool", tools: Schemas = ()) -> Codec:
-    """Return the codec of a transformers tokenizer, by its chat template. The model's output ends in the template's own token.
+def chat_codec(
+    tokenizer: Any,
+    *,
+    opens_with: str = "system",
+    tool_role: str = "tool",
+    tools: Schemas = (),
+    ends: Sequence[int] = (),
+) -> Codec:
+    """Return the codec of a transformers tokenizer, by its chat template. The model's output ends in the template's own token,
+    in the tokenizer's end token, or in one of `ends` (`end_tokens` of the model's folder).
 
     `opens_with` states whether conversations begin with a "system" message or with the "user". `tool_role` is the role of
     tool results; feedback is the user's. `tools` are the JSON schemas of tools that the template shows to the model.
@@ -82,7 +90,7 @@ def chat_codec(tokenizer: Any, *, opens_with: str = "system", tool_role: str = "
     end = _end(frames)
     encode = _encoder(frames, end, tool_role, tools)
     eos = getattr(tokenizer, "eos_token_id", None)
-    stop = tuple(dict.fromkeys((end, *(() if eos is None else (int(eos),)))))
+    stop = tuple(dict.fromkeys((end, *(() if eos is None else (int(eos),)), *ends)))
     return Codec(encode=encode, decode=_decoder(tokenizer, stop), stop=stop, vocabulary=len(tokenizer))
 
 

@@ -1,5 +1,7 @@
 """Checks that a Hugging Face model can be wrapped as a `CausalModel`: by its configuration, and by comparing its logits."""
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -13,6 +15,7 @@ NUMBERS = ("num_attention_heads", "num_hidden_layers", "hidden_size", "max_posit
 BENT = ("final_logit_softcapping", "attn_logit_softcapping")  # logits that are not a linear map of hidden states
 PROBE = {torch.float32: 1e-4, torch.float64: 1e-10}  # largest allowed error of logits, relative to the largest logit
 COARSE = 5e-2  # the same for dtypes of lower precision
+SURPLUS = 1 << 26  # numbers that a configuration may ask for beyond those stored: less than is worth a refusal by size
 
 
 def window_of(config: Any) -> int:
@@ -21,6 +24,29 @@ def window_of(config: Any) -> int:
     sliding, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
     slides = any("sliding" in kind for kind in kinds) if kinds else sliding is not None
     return min(longest, int(sliding)) if slides and sliding else longest
+
+
+def check_layers(config: Any, stored: int, where: str) -> None:
+    """Raise StructureError for a configuration of more layers than its weights are tensors; it is called before any is made.
+
+    >>> from types import SimpleNamespace
+    >>> check_layers(SimpleNamespace(num_hidden_layers=2), 21, "folder")
+    """
+    layers = getattr(config, "num_hidden_layers", None) or 0
+    if layers > stored:
+        wanted, remedy = f"at most the {stored} tensors of its weights", "fetch the configuration of these weights"
+        raise StructureError(message(f"{where}: num_hidden_layers", got=layers, wanted=wanted, remedy=remedy))
+
+
+def check_size(module: Any, stored: Sequence[Sequence[int]], where: str) -> None:
+    """Raise StructureError for a module, on the meta device, of far more numbers than the shapes `stored` hold."""
+    tensors = {name: tuple(value.shape) for name, value in (*module.named_parameters(), *module.named_buffers())}
+    numbers, held = sum(map(prod, tensors.values())), sum(map(prod, stored))
+    if numbers > held + SURPLUS:
+        name = max(tensors, key=lambda one: prod(tensors[one]))
+        got, wanted = f"of {numbers:,} numbers ({name} is {list(tensors[name])})", f"the {held:,} of its weights"
+        remedy = "fetch the configuration of these weights"
+        raise StructureError(message(f"{where}: the model", got=got, wanted=wanted, remedy=remedy))
 
 
 def check_supported(module: Any) -> None:
@@ -58,8 +84,10 @@ def check_logits(module: Any, model: CausalModel, params: dict[str, Tensor]) -> 
             ways = (model.apply(params, tokens, (), ()), torch.cat([first, last], 1))
             gaps = [float((model.head(params, hidden) - wanted).abs().max() / wanted.abs().max()) for hidden in ways]
     except Exception as cause:
-        text = message(name, got=f"{type(cause).__name__}: {cause}", wanted="logits", remedy=remedy)
-        raise StructureError(text) from cause
+        got, expected = f"{type(cause).__name__}: {cause}", "logits"
+        if isinstance(cause, AttributeError) and hasattr(cause.obj, "update"):
+            got, expected = f"a model that asks its cache for {cause.name}", "one that keeps keys and values alone"
+        raise StructureError(message(name, got=got, wanted=expected, remedy=remedy)) from cause
     finally:
         for part, training in modes:
             part.training = training

@@ -9,13 +9,15 @@ import json
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from attrs import evolve, frozen
 
 from ....core.errors import ChoiceError, PurestepError, message
 from ....core.language.requests import RolloutSpec, call_key, words_of
+from ..clock import result
 from ..hugging_face.optional import library
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ T = TypeVar("T")
 PAUSES = 8.0  # seconds: the longest that the client waits before a retry
 PAUSE = 0.5  # seconds between two attempts to connect to a server that starts
 LOOK = 1.0  # seconds that such an attempt has at least
+LEAVE = 1.0  # seconds that a cancelled job has to end
 EXACT = 53  # bits of an integer that every JSON parser keeps
 
 
@@ -39,6 +42,10 @@ class Server:
     connect: Callable[[], Any]  # an AsyncOpenAI: one for each event loop
     seconds: float  # deadline of a request, all its retries included
     concurrency: int
+
+
+def nothing() -> None:
+    """Do nothing: the notice of a silent wait."""
 
 
 def server(
@@ -79,18 +86,19 @@ def server(
     return Server(url=url.rstrip("/"), model=model, connect=connect, seconds=seconds, concurrency=concurrency)
 
 
-def wait_for(one: Server, within: float) -> None:
+def wait_for(one: Server, within: float, waiting: Callable[[], None] = nothing) -> None:
     """Wait until the server answers, up to `within` seconds, and has its model.
 
     An attempt that has started gets at least one second, so the wait may be one second longer; a server that denies access
-    (401, 403) is not retried. Raises: ServerError if it does not answer or has other models.
+    (401, 403) is not retried. `waiting` is called once, when the first attempt has failed. Raises: ServerError if it does not
+    answer or has other models; KeyboardInterrupt, at once, on Ctrl-C or SIGTERM.
     """
-    names = finished(_models(one, within))
+    names = finished(_models(one, within, waiting))
     if one.model not in names:
         raise refused(one.url, "models", got=names, wanted=repr(one.model), remedy="name the one to ask")
 
 
-async def _models(one: Server, within: float) -> list[Any]:
+async def _models(one: Server, within: float, waiting: Callable[[], None]) -> list[Any]:
     """Return the names of the server's models, once it lists them."""
     end = time.monotonic() + within
     openai = library("openai")
@@ -103,6 +111,8 @@ async def _models(one: Server, within: float) -> list[Any]:
             shut = isinstance(error.__cause__, openai.AuthenticationError | openai.PermissionDeniedError)
             if shut or time.monotonic() > end:
                 raise
+            waiting()
+            waiting = nothing
             await asyncio.sleep(min(PAUSE, within))
         else:
             rows = listed.get("data") if isinstance(listed, dict) else None
@@ -189,30 +199,35 @@ async def aside(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def finished(job: Coroutine[Any, Any, T]) -> T:
-    """Return the job's result, waiting for its end; also if an event loop already runs, as in a notebook. Ctrl-C cancels it.
+    """Return the job's result, waiting for its end in a loop of its own, also if one already runs, as in a notebook.
+
+    Ctrl-C and SIGTERM cancel it at once, in any thread: see `clock`.
 
     >>> finished(asyncio.sleep(0, "slept"))
     'slept'
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(job)
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+    made: Future[T] = Future()
 
     async def known() -> T:
         begun.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await job
 
-    with ThreadPoolExecutor(1, thread_name_prefix="purestep-loop") as pool:
-        result = pool.submit(asyncio.run, known())
+    def work() -> None:
         try:
-            return result.result()
-        except KeyboardInterrupt:
-            loop, task = begun.result()
-            if task is not None:
-                loop.call_soon_threadsafe(task.cancel)
-            raise
+            made.set_result(asyncio.run(known()))
+        except BaseException as error:  # SystemExit too: in a thread it would vanish
+            made.set_exception(error)
+
+    try:
+        threading.Thread(target=work, name="purestep-loop", daemon=True).start()
+        return result(made)
+    except KeyboardInterrupt:
+        with suppress(Exception, asyncio.CancelledError):  # it has ended, or does not end in time
+            loop, task = begun.result(LEAVE)
+            loop.call_soon_threadsafe(task.cancel if task else nothing)
+            made.result(LEAVE)
+        raise
 
 
 def seed_of(rollout: RolloutSpec, call: int) -> int:

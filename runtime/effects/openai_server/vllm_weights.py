@@ -18,7 +18,7 @@ from ....core.errors import CheckpointError, ChoiceError, message
 from ...files.reading import MOST_CONFIG, parse_json, read_bounded
 from ..checkpoint.atomic_files import ABSENT, DISK, kind, new_folder
 from ..hugging_face.optional import library
-from .client import Server, ServerError, answered, finished, refused, wait_for
+from .client import Server, ServerError, answered, finished, nothing, refused, wait_for
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"
@@ -40,7 +40,7 @@ def lay_out(root: Path, save: Callable[[Path], object], *, version: int, keep: i
         DISK.remove(partial)
     partial.mkdir()
     save(partial)
-    _check_untied(partial)
+    check_untied(partial)
     partial.rename(folder)
     link = root / f"{PARTIAL}_{SERVED}"
     _check_link(link)
@@ -65,7 +65,8 @@ def _free(home: Path, name: str) -> Path:
     return next(home / each for each in names if kind(home / each) == ABSENT)
 
 
-def _check_untied(folder: Path) -> None:
+def check_untied(folder: Path) -> None:
+    """Refuse the folder of a model whose head is tied to its embedding, see `lay_out`. Raises: ChoiceError."""
     try:
         config = parse_json(read_bounded(folder / "config.json", MOST_CONFIG))
     except (OSError, ValueError) as cause:
@@ -97,12 +98,14 @@ def publish(
     log_probs: Sequence[float],
     tolerance: float = TOLERANCE,
     within: float = 0.0,
+    waiting: Callable[[], None] = nothing,
 ) -> float:
     """Load new weights into the server; return the largest |server - trainer| log-prob on the probe, in nats.
 
     `probe` are some ids, `log_probs` those of the new weights for each of them after the first (`token_log_probs`, from
     index 1 on). If the server differs by more than `tolerance` it has other weights than those written. A server that is
-    still starting, on the current link, has `within` seconds to answer. Raises: ServerError, ChoiceError.
+    still starting, on the current link, has `within` seconds to answer; then `waiting` is called once.
+    Raises: ServerError, ChoiceError.
     """
     if len(probe) < 2:
         where, remedy = "publish: probe", "give it a sequence that the model knows"
@@ -112,7 +115,7 @@ def publish(
         raise ChoiceError(message("publish: log_probs", got=len(log_probs), wanted=wanted, remedy=remedy))
     lay_out(root, save, version=version)
     if within > 0:
-        wait_for(server, within)
+        wait_for(server, within, waiting)
     return finished(_published(server, version, tuple(probe), tuple(log_probs), tolerance))
 
 

@@ -8,6 +8,7 @@ of a batch may fail for 12 time limits in all; then its other samples are not tr
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 from attrs import define, field, frozen
@@ -27,6 +28,7 @@ class Caller:
     perform: Perform
     seconds: float
     alone: bool = False  # one sample a call
+    pieces: int = 1  # calls into which a batch is split evenly
 
 
 @define
@@ -62,7 +64,7 @@ class _Attempts:
 def batch_scores(caller: Caller, arguments: Arguments, workers: int = 1) -> list[Score]:
     """Return the score of each sample: a number, None where the function does not apply, or an error in one line.
 
-    `workers` calls are made at a time. The numbers are those of one call of the whole batch, if that succeeds.
+    `workers` calls are made at a time. With one piece the numbers are those of one call of the whole batch, if that succeeds.
 
     >>> def odd(completions):
     ...     return [1 // (int(text) % 2) for text in completions]
@@ -74,7 +76,7 @@ def batch_scores(caller: Caller, arguments: Arguments, workers: int = 1) -> list
     count = len(arguments["completions"])
     attempt = _Attempts(caller, arguments)
     found = dict[int, Score]()
-    pieces = [(index,) for index in range(count)] if caller.alone else [tuple(range(count))]
+    pieces = [(index,) for index in range(count)] if caller.alone else _even(count, caller.pieces)
     with ThreadPoolExecutor(workers) as threads:
         while pieces:
             smaller = list[tuple[int, ...]]()
@@ -87,6 +89,16 @@ def batch_scores(caller: Caller, arguments: Arguments, workers: int = 1) -> list
                     smaller += _smaller(piece, made.kind)
             pieces = smaller
     return [found[index] for index in range(count)]
+
+
+def _even(count: int, pieces: int) -> list[tuple[int, ...]]:
+    """Return the samples in so many pieces, none empty, whose sizes differ by one at most.
+
+    >>> _even(5, 2), _even(2, 4), _even(0, 2)
+    ([(0, 1), (2, 3, 4)], [(0,), (1,)], [])
+    """
+    cuts = [count * place // pieces for place in range(pieces + 1)]
+    return [tuple(range(first, last)) for first, last in pairwise(cuts) if first < last]
 
 
 def _smaller(piece: tuple[int, ...], kind: str) -> list[tuple[int, ...]]:

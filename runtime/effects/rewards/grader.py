@@ -52,7 +52,7 @@ def rewards_of(
     """Return the function that grades replies, and the names of its parts: short, unique, usable in names of metrics.
 
     A name is MODULE:FUNCTION, FILE.py:FUNCTION or built in: exact, numeric, math, code, regex=PATTERN. Weights are 1 unless
-    given. One call of a function for a batch has `seconds`; `workers` calls run at a time. A grade has the results of all
+    given. A call of a function has `seconds`; `workers` calls run at a time, and share a batch. A grade has the results of all
     functions that apply, unweighted, as its parts; with none, or if one fails, it has an error. The worker processes start
     at the first call and end with this process, or when the function returned is no longer referenced.
     Raises: ChoiceError for a name that has no such form or weights that do not fit; see `check_rewards` for all else.
@@ -71,7 +71,9 @@ def rewards_of(
     at_least("rewards: workers", workers, 1)
     stack = ExitStack()
     places = {
-        "worker": partial(Caller, score=worker_scores, perform=stack.enter_context(in_processes(workers))),
+        "worker": partial(
+            Caller, score=worker_scores, perform=stack.enter_context(in_processes(workers)), pieces=workers
+        ),
         "thread": partial(Caller, score=thread_scores, perform=in_threads(workers)),
     }
     callers = [places[part.place](part.function, seconds=seconds, alone=part.alone) for part in parts]

@@ -21,6 +21,7 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import ChoiceError, PurestepError, message
+from ..clock import received
 from ..workers.process import Child, run_body
 from ..workers.program import ANSWER, NOTE, READY, described
 from . import worker as tool_worker
@@ -84,7 +85,7 @@ def in_threads(limit: int = 8, *, given_up: int = 32) -> Perform:
                 raise ToolError(message("in_threads: calls given up", got=got, wanted=given_up, remedy=remedy))
             threading.Thread(target=work, name="purestep-tool", daemon=True).start()
             with contextlib.suppress(Empty):
-                return answer.get(timeout=seconds)
+                return received(lambda wait: answer.get(timeout=wait), seconds)
             with lock:
                 if not answer.empty():
                     return answer.get()
@@ -230,7 +231,7 @@ def _asked(worker: ToolProcess, frame: bytes, seconds: float) -> Returned | Tool
     until = time.monotonic() + START
     while True:
         try:
-            word, *rest = worker.said.get(timeout=max(0.0, until - time.monotonic()))
+            word, *rest = received(lambda wait: worker.said.get(timeout=wait), max(0.0, until - time.monotonic()))
         except Empty:
             return ToolFailure(TIMED_OUT)
         if word == NOTE:  # the call starts now

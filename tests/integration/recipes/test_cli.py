@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -78,7 +79,9 @@ def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None
 def test_no_flag_is_without_words(recipe: str, capsys: Said) -> None:
     assert main.main(["train", recipe, "--help"]) == 0
     words = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
-    told = re.findall(r"(--[a-z-]+)(?:, --no-[a-z-]+)? (?:[A-Z]+|\{[^}]*\}|\[[^]]*\])?(.*?)\(default:", words)
+    told = re.findall(
+        r"(--[a-z-]+)(?:, --no-[a-z-]+)? (?:[A-Z]+(?:\|\{[^}]*\})?|\{[^}]*\}|\[[^]]*\])?(.*?)\(default:", words
+    )
     assert len(told) > 15
     assert [name for name, said in told if not said.strip()] == []
 
@@ -333,7 +336,7 @@ def test_an_empty_folder_is_no_run(tmp_path: Path, capsys: Said) -> None:
     [
         ({}, "is without a checkpoint, wanted a run with one"),
         ({"recipe": "ppo"}, "arguments.json is without its env, wanted"),
-        ({"recipe": ["ppo"]}, "recipe is \"['ppo']\", wanted one of"),
+        ({"recipe": ["ppo"]}, "recipe is \"('ppo',)\", wanted one of"),
         ({"recipe": "prove", "env": "a"}, "arguments.json is without its data, wanted"),
     ],
     ids=str,
@@ -388,6 +391,69 @@ def test_a_chat_in_another_encoding_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xed\n"), "utf-8", "surrogateescape"))
     with pytest.raises(ChoiceError, match=r"standard input is .*, wanted text in UTF-8; convert it"):
         list(typed_lines(False))
+
+
+def test_a_word_with_a_nul_byte_is_no_path(capsys: Said) -> None:
+    for words in (["plot", "run\0"], ["train", "ppo", "--run", "a\0b"], ["evaluate", "\0"], ["verify", "a\0:b"]):
+        assert main.main(words) == 1
+        assert ", wanted text without a NUL byte; rename what it names" in one_line(capsys)
+
+
+def test_errors_of_libraries_about_sizes_and_the_system_are_lines() -> None:
+    for text, said in (
+        ("IntArrayRef contains an int that cannot be represented as a SymInt: -9", "a number is too large"),
+        ("Error while serializing: I/O error: File too large (os error 27)", "a file is not usable (File too large)"),
+        ("I/O error: No space left on device (os error 28)", "a file is not usable (No space left on device)"),
+    ):
+        assert main.error_line(RuntimeError(text)).startswith(said)
+        assert "(--debug" not in main.error_line(RuntimeError(text))
+
+
+def test_a_word_that_would_fill_the_screen_is_refused(capsys: Said) -> None:
+    assert main.main(["train", "ppo", "--steps", "a" * 70_000]) == 1
+    assert "'... is 70,000 characters long, wanted at most 8,192; shorten it" in one_line(capsys)
+
+
+def test_a_package_that_is_absent_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    extras = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    names = {
+        package.replace("_", "-").replace("monarch", "torchmonarch")
+        for each in main.EXTRAS.values()
+        for package in each
+    }
+    assert names == {re.split("[><=]", one)[0] for name, each in extras.items() if name != "dev" for one in each}
+    monkeypatch.setitem(sys.modules, "pykeen.datasets", None)
+    assert main.main(["train", "prove", "--data", "pykeen:nations", "--run", "nowhere"]) == 1
+    assert one_line(capsys).endswith("pip install 'purestep[kg]'")
+    assert not Path("nowhere").exists()
+    assert "(--debug" not in main.error_line(ModuleNotFoundError("No module named 'a.b'", name="a.b"))
+
+
+CLOSED = (
+    "import os, sys; os.close({0}); os.execv(sys.executable, [sys.executable, '-m', 'purestep.runtime.cli.main', *{1}])"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_a_closed_stream_is_no_fault(closed: int, tmp_path: Path) -> None:
+    for words, code in ((["laws", "scan"], 0), (["plot", "nowhere"], 1)):
+        program = [sys.executable, "-c", CLOSED.format(closed, words)]
+        ended = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert ended.returncode == code
+        assert "Error" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_output_that_is_full_is_said_in_one_line() -> None:
+    program = [sys.executable, "-m", "purestep.runtime.cli.main", "laws"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert "free some space" in ended.stderr
 
 
 # --- commands of other packages ---

@@ -88,6 +88,8 @@ SAID = "purestep: --envs is 0, wanted at least 1; change it\n"
         (1, "purestep: nothing found\n", {"lines"}),
         (1, SAID + "see there\n", {"lines"}),
         (1, SAID + SAID, {"lines"}),
+        (0, "the same line\n" * 101, {"flood"}),
+        (1, "purestep: this process is out of memory (x), wanted more; ask for less\n", {"memory"}),
     ],
 )
 def test_what_is_wrong_with_an_end_is_seen(module: Callable[[str], Any], code: int, err: str, kinds: set[str]) -> None:
@@ -144,7 +146,12 @@ def test_an_input_follows_from_its_number(module: Callable[[str], Any]) -> None:
     files = ("arguments.json", "checkpoints/step_000001/manifest.json", "checkpoints/step_000002/manifest.json")
     ground = inputs.Ground({name: [("--seed", "INT")] for name in inputs.COMMANDS}, {"ppo": files})
     first = [inputs.drawn(Random(number), ground) for number in range(300)]
+    assert {
+        name
+        for name in ("absent", "variables", "streams", "most", "stop", "long")
+        if any(getattr(one, name) for one in first)
+    } == {*("absent", "variables", "streams", "most", "stop", "long")}
     assert first == [inputs.drawn(Random(number), ground) for number in range(300)]
     assert {given.command for given in first} == inputs.COMMANDS.keys()
     assert len({(given.words, given.steps) for given in first}) > 250
-    assert not any("\x00" in word for given in first for word in given.words)
+    assert any("\x00" in word for given in first for word in given.words)

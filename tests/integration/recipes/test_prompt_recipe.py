@@ -1,7 +1,11 @@
 """`purestep train text`: a model folder, a file of prompts and a reward function, by commands and by one call."""
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +103,12 @@ def test_one_call_takes_rows_and_a_function_of_the_script(given: Path, tmp_path:
     assert 4 in seen
     assert any("after, greedy" in line for line in lines)
     assert (run / "model" / "model.safetensors").is_file()
+    written = (tmp_path / "run.prompts.jsonl").read_bytes()
+    for overwrite in (False, True):
+        more: dict[str, Any] = {"reward": short, "run": run, "overwrite": overwrite, **small}
+        with pytest.raises(PurestepError):
+            purestep.train_text(model=given / ("model" if not overwrite else "absent"), prompts=rows[3:], **more)
+        assert (tmp_path / "run.prompts.jsonl").read_bytes() == written, "a refused run changed those of the older one"
 
 
 @pytest.mark.slow
@@ -179,3 +189,86 @@ def test_generators_learn_from_the_same_prompts_and_it_is_replayed(given: Path, 
     capsys.readouterr()
     assert main.main(["replay", run]) == 0
     assert "each once" in capsys.readouterr().out
+
+
+def of_another_config(model: Path, folder: Path, **changes: Any) -> Path:
+    """Copy a model's folder, with other values in its configuration."""
+    shutil.copytree(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    return folder
+
+
+@pytest.mark.parametrize("form", ["generation_config.json", "config.json"])
+def test_each_end_token_of_the_models_folder_ends_an_output(given: Path, tmp_path: Path, form: str) -> None:
+    """With each token an end token, no output has a second token."""
+    folder = of_another_config(given / "model", tmp_path / "model")
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    ends = {"eos_token_id": list(range(config["vocab_size"]))}
+    (folder / form).write_text(json.dumps(config | ends if form == "config.json" else ends))
+    run = tmp_path / "run"
+    assert main.main([*words(given, run, "--reward", "numeric", "--steps", "1"), "--model", f"{folder}"]) == 0
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert rows
+    assert {row["tokens"] for row in rows} == {1.0}
+
+
+def test_settings_of_sampling_in_the_models_folder_that_are_not_used_are_named(
+    given: Path, tmp_path: Path, capsys: Said
+) -> None:
+    folder = of_another_config(given / "model", tmp_path / "model")
+    stored = {"eos_token_id": [1, 2], "top_k": 20, "temperature": 0.6, "top_p": 1.0, "use_cache": True}
+    (folder / "generation_config.json").write_text(json.dumps(stored))
+    run, more = tmp_path / "run", ["--reward", "numeric", "--steps", "1", "--model", f"{folder}"]
+    assert main.main([*words(given, run), *more]) == 0
+    said = capsys.readouterr()
+    line = next(line for line in (said.err + said.out).splitlines() if line.startswith("generation settings of"))
+    assert "not used: temperature 0.6, top_k 20; training samples with --temperature 1 --top-p 1" in line
+    assert "top_p" not in line.partition("not used:")[2].partition(";")[0]
+    kept = json.loads((run / "model" / "generation_config.json").read_text())
+    assert (kept["eos_token_id"], kept["top_k"]) == ([1, 2], 20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"num_hidden_layers": 10**6}, r"num_hidden_layers is 1000000, wanted at most the \d+ tensors"),
+        ({"vocab_size": 10**12}, r"numbers \(.*\[1000000000000, 16\]\), wanted the [\d,]+ of its weights"),
+        ({"hidden_size": 10**9}, r"of its weights|wanted a model"),
+        ({"intermediate_size": 10**12}, r"of its weights"),
+        ({"num_attention_heads": 0}, r"wanted a model"),
+        ({"hidden_size": "wide"}, r"wanted a model"),
+        ({"max_position_embeddings": -1}, r"wanted"),
+        ({"model_type": "mamba"}, r"wanted a model"),
+    ],
+)
+def test_a_configuration_beyond_its_weights_is_refused_before_it_is_built(
+    given: Path, tmp_path: Path, capsys: Said, changes: dict[str, Any], wanted: str
+) -> None:
+    folder = of_another_config(given / "model", tmp_path / "model", **changes)
+    run = tmp_path / "run"
+    assert main.main([*words(given, run, "--reward", "numeric", "--steps", "1"), "--model", f"{folder}"]) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert re.search(wanted, lines[-1]), lines
+    assert len([line for line in lines if "rror" in line or "wanted" in line]) == 1, lines
+    assert not (run / "arguments.json").exists()
+
+
+def test_a_name_in_the_hubs_cache_has_the_facts_of_its_folder(given: Path, tmp_path: Path) -> None:
+    """In a process of its own: the library reads its cache's place when it is imported."""
+    store = tmp_path / "hub" / "models--some--model"
+    shutil.copytree(given / "model", store / "snapshots" / "1234")
+    (store / "refs").mkdir()
+    (store / "refs" / "main").write_text("1234")
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from purestep.runtime.text.prompt_lengths import model_facts\n"
+        "print(model_facts(Path(sys.argv[1]), ()).bytes, model_facts(Path('some/model'), ()).bytes)"
+    )
+    environment = os.environ | {"HF_HUB_CACHE": f"{tmp_path / 'hub'}", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, f"{given / 'model'}"], env=environment, capture_output=True, text=True, check=True
+    )
+    folder, name = map(int, done.stdout.split())
+    assert folder == name == (given / "model" / "model.safetensors").stat().st_size

@@ -135,8 +135,9 @@ def test_a_recipe_of_what_is_needed_alone_goes_through_all_commands(
     assert main.main(["plot", "runs/least"]) == 0
     assert (tmp_path / "runs" / "least" / "learning_curve.png").exists()
     assert train("least", "other", iterations=5, notice=lambda text: None).loop.iteration == 5
-    for command in ("chat", "replay"):
-        assert main.main([command, "runs/least"]) == 1
+    for command in ("chat", "replay", "export policy --to torch"):
+        name, *rest = command.split()
+        assert main.main([name, "runs/least", *rest]) == 1
         assert capsys.readouterr().err.count("purestep: ") == 1
 
 

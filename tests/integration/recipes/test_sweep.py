@@ -1,6 +1,8 @@
 """purestep sweep: a member is the run that it would be alone, a stopped sweep goes on, and changed numbers compile nothing."""
 
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,45 @@ def test_members_are_the_runs_they_would_be_alone(tmp_path: Path) -> None:
     returns = {row["steps"]: row["episode_return"] for row in rows if row["episodes"]}
     assert returns
     assert dict(chosen.curve) == pytest.approx(returns)
+
+
+def test_a_run_that_became_nan_is_named(tmp_path: Path) -> None:
+    (tmp_path / "nan.py").write_text(
+        "import attrs, torch\nimport purestep as ps\nCART = ps.make('cartpole')\n"
+        "def step(params, state, action, key):\n"
+        "    after, told = CART.step(params, state, action, key)\n"
+        "    late = after.elapsed > 3\n"
+        "    return after, ps.replace(told, reward=torch.where(late, torch.nan, told.reward))\n"
+        "NAN = attrs.evolve(CART, step=step, hoisted=None)\n"
+    )
+    said: list[str] = []
+    numbers = settings(env=f"{tmp_path / 'nan.py'}:NAN")
+    axes = (axis_of("learning_rate", "0.001,0.01"),)
+    found = list(trials(numbers, axes, Sweep(seeds=1, episodes=2), tmp_path / "sweep", notice=said.append))
+    assert [one.score for one in found] == [-math.inf, -math.inf]
+    line = "the run of learning_rate 0.01, seed 0 became NaN or infinite after step 0; it counts as the worst"
+    assert line in said
+
+
+@pytest.mark.parametrize("name", ["sweep.json", "sweep.jsonl"])
+@pytest.mark.parametrize("text", ["", "[]\n", "{}\n", '{"point": 1}\n', "\\xff\n", "FIFO"])
+def test_a_file_of_a_sweep_that_is_damaged_is_refused_at_once(name: str, text: str, tmp_path: Path) -> None:
+    run = tmp_path / "sweep"
+    trial = trials(settings(), AXES, Sweep(seeds=1, episodes=2), run, notice=silent)
+    if name == "sweep.jsonl":
+        next(trial)
+    else:
+        run.mkdir()
+    trial.close()  # type: ignore[attr-defined]
+    (run / name).unlink(missing_ok=True)
+    if text == "FIFO":
+        os.mkfifo(run / name)
+    else:
+        (run / name).write_text(text)
+    if (name, text) == ("sweep.jsonl", ""):
+        return
+    with pytest.raises(CheckpointError):
+        next(trials(settings(), AXES, Sweep(seeds=1, episodes=2), run, notice=silent))
 
 
 def test_a_sweep_that_was_stopped_goes_on_behind_its_last_part(tmp_path: Path) -> None:

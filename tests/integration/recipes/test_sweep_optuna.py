@@ -86,8 +86,8 @@ def test_a_stopped_sweep_asks_for_the_same_settings(tmp_path: Path, monkeypatch:
 
     kept, known = sweep._kept, [0]
 
-    def counted(run: Path, plan: Any) -> list[Trial]:
-        rows = kept(run, plan)
+    def counted(run: Path, recipe: str, plan: Any) -> list[Trial]:
+        rows = kept(run, recipe, plan)
         known[0] = len(rows)
         return rows
 

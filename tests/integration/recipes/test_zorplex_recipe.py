@@ -51,7 +51,7 @@ from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.text import report, training_loop
 from purestep.runtime.text import run as session
 from purestep.runtime.text import sampling as serving
-from purestep.runtime.text.build_learner import algorithm_of, objective_of
+from purestep.runtime.text.build_learner import algorithm_of, objective_of, trainer_of
 from purestep.runtime.text.components import LEAST, attempts_at, sampler, text_components
 from purestep.runtime.text.config import CHANGES
 from purestep.runtime.text.evaluation import held_out, wilson
@@ -184,6 +184,37 @@ def test_a_correction_acts_where_the_sampler_was_another(correction: str, weight
     weights = torch.where(odd, weight, 1.0).expand(said.token.shape)[said.is_action]
     wanted = weights.sum() ** 2 / (len(weights) * weights.square().sum())
     assert float(figures["effective_fraction"]) == pytest.approx(float(wanted), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ("grpo", {"top_p": 0.5, "temperature": 1.5}),
+        ("gspo", {"top_p": 0.8}),
+        ("ppo", {"top_p": 0.8}),
+        ("cispo", {"top_p": 0.5, "correction": "truncate"}),
+        ("dr_grpo", {"top_p": 0.8, "kl": 0.1}),
+        ("rloo", {"top_p": 0.8, "kl": 0.1, "kl_in": "reward"}),
+        ("reinforce", {"top_p": 1.0, "temperature": 0.7}),
+    ],
+)
+def test_before_an_update_the_policy_is_the_one_sampled_from(
+    algorithm: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    arguments = tiny(algorithm, **changes)
+    parts = text_components(arguments, tmp_path)
+    params = parts.begin()
+    ask = sampler(parts, temperature=parts.sampling.temperature, top_p=parts.sampling.top_p)
+    attempts = list(ask(params, 0, asked(arguments, keys.key(0), 0)))
+    said = transcripts(attempts, capacity=max(len(one.ids) for one in attempts), calls=3)
+    said = replace(said, reward=torch.where(torch.arange(3) == 0, torch.arange(len(attempts))[:, None] % 3 * 1.0, 0.0))
+    own = algorithm_of(arguments, parts.model)
+    learned = trainer_of(arguments, own)(own.init(parts.begin()), said, keys.key(1))
+    assert learned.figures["log_prob_difference"] < 1e-5
+    assert learned.figures["clip_fraction"] == 0.0
+    assert abs(learned.figures["approximate_kl"]) < 1e-6
+    assert learned.figures.get("outside_support", 0.0) == 0.0
+    assert ("outside_support" in learned.figures) == (arguments.sampling.top_p < 1)
 
 
 def test_help_explains_every_flag_and_shows_an_algorithms_own_settings(capsys: Said) -> None:
@@ -634,11 +665,12 @@ def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, m
 
     def answer(where: Any, rules: Any, codec: Any, begun: Any, *, version: int, **choices: Any) -> Any:
         opened = open_model(tmp_path / "run" / "served" / "served")
+        del choices["log_probs"]
         room = {"capacity": TINY["capacity"], "max_new_tokens": TINY["max_new_tokens"]}
         made = generator(opened.model, rules, codec, slots=len(begun), **room, **choices)
         return complete(made, opened.params, version, begun)
 
-    def take(where: Any, root: Path, save: Any, *, version: int, probe: Any, log_probs: Any, within: float) -> float:
+    def take(where: Any, root: Path, save: Any, *, version: int, probe: Any, log_probs: Any, **wait: Any) -> float:
         opened = open_model(lay_out(root, save, version=version))
         tokens = torch.tensor([probe])
         logits = opened.model.head(opened.params, opened.model.apply(opened.params, tokens, (), ()))

@@ -18,8 +18,7 @@ from purestep.algorithms.hyperparameters import Numbers
 from purestep.algorithms.importance import effective_fraction, importance_weights
 from purestep.algorithms.kl import k3
 from purestep.algorithms.policy_losses import ppo_clip
-from purestep.algorithms.ppo import ppo
-from purestep.algorithms.ppo_passes import METRICS, PPOSample, PPOSettings, clip_of, learner, prepare
+from purestep.algorithms.ppo import METRICS, PPOSample, PPOSettings, clip_of, ppo, ppo_learner, prepare_samples
 from purestep.core import keys
 from purestep.core.optim.optimizers import Optimizer, sgd
 from purestep.core.policy import ActorCritic
@@ -68,7 +67,7 @@ def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: 
             choices.share(told.version, step) if proximal == "interpolated" else torch.full_like(recomputed, math.nan)
         )
         rates = {name: numbers[name] for name in ("gamma", "lambda_")}
-        samples = prepare(model, params, played, **rates, normalize=settings.advantages == "batch")
+        samples = prepare_samples(model, params, played, **rates, normalize=settings.advantages == "batch")
         return replace(samples, anchor=(recomputed.flatten(0, 1), share.flatten(0, 1)))
 
     def surrogate(
@@ -81,7 +80,7 @@ def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: 
         loss = weight * ppo_clip(log_prob, near, advantage, clip=clip_of(numbers))
         return loss, near, (weight.mean(), effective_fraction(weight, torch.ones_like(q, dtype=torch.bool)))
 
-    return learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
+    return ppo_learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
 
 
 right = _written(_Choices())
@@ -244,7 +243,7 @@ def _kept() -> Law:
             weight = importance_weights(near, behaviour, mask)
             return torch.where(weight < 1.0, weight, 0.0)
 
-        samples = prepare(MODEL, case.state.params, case.trajectory, gamma=0.5, lambda_=0.5)
+        samples = prepare_samples(MODEL, case.state.params, case.trajectory, gamma=0.5, lambda_=0.5)
         near = proximal_log_prob(MODEL, case.state.params, case.trajectory).flatten()
         weight = some(near, samples.behaviour_log_prob, torch.ones_like(near, dtype=torch.bool))
         seen("rows kept beside rows left out", (weight > 0).any() & (weight == 0).any())

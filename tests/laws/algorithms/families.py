@@ -1,15 +1,21 @@
 """Families of laws of algorithms and of the batches that they learn from."""
 
+from functools import partial
+from typing import Any
+
 from purestep.algorithms.a2c import a2c
 from purestep.algorithms.decoupled import decoupled_clip, interpolated, interpolation
 from purestep.algorithms.decoupled_ppo import decoupled_ppo
 from purestep.algorithms.imitation import imitation_loss
+from purestep.algorithms.importance import truncated_weights
+from purestep.algorithms.language import objectives
 from purestep.algorithms.language.micro_batches import micro_batches, shards
 from purestep.algorithms.language.packing import pack, packed_log_probs, packing, segment_mask, unpack
 from purestep.algorithms.language.scoring import scored
 from purestep.algorithms.language.token_batch import counts, numbered, token_batch, token_rewards
 from purestep.algorithms.supervised import cross_entropy
 from purestep.properties.framework.families import Family, edits
+from purestep.properties.suites.learner import learning
 
 from .column import MUTANTS as COLUMN_MUTANTS
 from .column import Columns, column_laws
@@ -31,7 +37,14 @@ from .staleness import MUTANTS as STALENESS_MUTANTS
 from .staleness import own_aging, staleness_laws
 from .supervised import MUTANTS as SUPERVISED_MUTANTS
 from .supervised import supervised_laws
+from .support import MUTANTS as SUPPORT_MUTANTS
+from .support import support_laws
 
+COMPARED: dict[str, Any] = {
+    "kl_in_loss": 0.5,
+    "proximal": "recomputed",
+    "correction": partial(truncated_weights, high=2.0),
+}
 NUMBERS = ("gamma", "lambda_", "value_coefficient", "entropy_coefficient")  # of A2C
 
 
@@ -63,4 +76,5 @@ def families() -> list[Family]:
         Family(packing_laws(), own_packer(), edits(PACKING_MUTANTS)),
         Family(staleness_laws(), own_aging(), edits(STALENESS_MUTANTS)),
         Family(supervised_laws(), cross_entropy, edits(SUPERVISED_MUTANTS)),
+        Family(support_laws(reads=True), learning(objectives.grpo(clip=0.25), **COMPARED), edits(SUPPORT_MUTANTS)),
     ]

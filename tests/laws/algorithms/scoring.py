@@ -1,4 +1,4 @@
-"""Laws of log-probs of tokens under a model; the subject is `scored(model, params, token, length, temperature, layout=...)`."""
+"""Laws of log-probs of tokens under a model; the subject is `scored(model, params, token, length, temperature, ...)`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,8 +41,8 @@ def _given(change: Callable[..., tuple[Any, ...]]) -> Callable[[Scored], Scored]
 
 def _layout(change: Callable[[SequenceLayout], SequenceLayout]) -> Callable[[Scored], Scored]:
     def make(subject: Scored) -> Scored:
-        def edited(*given: Any, layout: Any = ()) -> Scores:
-            return subject(*given, layout=change(layout) if isinstance(layout, SequenceLayout) else layout)
+        def edited(*given: Any, layout: Any = (), **named: Any) -> Scores:
+            return subject(*given, layout=change(layout) if isinstance(layout, SequenceLayout) else layout, **named)
 
         return edited
 
@@ -73,7 +73,28 @@ loses_the_last_place = _layout(
     lambda layout: layout if isinstance(layout.places, tuple) else replace(layout, places=layout.places[:-1])
 )
 
-MUTANTS: dict[str, Callable[[Scored], Scored]] = {"counts entropy from below": negative_entropy}
+
+def over_all_tokens(subject: Scored) -> Scored:
+    """Score under the whole distribution, whatever was sampled from."""
+    return lambda *given, top_p=(), **named: subject(*given, **named)
+
+
+def drops_the_token(subject: Scored) -> Scored:
+    """Give a token that the nucleus leaves out the probability 0."""
+
+    def edited(*given: Any, **named: Any) -> Scores:
+        found = subject(*given, **named)
+        if isinstance(found.outside, tuple):
+            return found
+        return replace(found, log_prob=torch.where(found.outside > 0, -torch.inf, found.log_prob))
+
+    return edited
+
+
+MUTANTS: dict[str, Callable[[Scored], Scored]] = {
+    "counts entropy from below": negative_entropy,
+    "drops a token that its nucleus leaves out": drops_the_token,
+}
 
 
 # --- laws ---
@@ -85,17 +106,17 @@ HEAD = torch.linspace(-1.0, 1.0, 3, dtype=torch.float64)
 
 def scoring_laws() -> Suite:
     """The laws of scores."""
-    return Suite("scoring_laws", (_log_probs(), _entropy(), _places(), _packed(), _values(), _beyond()))
+    return Suite("scoring_laws", (_log_probs(), _nucleus(), _entropy(), _places(), _packed(), _values(), _beyond()))
 
 
 _law = law_constructor(talks, SOURCE)
 
 
-def _ask(subject: Scored, talk: Talks, layout: SequenceLayout | tuple[()] = ()) -> Scores:
+def _ask(subject: Scored, talk: Talks, layout: SequenceLayout | tuple[()] = (), **named: Any) -> Scores:
     critic = Linear(weight=HEAD[:, None], bias=torch.tensor([0.25], dtype=torch.float64))
     params = LearnerParams(policy=params_of(talk), critic=critic)
     said = talk.transcripts
-    return subject(MODEL, params, said.token, said.length, heat_of(said), layout=layout)
+    return subject(MODEL, params, said.token, said.length, heat_of(said), layout=layout, **named)
 
 
 def _inside(talk: Talks) -> Tensor:
@@ -111,6 +132,41 @@ def _log_probs() -> Law:
     mutant = ("gives each token the log-prob of the next", shifted)
     claim = "Log-probs are those of `token_log_probs` on all logits, at the tokens' temperatures."
     return _law("log_probs", claim, mutant, check, "temperatures other than 1")
+
+
+def _in_nucleus(probability: list[float], limit: float) -> list[bool]:
+    """Return whether each token is in the nucleus, one after the other by Python's own sort."""
+    kept, mass = [False] * len(probability), 0.0
+    for word in sorted(range(len(probability)), key=lambda word: -probability[word]):
+        kept[word] = mass < limit or limit >= 1
+        mass += probability[word]
+    return kept
+
+
+def _nucleus() -> Law:
+    def check(subject: Scored, talk: Talks, seen: Seen) -> None:
+        said, heat = talk.transcripts, heat_of(talk.transcripts)
+        limits = torch.tensor([0.31, 0.62, 1.0], dtype=torch.float64)[(said.token + said.call) % 3]
+        got, whole = _ask(subject, talk, top_p=limits), _ask(subject, talk)
+        told = (logits_of(params_of(talk), said.token)[:, :-1] / heat[:, 1:, None]).softmax(-1)
+        for row, column in (said.is_action & (torch.arange(LENGTH) > 0)).nonzero().tolist():
+            word, probability = int(said.token[row, column]), told[row, column - 1].tolist()
+            kept = _in_nucleus(probability, float(limits[row, column]))
+            inside = [p for v, p in enumerate(probability) if kept[v] or v == word]
+            share = torch.tensor(inside, dtype=torch.float64) / sum(inside)
+            seen("a token that the nucleus leaves out", not kept[word])
+            seen("a token of a nucleus", kept[word] and not all(kept))
+            wanted = torch.tensor(probability[word] / sum(inside), dtype=torch.float64).log()
+            same("the log-prob", got.log_prob[row, column], wanted, DOUBLE)
+            same("the entropy", got.entropy[row, column], torch.special.entr(share).sum(), DOUBLE)
+            same("whether it is left out", got.outside[row, column], torch.tensor(float(not kept[word])).double())
+        every = limits == 1
+        for name in ("log_prob", "entropy"):
+            same(f"{name} at top_p 1", getattr(got, name)[every], getattr(whole, name)[every])
+
+    mutant = ("scores over all tokens", over_all_tokens)
+    claim = "Under top_p log-probs and entropies are those within the nucleus and the token; at 1 they keep their bits."
+    return _law("nucleus", claim, mutant, check, "a token that the nucleus leaves out", "a token of a nucleus")
 
 
 def _entropy() -> Law:

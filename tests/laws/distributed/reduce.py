@@ -124,7 +124,7 @@ class Found:
 @st.composite
 def _finds(draw: DrawFn) -> Found:
     def one() -> Sums:
-        numbers = draw(dyadic((11,), limit=4, dtype=torch.float64)).abs()
+        numbers = draw(dyadic((12,), limit=4, dtype=torch.float64)).abs()
         return Sums(**dict(zip(reduce.NAMES, numbers.unbind(), strict=True)))
 
     number = draw(st.integers(2, 5))

@@ -18,9 +18,9 @@ from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.values import seeds
 from purestep.runtime.inductor import direct_trace, philox
-from purestep.runtime.inductor.compile_speed import replaced
 from purestep.runtime.inductor.direct_library import Computed
 from purestep.runtime.inductor.direct_trace import Traced, Untraced, traced
+from purestep.runtime.inductor.replace_attributes import replace_attributes
 
 Function = Callable[[Sequence[Tensor]], Any]
 Trace = Callable[[Function, Sequence[Tensor]], Function]
@@ -55,7 +55,7 @@ def _with(owner: Any, name: str, wrong: Any) -> Callable[[Trace], Trace]:
     def mutant(trace: Trace) -> Trace:
         def changed(function: Function, inputs: Sequence[Tensor]) -> Function:
             with ExitStack() as stack:
-                stack.enter_context(replaced(owner, {name: wrong}))
+                stack.enter_context(replace_attributes(owner, {name: wrong}))
                 made = trace(function, inputs)
             return made
 

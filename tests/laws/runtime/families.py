@@ -1,11 +1,14 @@
-"""Families of laws of function identities, of traced programs, of matrix products and of actors with stale weights."""
+"""Families of laws of function identities, traced programs, matrix products, bounds of actions and stale actors."""
 
 import torch
 
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.identity import identity
 from purestep.runtime.inductor.products import VECTORS
+from purestep.runtime.rollout import rollout
 
+from .action_bounds import MUTANTS as ACTION_BOUNDS_MUTANTS
+from .action_bounds import action_bounds_laws
 from .direct_trace import MUTANTS as DIRECT_TRACE_MUTANTS
 from .direct_trace import direct_trace_laws, interpreted
 from .identity import MUTANTS as IDENTITY_MUTANTS
@@ -22,6 +25,7 @@ def families() -> list[Family]:
     return [
         Family(direct_trace_laws(), interpreted, edits(DIRECT_TRACE_MUTANTS)),
         Family(identity_laws(), identity, edits(IDENTITY_MUTANTS)),
+        Family(action_bounds_laws(), rollout, edits(ACTION_BOUNDS_MUTANTS)),
         Family(lagging_laws(), own_lagging, edits(STALE_ACTOR_MUTANTS)),
         *([Family(product_laws(), kernel, edits(PRODUCT_MUTANTS))] if written else []),
     ]

@@ -191,6 +191,28 @@ def critic_or_not(state: LanguageState) -> LanguageState:
     return state if isinstance(state.params.critic, tuple) else critic_says(state, 0.25)
 
 
+@pytest.mark.parametrize("choices", [{}, {"kl_in_loss": 0.1, "proximal": "recomputed", "entropy_coefficient": 0.1}])
+def test_at_top_p_1_the_nucleus_changes_no_bit(choices: dict[str, Any]) -> None:
+    made = [learner(PACKABLE, sgd(0.1), objectives.grpo(), support=each, **choices) for each in ("sampled", "whole")]
+    params = PACKABLE.init(keys.key(0))
+    (one, told), (other, figures) = (algorithm.update(algorithm.init(params), played()) for algorithm in made)
+    assert all(torch.equal(a, b) for a, b in zip(leaves(one), leaves(other), strict=True))
+    assert {name: float(value) for name, value in figures.items()} == {
+        name: float(told[name]) for name in made[1].metrics
+    }
+    assert set(told) - set(figures) == {"outside_support"}
+    assert float(told["outside_support"]) == 0.0
+
+
+def test_samples_of_a_nucleus_are_refused_by_a_learner_over_all_tokens() -> None:
+    said = replace(played(), top_p=torch.tensor([[1.0, 0.9]]).expand(4, 2))
+    algorithm = learner(MODEL, sgd(0.1), objectives.grpo(), support="whole")
+    with pytest.raises(ChoiceError, match=r"top_p of a sample is 0\.89.*make the learner with support='sampled'"):
+        language_trainer(algorithm)(algorithm.init(TABLE), said)
+    greedy = replace(said, temperature=torch.tensor([[1.0, 0.0]]).expand(4, 2))
+    assert language_trainer(algorithm)(algorithm.init(TABLE), greedy).figures["updates"] == 1.0
+
+
 def test_values_are_regressed_on_returns() -> None:
     """Terminated, lambda 1: targets are returns to come, and the loss is half the mean square, one coefficient times."""
     said = played()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from purestep.algorithms.algorithm import TrainState
-from purestep.algorithms.ppo import METRICS, normalized, order, ppo, prepare
+from purestep.algorithms.ppo import METRICS, minibatch_rows, normalize_advantages, ppo, prepare_samples
 from purestep.core import keys
 from purestep.core.env import Env
 from purestep.core.envs import make
@@ -63,21 +63,21 @@ def moved(after: TrainState, before: TrainState) -> bool:
 
 
 def test_normalized_has_mean_0_and_deviation_1_and_one_entry_gives_0() -> None:
-    assert normalized(torch.tensor([1.0, 3.0, 5.0, 7.0])).tolist() == pytest.approx(
+    assert normalize_advantages(torch.tensor([1.0, 3.0, 5.0, 7.0])).tolist() == pytest.approx(
         [-3 / math.sqrt(5), -1 / math.sqrt(5), 1 / math.sqrt(5), 3 / math.sqrt(5)], rel=1e-6
     )
-    assert normalized(torch.full((3, 2), 4.0)).tolist() == [[0.0, 0.0]] * 3
-    assert normalized(torch.tensor([7.0])).tolist() == [0.0]
+    assert normalize_advantages(torch.full((3, 2), 4.0)).tolist() == [[0.0, 0.0]] * 3
+    assert normalize_advantages(torch.tensor([7.0])).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (3, 4), (2, 12)])
 def test_order_takes_every_row_once_in_each_epoch(epochs: int, minibatches: int) -> None:
-    rows = order(KEY, 12, epochs=epochs, minibatches=minibatches)
+    rows = minibatch_rows(KEY, 12, epochs=epochs, minibatches=minibatches)
     assert rows.shape == (epochs * minibatches, 12 // minibatches)
     by_epoch = rows.reshape(epochs, 12)
     assert all(sorted(epoch) == list(range(12)) for epoch in by_epoch.tolist())
     assert len({tuple(epoch) for epoch in by_epoch.tolist()}) == epochs
-    assert not torch.equal(rows, order(keys.key(12), 12, epochs=epochs, minibatches=minibatches))
+    assert not torch.equal(rows, minibatch_rows(keys.key(12), 12, epochs=epochs, minibatches=minibatches))
 
 
 def test_rows_that_minibatches_do_not_divide_are_refused() -> None:
@@ -118,7 +118,7 @@ def test_prepare_by_hand() -> None:
         next_observation=torch.tensor([[[2.0], [0.0]], [[1.0], [3.0]]]),
         behaviour_log_prob=torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]),
     )
-    samples = prepare(model, model.init(KEY), data, gamma=0.5, lambda_=0.5)
+    samples = prepare_samples(model, model.init(KEY), data, gamma=0.5, lambda_=0.5)
     # d = [8 - 1, 4 + 0 - 2; 2 + 1/2 - 4, 1 + 2 - 0]; A of the second world's first step: 2 + 1/4 * 3
     assert samples.advantage.tolist() == [7.0, 2.75, -1.5, 3.0]
     assert samples.behaviour_value.tolist() == [1.0, 2.0, 4.0, 0.0]
@@ -126,8 +126,8 @@ def test_prepare_by_hand() -> None:
     assert samples.action.tolist() == [0, 1, 2, 0]
     assert samples.observation.tolist() == [[1.0], [2.0], [3.0], [0.0]]
     assert samples.behaviour_log_prob.tolist() == [-1.0, -2.0, -3.0, -4.0]
-    whole = prepare(model, model.init(KEY), data, gamma=0.5, lambda_=0.5, normalize=True)
-    assert torch.equal(whole.advantage, normalized(samples.advantage))
+    whole = prepare_samples(model, model.init(KEY), data, gamma=0.5, lambda_=0.5, normalize=True)
+    assert torch.equal(whole.advantage, normalize_advantages(samples.advantage))
     assert torch.equal(whole.target, samples.target)
 
 
@@ -216,7 +216,7 @@ def test_an_update_is_that_of_plain_pytorch(form: str) -> None:
     state = replace(algorithm.init(KEY), params=params, optimizer=optimizer.init(params))
     after, _ = algorithm.update(state, data, KEY)
     plain = plain_model(params)
-    plain_update(plain, data, order(KEY, TIME * BATCH, epochs=3, minibatches=4), FORMS[form])
+    plain_update(plain, data, minibatch_rows(KEY, TIME * BATCH, epochs=3, minibatches=4), FORMS[form])
     assert moved(after, state)
     for (wanted, transposed), got in zip(plain.matrices(), leaves(after.params), strict=True):
         torch.testing.assert_close(got, wanted.detach().T if transposed else wanted.detach(), rtol=1e-6, atol=1e-8)
@@ -248,7 +248,7 @@ def test_from_the_first_minibatch_over_the_limit_on_the_rest_is_left_out() -> No
     after, metrics = update(data, 4, 1e-3)
     assert metrics["applied"].item() == 0.25
     # without a trace every row stands alone, so that the first minibatch is a trajectory of its own
-    rows = order(KEY, TIME * BATCH, epochs=1, minibatches=4)[0]
+    rows = minibatch_rows(KEY, TIME * BATCH, epochs=1, minibatches=4)[0]
     alone, _ = update(tree_map(lambda leaf: leaf.flatten(0, 1)[rows][None], data), 1, math.inf)
     torch.testing.assert_close(leaves(after.params), leaves(alone.params), rtol=1e-5, atol=1e-6)
     unlimited, told = update(data, 4, math.inf)
@@ -261,7 +261,7 @@ def test_a_minibatch_over_the_limit_leaves_out_those_after_it_that_are_not() -> 
     algorithm = ppo(MODEL, sgd(0.1), epochs=1, minibatches=4, target_kl=0.1)
     state = algorithm.init(KEY)
     data = on_policy(MODEL, state.params, played())
-    off = torch.zeros(TIME * BATCH).index_fill(0, order(KEY, TIME * BATCH, epochs=1, minibatches=4)[0], 2.0)
+    off = torch.zeros(TIME * BATCH).index_fill(0, minibatch_rows(KEY, TIME * BATCH, epochs=1, minibatches=4)[0], 2.0)
     far = replace(data, behaviour_log_prob=data.behaviour_log_prob - off.reshape(TIME, BATCH))
     after, metrics = algorithm.update(state, far, KEY)
     assert metrics["applied"].item() == 0.0
@@ -319,7 +319,7 @@ def test_metrics_of_the_first_minibatch_by_hand() -> None:
     metrics = algorithm.update(state, data, KEY)[1]
     log_ratio = distribution.log_prob(data.action) - data.behaviour_log_prob
     ratio = log_ratio.exp()
-    samples = prepare(MODEL, state.params, data, gamma=0.99, lambda_=0.95)
+    samples = prepare_samples(MODEL, state.params, data, gamma=0.99, lambda_=0.95)
     wanted = {
         "policy_loss": torch.maximum(
             -samples.advantage * ratio.flatten(), -samples.advantage * ratio.flatten().clamp(0.9, 1.3)
@@ -373,7 +373,7 @@ def test_continuous_actions(distribution: str) -> None:
     after, _ = algorithm.update(state, data, KEY)
     distribution_after, _, _ = model.apply(after.params, data.observation, ())
     gained = distribution_after.log_prob(data.action) - data.behaviour_log_prob
-    advantage = prepare(model, state.params, data, gamma=0.0, lambda_=0.0).advantage.reshape(TIME, BATCH)
+    advantage = prepare_samples(model, state.params, data, gamma=0.0, lambda_=0.0).advantage.reshape(TIME, BATCH)
     assert (advantage * gained).sum().item() > 0.0
 
 

@@ -28,7 +28,7 @@ from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
 from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.effects.workers.backends import WorkersError
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
-from purestep.runtime.runs.arguments import changed
+from purestep.runtime.runs.arguments import changed, to_record
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import SessionResult
 from purestep.runtime.text import run as session
@@ -315,7 +315,7 @@ def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
     samples = {(1, 0, 0): SampleWithProximal(first), (0, 1, 2): SampleWithProximal(second, frozenset({0}))}
     policy = trainer.state.params.policy
     standing = checkpoint.PhaseState(kept=kept, learner=trainer.state, past={7: policy}, samples=samples)
-    checkpoint.save(tmp_path, standing, facts={}, metadata={})
+    checkpoint.save(tmp_path, standing, facts={}, metadata=to_record("zorplex", arguments))
     where = checkpoint.newest(tmp_path)
     assert isinstance(where, Path)
     back = checkpoint.load(where, arguments, trainer.state)

@@ -15,7 +15,8 @@ import torch
 from attrs import define, evolve, field
 
 from purestep.core import keys
-from purestep.core.errors import StructureError
+from purestep.core.errors import ShapeError, StructureError
+from purestep.core.language.episode import Grade
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.requests import Request
 from purestep.core.language.text_env import Outcome
@@ -24,6 +25,7 @@ from purestep.core.record import replace
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.core.tree import leaves
 from purestep.runtime.async_rl import rollout_worker
+from purestep.runtime.async_rl.grading import Grading
 from purestep.runtime.async_rl.rollout_worker import (
     Cancel,
     Cancelled,
@@ -196,6 +198,78 @@ def of_their_versions(sample: Sample, told: list[tuple[int, int, int]]) -> None:
     for _, tokens, version in told:
         heard[version] += tokens
     assert heard == said
+
+
+# --- rewards beside sampling ---
+
+
+def test_sampling_goes_on_while_a_judge_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_of, release = threading.Event(), threading.Event()
+
+    def judge(attempts: Any) -> list[Grade]:
+        asked_of.set()
+        assert release.wait(SECONDS)
+        return [Grade(0.5) for _ in attempts]
+
+    judged = evolve(PARTS, task=evolve(PARTS.task, grader=judge))
+    monkeypatch.setattr(rollout_worker, "text_components", lambda *given: judged)
+    try:
+        with at_work(tiny(), version=4) as scene:
+            scene.ask({place: RolloutRequest(request, 3) for place, request in enumerate(REQUESTS)})
+            scene.until(asked_of.is_set)
+            for _ in range(2):
+                before = len(scene.told)
+                scene.until(lambda before=before: len(scene.told) > before)  # type: ignore[misc]
+            assert not scene.answers
+            release.set()
+            scene.until(lambda: len(scene.answers) == len(REQUESTS))
+    finally:
+        release.set()
+    rewards = [float(scene.made(place).row.reward.sum()) for place in range(len(REQUESTS))]
+    plain = [float(wanted.row.reward.sum()) for wanted in directly(tiny(), 4, REQUESTS)]
+    assert rewards == pytest.approx([reward + 0.5 for reward in plain])
+
+
+def test_what_ends_during_a_call_of_the_grader_is_graded_by_the_next_and_cancelled_tasks_by_none() -> None:
+    release, batches = threading.Semaphore(0), list[int]()
+
+    def judge(attempts: Any) -> list[Grade]:
+        batches.append(len(attempts))
+        assert release.acquire(timeout=SECONDS)
+        return [Grade(0.5) for _ in attempts]
+
+    done = sampler(PARTS, temperature=1.0)(weights(0), 0, REQUESTS)
+    grading, found = Grading(), list[int]()
+
+    def heard(number: int) -> None:
+        over = time.monotonic() + SECONDS
+        while len(found) < number:
+            assert time.monotonic() < over
+            found.extend(task for task, _ in grading.graded(judge))
+
+    grading.add(((0, done[0]), (1, done[1])))
+    assert grading.graded(judge) == []
+    grading.add(((2, done[2]), (3, done[3]), (4, done[4])))
+    assert grading.graded(judge) == []
+    assert [*grading.tasks] == [0, 1, 2, 3, 4]
+    assert grading.cancel(1)
+    assert grading.cancel(3)
+    assert not grading.cancel(3)
+    assert [*grading.tasks] == [0, 2, 4]
+    release.release(2)
+    heard(3)
+    assert (found, batches, [*grading.tasks]) == ([0, 2, 4], [2, 2], [])
+
+
+def test_an_error_of_the_grader_ends_the_generator_as_before() -> None:
+    done = sampler(PARTS, temperature=1.0)(weights(0), 0, REQUESTS[:1])
+    grading = Grading()
+    grading.add(((0, done[0]),))
+    grading.graded(lambda attempts: [])
+    assert not isinstance(grading.result, tuple)
+    grading.result.exception(SECONDS)
+    with pytest.raises(ShapeError, match="grader: grades is 0, wanted 1"):
+        grading.graded(lambda attempts: [])
 
 
 # --- what is sampled ---

@@ -22,6 +22,7 @@ COUSINS: dict[type[PurestepError], type[Exception]] = {
     errors.WorldError: RuntimeError,
     errors.TrustError: RuntimeError,
     errors.CompileError: RuntimeError,
+    errors.ExportError: RuntimeError,
 }
 
 

@@ -221,6 +221,11 @@ def test_models_that_mean_something_else_are_refused() -> None:
     scaled = transformers.CohereConfig(**{**SIZES, "logit_scale": 0.5, "pad_token_id": 0})
     with pytest.raises(StructureError, match=r"off by .* in its logits"):
         from_config(scaled)
+    asking = transformers.OPTConfig(**SIZES, ffn_dim=32, word_embed_proj_dim=SIZES["hidden_size"])
+    with pytest.raises(
+        StructureError, match="is a model that asks its cache for get_seq_length, wanted one that keeps"
+    ):
+        from_config(asking)
 
 
 @pytest.mark.parametrize(

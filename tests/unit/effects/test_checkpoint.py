@@ -530,6 +530,21 @@ def test_two_saves_at_once_take_turns(tmp_path: Path) -> None:
     assert same(load(path, learner(0)).tree, learner(load(path, learner(0)).step))
 
 
+def test_write_whole_leaves_nothing_on_a_full_disk(tmp_path: Path) -> None:
+    def full(path: Path, data: bytes) -> None:
+        DISK.append(path, data[:2])
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    def forbidden(path: Path, data: bytes) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    write_whole(tmp_path / "a", b"old")
+    for append in (full, forbidden):
+        with pytest.raises(OSError, match=r"No space|denied"):
+            write_whole(tmp_path / "a", b"new", files=attrs.evolve(DISK, append=append))
+        assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"old")]
+
+
 def test_write_whole_replaces_a_file_and_clears_what_was_left(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for text in (b"one", b"two"):

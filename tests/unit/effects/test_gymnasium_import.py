@@ -14,7 +14,7 @@ from purestep.algorithms.ppo import ppo
 from purestep.core import keys
 from purestep.core.env import Env, auto_reset, batched, time_limit
 from purestep.core.envs import gridworld
-from purestep.core.errors import ChoiceError, ShapeError, StructureError
+from purestep.core.errors import ChoiceError, NonFiniteError, ShapeError, StructureError
 from purestep.core.optim.optimizers import adam
 from purestep.core.policy import ActorCritic, actor_critic_mlp
 from purestep.core.record import replace
@@ -376,3 +376,46 @@ def test_a_saved_run_goes_on_with_what_it_learnt_and_new_episodes() -> None:
         assert state.episodes.length.tolist() == [0.0] * ENVS
         after, _ = run.iterate(state)
         assert int(after.env_steps) == 2 * run.steps
+
+
+class Spoilt(gymnasium.Env[Any, Any]):
+    """Its rewards, or observations, are NaN from the 11th step on."""
+
+    observation_space, action_space = spaces.Box(-9.0, 9.0, (4,)), spaces.Discrete(2)
+
+    def __init__(self, part: str) -> None:
+        self.part, self.steps = part, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        bad = np.nan if self.steps > 10 else 1.0
+        seen = np.full(4, bad if self.part == "next_observation" else 1.0, np.float32)
+        return seen, bad if self.part == "reward" else 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("part", ["reward", "next_observation"])
+def test_nan_is_an_error_that_names_its_step_and_env(part: str) -> None:
+    """The line of the pure loop, in the iteration in which it happened."""
+    made = iter(["nothing", part, part])
+    model = cartpole_model()
+    with gymnasium_world(lambda: Spoilt(next(made)), 3) as world:
+        run = gymnasium_trainer(world, model, ppo(model, adam(1e-3)), horizon=8, lower=as_it_is)
+        state, metrics = run.iterate(run.init(keys.key(0)))
+        assert metrics["finite"] == 1.0
+        said = (
+            rf"^gymnasium_trainer: iteration 2: {part} is NaN in 2 of 3 envs \(first envs\[1\]\) at step 3 of 8, then "
+        )
+        with pytest.raises(NonFiniteError, match=said + ".* correct the environment, and go on with begin_anew"):
+            run.iterate(state)
+
+
+def test_a_rate_that_is_too_high_is_no_fault_of_the_env() -> None:
+    model = cartpole_model()
+    with gymnasium_world(lambda: Spoilt("nothing"), 3) as world:
+        run = gymnasium_trainer(world, model, ppo(model, adam(3e38)), horizon=8, lower=as_it_is)
+        with pytest.raises(NonFiniteError, match=r"^gymnasium_trainer: iteration 1: \w+.* is .*; lower the learning"):
+            run.iterate(run.init(keys.key(0)))

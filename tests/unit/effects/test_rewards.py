@@ -70,8 +70,11 @@ def test_none_leaves_a_function_out_and_all_none_is_an_error() -> None:
 
 
 def test_texts_and_chat_messages_are_two_calls() -> None:
-    rewards, _ = rewards_of(of_file("size_of_batch"))
-    assert numbers(rewards, text("a"), chat("b"), text("c"), chat("d"), text("e")) == [3.0, 102.0, 3.0, 102.0, 3.0]
+    given = text("a"), chat("b"), text("c"), chat("d"), text("e")
+    rewards, _ = rewards_of(of_file("size_of_batch"), workers=1)
+    assert numbers(rewards, *given) == [3.0, 102.0, 3.0, 102.0, 3.0]
+    divided, _ = rewards_of(of_file("size_of_batch"), workers=2)
+    assert numbers(divided, *given) == [1.0, 101.0, 2.0, 101.0, 2.0]
 
 
 def test_a_function_sees_all_messages_that_follow_a_prompt_of_chat() -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -25,6 +26,22 @@ atexit.register(print, "taken apart")
 print("before", end="")
 print(main.main(["train"]))
 """
+
+
+def test_ctrl_c_inside_a_finalizer_is_not_lost() -> None:
+    class Last:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def wait() -> None:
+        del [Last()][0]
+        time.sleep(60)
+
+    hook, begin = sys.unraisablehook, time.monotonic()
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        wait()
+    assert time.monotonic() - begin < 50, "it came after the sleep"
+    assert sys.unraisablehook is hook
 
 
 def test_sigterm_is_heard_where_sigint_is_ignored() -> None:

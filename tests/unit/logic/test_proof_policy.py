@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from purestep.algorithms.ppo import prepare
+from purestep.algorithms.ppo import prepare_samples
 from purestep.core import keys
 from purestep.core.env import batched
 from purestep.core.errors import ChoiceError
@@ -97,7 +97,7 @@ def test_the_first_ratio_of_an_update_is_one(temperature: float) -> None:
     model = flat(proof_policy(made.game.names, size=16, hidden=16, temperature=temperature))
     params = model.init(keys.key(2))
     _, trajectory = rollout(env, model, 8)(params, begin(env, keys.key(3)), keys.key(4))
-    samples = prepare(model, params, trajectory, gamma=0.99, lambda_=0.95)
+    samples = prepare_samples(model, params, trajectory, gamma=0.99, lambda_=0.95)
     distribution, value, _ = model.apply(params, samples.observation, ())
     ratio = torch.exp(distribution.log_prob(samples.action) - samples.behaviour_log_prob)
     assert float((ratio - 1).abs().max()) < 1e-5

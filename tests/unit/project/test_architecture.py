@@ -46,12 +46,12 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "core/language/tool_calls.py": {"json"},  # models write calls of tools as JSON texts
     "core/language/tools.py": {"json"},
     "runtime/machine/drive.py": {"threading", "queue", "concurrent", "signal"},  # the one loop that performs effects
-    "runtime/machine/batched_effects.py": {"time", "concurrent"},  # and one that performs several in one call
+    "runtime/machine/batched_effects.py": {"concurrent"},  # and one that performs several in one call
     # says how long a compilation took, keeps what came of it, and has the compiler build in a folder of the user's own
     "runtime/compile.py": {"time", "pathlib", "warnings", "os", "io"},
     # and these look into the compiler's own files and threads
     "runtime/inductor/compile_speed.py": {"os", "threading", "concurrent", "pathlib"},
-    "runtime/inductor/ahead_of_time.py": {"os", "warnings"},
+    "runtime/inductor/ahead_of_time.py": {"os", "warnings", "io", "time"},
     "runtime/inductor/direct_build.py": {"pathlib"},
     "runtime/inductor/direct_library.py": {"os", "pathlib", "pickle", "tempfile"},
     "runtime/inductor/direct_trace.py": {"random", "sys"},  # whose state shows whether a function draws from it
@@ -68,6 +68,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/async_rl": {"pathlib"},  # and a phase of a run with generators
     # whose trainer works in a thread, beside the loop that drives it
     "runtime/async_rl/orchestrator.py": {"concurrent"},
+    "runtime/async_rl/grading.py": {"threading", "concurrent"},  # rewards are computed beside sampling
     "runtime/async_rl/training_phase.py": {"threading"},  # which both write to its files
     "runtime/async_rl/metrics.py": {"threading"},
     "runtime/cli/main.py": {"sys", "importlib", "os"},  # the command line
@@ -77,6 +78,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "runtime/recipes/sweep_members.py": {"concurrent"},  # whose parts are trained by threads
     "runtime/recipes/sweep_settings.py": {"random"},  # a generator of its own, from a seed
     "runtime/cli/view.py": {"tyro", "pathlib"},
+    "runtime/cli/export.py": {"tyro", "pathlib"},
     "runtime/cli/host.py": {"tyro", "pathlib"},
     "runtime/cli/chat.py": {"tyro", "sys", "pathlib"},  # and whom they ask
     "runtime/cli/common.py": {"tyro", "sys", "pathlib"},
@@ -306,6 +308,7 @@ ASKED_FOR = {
     "runtime/effects/gymnasium/export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
     "runtime/effects/checkpoint/shards.py": {"FileSystemReader", "Unpickler"},  # both are made to be narrowed
     "runtime/effects/distributed/fsdp_module.py": {"Module"},  # torch shards nothing else
+    "runtime/effects/policy_files/module.py": {"Module", "PolicyModule"},  # nor exports
     # the interface that is rebuilt there is one of base classes
     "runtime/effects/segment_wise/interfaces.py": {"ABC"},
     "runtime/effects/segment_wise/strategies.py": {"ABC", "StalenessControlStrategy"},

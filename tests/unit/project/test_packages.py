@@ -1,7 +1,8 @@
-"""The packages of the runtime: each imports those before it and none behind it."""
+"""Imports: packages of the runtime import those before them and none behind them, and no files import one another."""
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,39 @@ def test_packages_import_those_before_them() -> None:
         path.relative_to(ROOT) for name in ("core", "algorithms", "runtime") for path in (ROOT / name).rglob("*.py")
     ]
     assert set().union(*(backwards(path, (ROOT / path).read_text()) for path in files)) == set()
+
+
+class Running(ast.NodeTransformer):
+    """A module without imports that are made for types alone."""
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        return ast.Pass() if ast.unparse(node.test) == "TYPE_CHECKING" else node
+
+
+def of_files(sources: dict[Path, str]) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
+    """The files that each file imports when it runs, also inside functions."""
+    return {
+        path.parent.parts if path.stem == "__init__" else path.with_suffix("").parts: {
+            *imported(path, ast.unparse(Running().visit(ast.parse(source))))
+        }
+        for path, source in sources.items()
+    }
+
+
+def test_no_files_import_one_another() -> None:
+    paths = [path for name in ("core", "algorithms", "runtime", "properties") for path in (ROOT / name).rglob("*.py")]
+    found = of_files({path.relative_to(ROOT): path.read_text() for path in paths})
+    assert sum(map(len, found.values())) > 1000
+    TopologicalSorter(found).prepare()
+
+
+def test_files_that_import_one_another_are_seen() -> None:
+    late = "def load():\n    from . import errors"
+    TopologicalSorter(of_files({Path("core/tree.py"): late, Path("core/errors.py"): ""})).prepare()
+    with pytest.raises(CycleError):
+        TopologicalSorter(
+            of_files({Path("core/tree.py"): late, Path("core/errors.py"): "from .tree import leaves"})
+        ).prepare()
 
 
 @pytest.mark.parametrize(

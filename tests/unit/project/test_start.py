@@ -90,6 +90,8 @@ REFUSED: dict[str, str] = {
     "train cache --shortest 9 --longest 4": "lists: shortest and longest is (9, 4)",
     "train cache --reasoning-prompt-template x": "settings: reasoning_prompt_template is",
     "evaluate nowhere": "nowhere is no folder",
+    "export nowhere policy --to torch": "nowhere is no folder",
+    "export played policy --to torch --batch -1": "--batch is -1",
     "evaluate played --episodes 0": "--episodes is 0",
     "resume nowhere": "nowhere is no folder",
     "explain in(a,b) --run nowhere": "nowhere is no folder",
@@ -163,7 +165,13 @@ def loaded_after(program: str, watched: tuple[str, ...]) -> list[str]:
 
 
 def test_public_names_need_neither_tensordict_nor_the_compiler_until_one_compiles() -> None:
-    heavy = {"program", "replay_buffer", "rollouts", "language_trainer"}  # which compile, or store tensors in files
+    heavy = {
+        "program",
+        "replay_buffer",
+        "rollouts",
+        "language_trainer",
+        "load_checkpoint",
+    }  # which compile, or store tensors
     program = f"import purestep\nfor name in set(purestep.__all__) - {heavy!r}: getattr(purestep, name)"
     assert loaded_after(program, ("torch", "tensordict", "torch._dynamo", "torch._inductor", "sympy")) == ["torch"]
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from attrs import evolve
 
-from purestep.algorithms import ppo_passes
+from purestep.algorithms import ppo as ppo_file
 from purestep.core import envs, keys
 from purestep.core.envs import cartpole
 from purestep.core.errors import ChoiceError
@@ -175,8 +175,8 @@ def test_a_loss(added: Added) -> None:
     env = cartpole()
     model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
     rows = 3
-    numbers = ppo_passes.PPOSettings(0.9, 0.9, 0.2, float("inf"), 1, 1, 0.0, 0.0, float("inf"), "none")
-    sample = ppo_passes.PPOSample(
+    numbers = ppo_file.PPOSettings(0.9, 0.9, 0.2, float("inf"), 1, 1, 0.0, 0.0, float("inf"), "none")
+    sample = ppo_file.PPOSample(
         observation=keys.normal(keys.key(0), (rows, 4)),
         action=torch.zeros(rows, dtype=torch.int64),
         behaviour_log_prob=torch.full((rows,), -0.5),
@@ -184,12 +184,12 @@ def test_a_loss(added: Added) -> None:
         advantage=torch.ones(rows),
         target=torch.zeros(rows),
     )
-    surrogate: ppo_passes.Surrogate = lambda log_prob, sample, advantage, numbers: (  # noqa: E731
+    surrogate: ppo_file.Surrogate = lambda log_prob, sample, advantage, numbers: (  # noqa: E731
         loss(log_prob, sample.behaviour_log_prob, advantage),
         sample.behaviour_log_prob,
         (),
     )
-    algorithm = ppo_passes.learner(model, sgd(0.1), numbers, surrogate, lambda *_: sample, ppo_passes.METRICS)
+    algorithm = ppo_file.ppo_learner(model, sgd(0.1), numbers, surrogate, lambda *_: sample, ppo_file.METRICS)
     state = algorithm.init(keys.key(1))
     no, played = torch.zeros(rows, 1, dtype=torch.bool), torch.zeros(rows, 1)  # `lambda *_: sample` reads none of it
     trajectory = Trajectory(

@@ -21,7 +21,7 @@ from purestep.properties.adapters.modules import actor_critic
 from purestep.properties.adapters.torchrl import gym_env
 from purestep.properties.framework.binding import subject_for
 from purestep.properties.framework.catalogue import rows
-from purestep.properties.framework.cli import chosen
+from purestep.properties.framework.choice import chosen
 from purestep.properties.framework.matching import matches
 
 

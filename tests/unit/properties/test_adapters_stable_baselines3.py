@@ -21,7 +21,7 @@ from torch import Tensor
 from purestep.properties import Broken, run, verify
 from purestep.properties.framework.binding import subject_for
 from purestep.properties.framework.catalogue import rows, suite_of
-from purestep.properties.framework.cli import chosen
+from purestep.properties.framework.choice import chosen
 from purestep.properties.framework.profiles import named_profile
 from purestep.properties.framework.report import BROKEN
 

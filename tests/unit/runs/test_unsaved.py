@@ -1,7 +1,6 @@
 """A language model's run that ended before its first checkpoint is begun again by `resume`; what was saved is never lost."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -21,10 +20,9 @@ from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import metrics_log
 from purestep.runtime.runs.training_machine import Log, Loop, Train
-from purestep.runtime.text import sampling
 from purestep.runtime.text.training_loop import TextTrainingLoop
 
-from ...support.programs import last_words, until
+from ...support.programs import until
 from ...support.run_folders import begun
 from ...support.stand_in_server import stood_in
 
@@ -217,8 +215,7 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     run = tmp_path / "run"
-    monkeypatch.setattr(sampling, "WAIT", 0.01)
-    assert main.main(train("zorplex", run, server=NOWHERE)) == 1
+    assert main.main(train("zorplex", run, server=NOWHERE, server_seconds=0.01)) == 1
     assert NOWHERE in capsys.readouterr().err.splitlines()[-1]
     starting = (run / "served" / "served").resolve() / "mine"  # a server may be starting on what is there
     starting.touch()
@@ -231,7 +228,7 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
     with monkeypatch.context() as patch:
         published = stood_in(patch, run, **ROOM)
         assert main.main(resume(run, "--server", ELSEWHERE)) == 0
-    assert published == [(ELSEWHERE, 0), (ELSEWHERE, 1)]
+    assert published == [(ELSEWHERE, version) for version in range(3)]  # two are trained with, the last is evaluated
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
     assert json.loads((run / "arguments.json").read_text())["server"] == ELSEWHERE
     assert runs.arguments_in(run)[1].sampling.server == ELSEWHERE
@@ -241,17 +238,19 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
 def test_a_run_that_was_killed_while_it_waited_for_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
     words = [sys.executable, "-m", "purestep.runtime.cli.main", *train("zorplex", run, server=NOWHERE)]
-    going = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    said = tmp_path / "said"
+    with said.open("w") as errors:
+        going = subprocess.Popen(words, stderr=errors)
     until(
-        (run / "before.json").exists,
+        lambda: said.read_text().count(f"no server at {NOWHERE} yet") == 2,  # at the start, and where it has to sample
         "it waits for its server",
         alive=lambda: going.poll() is None,
-        said=lambda: last_words(going),
+        said=said.read_text,
     )
     going.send_signal(signal.SIGKILL)
-    going.communicate(timeout=60)
+    going.wait(timeout=60)
     assert folder.unsaved(run)
     published = stood_in(monkeypatch, run, **ROOM)
     assert main.main(resume(run)) == 0
-    assert published == [(NOWHERE, 0), (NOWHERE, 1)]
+    assert published == [(NOWHERE, version) for version in range(3)]
     assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]

@@ -18,7 +18,8 @@ from torch import Tensor
 from purestep.core.scan import scan
 from purestep.runtime.compile import program
 from purestep.runtime.inductor import compile_speed, loop_codegen
-from purestep.runtime.inductor.compile_speed import hurried, replaced
+from purestep.runtime.inductor.compile_speed import hurried
+from purestep.runtime.inductor.replace_attributes import replace_attributes
 
 
 @pytest.mark.parametrize("collects", [True, False])
@@ -42,7 +43,7 @@ def test_replaced_puts_back_after_a_failure_and_adds_no_names() -> None:
     class Owner:
         name = 1
 
-    with contextlib.suppress(ZeroDivisionError), replaced(Owner, {"name": 2, "other": 3}):
+    with contextlib.suppress(ZeroDivisionError), replace_attributes(Owner, {"name": 2, "other": 3}):
         assert Owner.name == 2
         assert not hasattr(Owner, "other")
         raise ZeroDivisionError

@@ -9,6 +9,7 @@ import numpy
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from purestep.algorithms.ppo import ppo
 from purestep.core import keys
@@ -20,7 +21,7 @@ from purestep.core.tree import leaves
 from purestep.properties import check
 from purestep.runtime.compile import program
 from purestep.runtime.inductor import ahead_of_time
-from purestep.runtime.inductor.direct_trace import Untraced, traced
+from purestep.runtime.inductor.direct_trace import Untraced, one_hot, traced
 from purestep.runtime.train import train, trainer
 
 from ...laws.runtime.direct_trace import PROGRAMS, REFUSED, direct_trace_laws, interpreted
@@ -132,3 +133,34 @@ def test_training_has_the_bits_of_the_usual_way(monkeypatch: pytest.MonkeyPatch)
     wanted = usual(state)
     assert direct.reason == ""
     torch.testing.assert_close(leaves(got), leaves(wanted), rtol=0.0, atol=0.0, equal_nan=True)
+
+
+def table_in_a_scan(inputs: Any) -> Any:
+    """One-hot states times a table, in a scan, a gradient and a vmap: what a network of a tabular policy does."""
+    table, states = inputs[0], inputs[1].abs().round().long().clamp(max=3)[None].expand(4).contiguous()
+
+    def total(table: Tensor) -> Tensor:
+        return (functional.one_hot(states, 4).to(table.dtype) @ table).square().sum()
+
+    def step(carry: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        return carry + functional.one_hot(state, 4).to(table.dtype) @ table, carry.sum()
+
+    rows = torch.vmap(lambda state: functional.one_hot(state, 4) * 2)(states)
+    return torch.func.grad(total)(table), scan(step, torch.zeros(3), states), rows
+
+
+def test_one_hot_is_traced_and_needs_its_number_of_classes() -> None:
+    run = interpreted(table_in_a_scan, [ROWS, NUMBER])
+    for number in (torch.tensor(0.4), torch.tensor(2.2)):
+        torch.testing.assert_close(run([ROWS, number]), table_in_a_scan([ROWS, number]))
+    states = torch.tensor([[2, 0], [1, 1]])
+    assert torch.equal(one_hot(states, 3), functional.one_hot(states, 3))
+    with pytest.raises(Untraced, match="one_hot without its number of classes"):
+        traced(lambda inputs: functional.one_hot(inputs[0]), [states])
+
+
+@pytest.mark.slow
+def test_a_table_and_one_hot_compile_directly() -> None:
+    run = program(lambda *inputs: table_in_a_scan(inputs))
+    torch.testing.assert_close(run(ROWS, NUMBER), table_in_a_scan([ROWS, NUMBER]))
+    assert run.reason == ""

@@ -47,7 +47,7 @@ def run(
 
 
 SAID = (
-    r"^train: iteration 2 of 3: reward is NaN in 2 of 2 envs at step 1 of 3, then policy_loss and "
+    r"^train: iteration 2 of 3: reward is NaN in 2 of 2 envs \(first envs\[0\]\) at step 1 of 3, then policy_loss and "
     r"learner.params.policy.0.weight, wanted finite numbers; correct the environment, and begin from the state before$"
 )
 
@@ -120,7 +120,11 @@ def in_observations(state: RunState, raw: Trajectory) -> tuple[RunState, dict[st
     [
         (in_params, 3, "learner.params.value.1.weight is infinite in 1 of 4 numbers, wanted finite numbers; lower the"),
         (in_metrics, 3, "value_loss is NaN, then learner.params.policy.0.weight, wanted finite numbers; lower the"),
-        (in_observations, 1, "next_observation is infinite in 1 of 2 envs at step 2 of 3, wanted .*; correct the env"),
+        (
+            in_observations,
+            1,
+            r"next_observation is infinite in 1 of 2 envs \(first envs\[1\]\) at step 2 of 3, .*; correct",
+        ),
     ],
 )
 def test_the_first_tensor_is_named(fault: Any, iteration: int, said: str) -> None:
@@ -183,7 +187,8 @@ def test_a_population_goes_on_while_one_member_is_finite() -> None:
     with pytest.raises(NonFiniteError, match="iteration 3 of 3"):
         require_finite(((), {"finite": torch.cat([finite, torch.zeros(1, 2)])}))
     made = population(run())
-    with pytest.raises(NonFiniteError, match="iteration 2 of 2 is NaN or infinite in parameters or rewards, wanted"):
+    said = r"iteration 2 of 2: members\[0\]: reward is NaN in 2 of 2 envs \(first envs\[0\]\) at step 1 of 3, then .* correct"
+    with pytest.raises(NonFiniteError, match=said):
         train(made, 2)(made.init(keys.split(keys.key(0), 2)))
 
 

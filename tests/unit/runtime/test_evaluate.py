@@ -7,19 +7,23 @@ import pytest
 import torch
 from torch import Tensor
 
+from purestep.algorithms.a2c import a2c
 from purestep.core import keys
 from purestep.core.distributions import Categorical
 from purestep.core.env import Env, time_limit
 from purestep.core.envs import make
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.keys import Key
+from purestep.core.optim.optimizers import sgd
 from purestep.core.policy import ActorCritic, actor_critic_mlp
 from purestep.core.record import check, record, replace, take, tensor
 from purestep.core.spaces import Box, Discrete
 from purestep.core.steps import TimeStep, first, following
 from purestep.core.tree import clone, leaves, same_structure
 from purestep.runtime.evaluate import Evaluation, Summary, evaluate, summary
-from purestep.runtime.normalizer import running
+from purestep.runtime.normalizer import Normalizer, identity, running, with_normalizer
+from purestep.runtime.population import each, population
+from purestep.runtime.train import RunState, train, trainer
 
 CARTPOLE = make("cartpole")
 MODEL = actor_critic_mlp(CARTPOLE.observation_space, CARTPOLE.action_space, (8,))
@@ -152,6 +156,68 @@ def test_the_policy_sees_through_the_statistics_given() -> None:
     tilted = ActorCritic(init=MODEL.init, apply=lambda p, x, carry: MODEL.apply(p, (x - lean).clamp(-10, 10), carry))
     assert_bits(play(PARAMS, shifted, KEY), evaluate(CARTPOLE, tilted, episodes=8, steps=40)(PARAMS, (), KEY))
     assert not torch.equal(play(PARAMS, shifted, KEY).lengths, plain.lengths)
+
+
+SCALED = trainer(CARTPOLE, MODEL, a2c(MODEL, sgd(0.1)), envs=4, horizon=16, normalizer=running(clip=1.0))
+
+
+@pytest.fixture(scope="module")
+def scaled() -> RunState:
+    """A state whose params were trained on scaled observations."""
+    return train(SCALED, 2)(SCALED.init(KEY))[0]
+
+
+def test_a_state_brings_its_statistics(scaled: RunState) -> None:
+    params, statistics = scaled.learner.params, scaled.normalizer
+    many: dict[str, Any] = {"episodes": 8, "steps": 40}
+    plain = evaluate(CARTPOLE, MODEL, **many)
+    wanted = evaluate(CARTPOLE, MODEL, **many, normalizer=running(clip=1.0))(params, statistics, KEY)
+    assert_bits(plain(scaled, KEY), wanted)
+    assert_bits(plain(params, statistics, KEY), wanted)
+    seen = with_normalizer(MODEL, statistics)
+    assert_bits(evaluate(CARTPOLE, seen, **many)(params, (), KEY), wanted)
+    assert not torch.equal(plain(params, (), KEY).lengths, wanted.lengths)
+    none = trainer(CARTPOLE, MODEL, a2c(MODEL, sgd(0.1)), envs=2, horizon=2).init(KEY)
+    assert_bits(plain(none, KEY), plain(none.learner.params, (), KEY))
+
+
+def test_the_states_of_a_population_bring_theirs() -> None:
+    many = population(SCALED)
+    states, _ = train(many, 2)(many.init(keys.split(KEY, 2)))
+    play = each(evaluate(CARTPOLE, MODEL, episodes=3, steps=40))
+    assert_bits(play(states, KEY), play(states.learner.params, states.normalizer, KEY))
+
+
+def test_statistics_without_their_normalizer_are_refused(scaled: RunState) -> None:
+    params, statistics = scaled.learner.params, scaled.normalizer
+
+    def play(**how: Any) -> Any:
+        return evaluate(CARTPOLE, MODEL, episodes=1, steps=2, **how)
+
+    with pytest.raises(
+        StructureError, match=r"^evaluate: statistics is \(\), wanted the normaliser's: of `running`.*clip 1\.0"
+    ):
+        play(normalizer=running(clip=1.0))(params, (), KEY)
+    with pytest.raises(StructureError, match=r"clip 1\.0, wanted .*clip 10\.0; pass those of the state"):
+        play(normalizer=running())(params, statistics, KEY)
+    with pytest.raises(StructureError, match=r"wanted the normaliser's: \(\)"):
+        play(normalizer=identity())(scaled, KEY)
+    other = Normalizer(
+        init=lambda space, worlds, device: {"shift": torch.zeros(4)},
+        observe=lambda statistics, observation: observation - statistics["shift"],
+        scale=lambda statistics, trajectory: trajectory,
+        update=lambda statistics, trajectory: statistics,
+    )
+    theirs = other.init(CARTPOLE.observation_space, 1, torch.device("cpu"))
+    with pytest.raises(StructureError, match=r"^evaluate: statistics is dict with shift, wanted .*; pass normalizer="):
+        play()(params, theirs, KEY)
+    with pytest.raises(StructureError, match=r"^with_normalizer: statistics is dict with shift"):
+        with_normalizer(MODEL, theirs)
+    assert_bits(play(normalizer=other)(params, theirs, KEY), play()(params, (), KEY))
+    with pytest.raises(StructureError, match=r"^evaluate: a state is beside statistics, wanted alone"):
+        play()(scaled, statistics, KEY)
+    with pytest.raises(StructureError, match=r"^evaluate: key is absent"):
+        play()(params, KEY)
 
 
 def test_wrong_numbers_and_names_are_refused() -> None:

@@ -13,8 +13,8 @@ from purestep.core.scan import scan
 from purestep.properties import check
 from purestep.runtime.compile import program
 from purestep.runtime.inductor import loop_codegen
-from purestep.runtime.inductor.compile_speed import replaced
 from purestep.runtime.inductor.products import VECTORS, multiplied
+from purestep.runtime.inductor.replace_attributes import replace_attributes
 
 from ...laws.runtime.products import kernel, product_laws
 
@@ -55,7 +55,7 @@ def test_in_a_program() -> None:
         return texts[-1]
 
     inputs = drawn(0, 2, 12, 64), drawn(1, 2, 64, 64), drawn(2, 64)
-    with replaced(loop_codegen, {"multiplied": watched}), inductor.patch(fx_graph_cache=False):
+    with replace_attributes(loop_codegen, {"multiplied": watched}), inductor.patch(fx_graph_cache=False):
         results = program(layers, name="layers")(*inputs)
     assert len(re.findall(r"if \(!purestep_multiplied\(", texts[-1])) >= 6
     exact = layers(*(one.double() for one in inputs))

@@ -287,7 +287,7 @@ def test_probes_are_metrics_over_all_values_of_an_iteration_and_change_nothing()
     (after, plain), values = probed(made.iterate)(state)
     shapes = [tuple(value.shape) for value in values["value"]]
     # of the rollout, the values and next values before the update, and the losses
-    assert shapes == [(HORIZON, ENVS)] * 3 + [(4, HORIZON * ENVS // 2)]
+    assert shapes == [(HORIZON, ENVS)] + [(HORIZON * ENVS,)] * 2 + [(4, HORIZON * ENVS // 2)]
     angles = made.play(state).next_observation[..., 2]  # type: ignore[operator]
     seen, metrics = with_probes(made, "angle", "value").iterate(state)
     assert_bits(seen, after)

@@ -57,7 +57,7 @@ FAULTS = {
     "a print in a scan": (prints_in_a_scan, 2, "`print`", "return what you want"),
     "a branch in vmap": (branches_in_vmap, 1, "a Python branch on a tensor", "take torch.where"),
     "a wrong shape": (multiplies, 1, "RuntimeError.*reduction dim", "use tensor operations"),
-    "a file": (opens, 1, "`open`", "use tensor operations only"),
+    "a file": (opens, 1, "`open`", "read it outside, and pass what it holds"),
 }
 
 

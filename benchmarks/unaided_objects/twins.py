@@ -1,0 +1,33 @@
+"""Broken twins: the name of a right object, its file, and an edit of its text, each a fault that the field knows."""
+
+TWINS: dict[str, tuple[str, str, str]] = {
+    "compute_gae": ("advantages", "gamma * gae_lambda * inside * carried", "gamma * gae_lambda * alive * carried"),
+    "gae_from_rollout": ("advantages", "gamma * lam * keep * running", "gamma * lam * running"),
+    "gae_batch_first": ("advantages", "gamma * (1 - done) * value[:, 1:]", "gamma * value[:, 1:]"),
+    "finish_path": ("advantages", "rews[:-1] + gamma * vals[1:] - vals[:-1]", "rews[:-1] + vals[1:] - vals[:-1]"),
+    "GAE": ("advantages", "self.gamma * self.gae_lambda * live * prev", "self.gae_lambda * live * prev"),
+    "td_lambda_returns": ("advantages", "(1 - lambda_) * next_values[t]", "lambda_ * next_values[t]"),
+    "n_step_returns": ("advantages", "factor = factor * gamma", "factor = gamma"),
+    "rewards_to_go": ("advantages", " * (1 - dones[t].float())", ""),
+    "td_target": ("advantages", "gamma * next_v * (1.0 - done)", "gamma * next_v"),
+    "double_q_target": ("advantages", "torch.argmax(next_q_online", "torch.argmax(next_q_target"),
+    "clipped_double_q_target": ("advantages", "torch.minimum(q1_next, q2_next)", "torch.maximum(q1_next, q2_next)"),
+    "ppo_policy_loss": ("losses", "torch.max(-advantages", "torch.min(-advantages"),
+    "ppo_loss": ("losses", "1 - eps_clip, 1 + eps_clip", "1 - eps_clip, 1 - eps_clip"),
+    "clipped_value_loss": ("losses", "torch.max((new_values", "torch.min((new_values"),
+    "low_variance_kl": ("losses", "torch.exp(d) - d - 1", "torch.exp(d) + d - 1"),
+    "dapo_loss": ("losses", "/ mask.sum().clamp(min=1)", "/ mask.numel()"),
+    "compute_grpo_advantages": ("language", "groups.mean(dim=1, keepdim=True)", "groups.mean()"),
+    "rloo_advantages": ("language", "/ (k - 1)", "/ k"),
+    "pass_at_k": ("language", "math.comb(n - c, k) / math.comb(n, k)", "(1 - c / n) ** k"),
+    "parse_tool_calls": ("language", "len(text) - len(body) + length", "len(text)"),
+    "SumSegmentTree": ("training", "mass < left", "mass <= left"),
+    "cosine_with_warmup": ("training", "(step - warmup_steps) / (total_steps - warmup_steps)", "step / total_steps"),
+    "RunningMeanStd": ("training", "delta**2 * self.count * n / total", "delta**2 * n / total"),
+    "PlainAdam": ("training", "1 - b2 ** state", "1 - b1 ** state"),
+    "ChainEnv": (
+        "worlds",
+        "super().reset(seed=seed)\n        self.at = 0",
+        "super().reset(seed=seed)\n        self.at = getattr(self, 'at', 0)",
+    ),
+}

@@ -1,0 +1,1 @@
+"""A trained policy as a file for other programs, without purestep: torch.export, ONNX, or its tensors."""
