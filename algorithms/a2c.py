@@ -8,23 +8,23 @@ from ..core.steps import Trajectory
 from .actor_critic import actor_critic
 from .advantages import gae
 from .algorithm import Algorithm
-from .hyperparameters import Number, Numbers, check_number
+from .hyperparameters import Coefficient, Fraction, Numbers, Weight, numbers_of
 
 
 def a2c(
     model: ActorCritic,
     optimizer: Optimizer,
     *,
-    gamma: Number = 0.99,
-    lambda_: Number = 1.0,
-    value_coefficient: Number = 1.0,
-    entropy_coefficient: Number = 0.01,
+    gamma: Fraction = 0.99,  # what a reward is worth one step later
+    gae_lambda: Fraction = 1.0,  # 0 trusts the value function, 1 the rewards
+    value_coefficient: Weight = 1.0,  # weight of the value loss
+    entropy_coefficient: Coefficient = 0.01,  # weight of the policy's entropy
 ) -> Algorithm:
     """Advantage actor-critic for a feed-forward model and trajectories [T, B].
 
     L = mean(-A log pi(a) + value_coefficient (v - G)^2 / 2 - entropy_coefficient H(pi)),    A = gae,    G = v + A
 
-    lambda_ = 1 gives the returns of the paper, up to T rewards and then the value. A truncation and the last row bootstrap
+    gae_lambda = 1 gives the returns of the paper, up to T rewards and then the value. A truncation and the last row bootstrap
     from next_observation, a termination does not. Defaults are those of the paper; its value error has the coefficient 0.5
     and no factor 1/2, hence 1.0 here. The paper's optimiser is RMSProp on gradients clipped by norm.
 
@@ -39,21 +39,10 @@ def a2c(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
-    check_number("a2c: gamma", gamma, 0.0, 1.0)
-    check_number("a2c: lambda_", lambda_, 0.0, 1.0)
-
-    return actor_critic(
-        model,
-        optimizer,
-        _estimate,
-        value_coefficient=value_coefficient,
-        entropy_coefficient=entropy_coefficient,
-        gamma=gamma,
-        lambda_=lambda_,
-    )
+    return actor_critic(model, optimizer, _estimate, numbers_of(a2c, locals()))
 
 
 def _estimate(trajectory: Trajectory, values: Tensor, next_values: Tensor, numbers: Numbers) -> tuple[Tensor, Tensor]:
-    ends, gamma, lambda_ = (trajectory.terminated, trajectory.truncated), numbers["gamma"], numbers["lambda_"]
+    ends, gamma, lambda_ = (trajectory.terminated, trajectory.truncated), numbers["gamma"], numbers["gae_lambda"]
     advantages = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
     return advantages, values + advantages

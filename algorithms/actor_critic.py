@@ -12,7 +12,7 @@ from ..core.policy import ActorCritic, apply_to_steps, check_model
 from ..core.record import replace
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Number, Numbers, check_coefficients, current, given_as_tensors, scaled, stored
+from .hyperparameters import Numbers, current, given_as_tensors, scaled, stored
 from .kl import k3
 from .policy_losses import policy_gradient
 from .value_losses import squared
@@ -22,22 +22,14 @@ METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "gradient_n
 Estimate = Callable[[Trajectory, Tensor, Tensor, Numbers], tuple[Tensor, Tensor]]
 
 
-def actor_critic(
-    model: ActorCritic,
-    optimizer: Optimizer,
-    estimate: Estimate,
-    *,
-    value_coefficient: Number,
-    entropy_coefficient: Number,
-    **others: Number,
-) -> Algorithm:
+def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, numbers: Numbers) -> Algorithm:
     """Return an algorithm that makes one gradient step for each trajectory [T, B], on the mean over its steps of
 
     policy_gradient(log pi(a), A) + value_coefficient squared(v, G) - entropy_coefficient entropy
 
     with (A, G) = estimate(trajectory, values, next_values, numbers), all [T, B]; the values are those of observation and
-    next_observation before the update, without gradient. `numbers` are the coefficients and `others`, which are in the
-    state, so that changing one compiles nothing anew. The data must come from the policy that is updated.
+    next_observation before the update, without gradient. `numbers`, both coefficients among them, are in the state, so that
+    changing one compiles nothing anew. The data must come from the policy that is updated.
 
     Metrics: policy_loss, value_loss, entropy, gradient_norm, and approximate_kl: k3 between behaviour and current policy,
     which measures how far the data are off-policy. `update` ignores its key.
@@ -49,15 +41,13 @@ def actor_critic(
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
     >>> def rewards(trajectory, values, next_values, numbers):
     ...     return trajectory.reward - values, trajectory.reward
-    >>> bandit = actor_critic(model, sgd(0.1), rewards, value_coefficient=1.0, entropy_coefficient=0.0)
+    >>> bandit = actor_critic(model, sgd(0.1), rewards, {"value_coefficient": 1.0, "entropy_coefficient": 0.0})
     >>> int(bandit.init(keys.key(0)).step)
     0
     """
     check_model(model)
     check_optimizer(optimizer)
-    check_coefficients("actor_critic", value_coefficient=value_coefficient, entropy_coefficient=entropy_coefficient)
-    own = {"value_coefficient": value_coefficient, "entropy_coefficient": entropy_coefficient, **others}
-    fixed, names, apply, optimize = given_as_tensors(own), tuple(own), model.apply, optimizer.update
+    fixed, names, apply, optimize = given_as_tensors(numbers), tuple(numbers), model.apply, optimizer.update
 
     def loss(
         params: Any, trajectory: Trajectory, next_values: Tensor, numbers: Numbers
@@ -82,15 +72,15 @@ def actor_critic(
     def init(key: Key) -> TrainState:
         params = model.init(key)
         step = torch.zeros((), dtype=torch.int64, device=key.device)
-        numbers = stored(own, key.device)
-        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=numbers)
+        own = stored(numbers, key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         del key
         # Computed outside the gradient, so that the backward pass does not run over a second batch of observations.
         _, next_values = apply_to_steps(apply, state.params, trajectory.next_observation)
-        numbers = current("actor_critic", names, state.numbers, fixed)
-        gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values, numbers)
+        now = current("actor_critic", names, state.numbers, fixed)
+        gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values, now)
         updates, optimizer_state = optimize(gradients, state.optimizer, state.params)
         params = apply_updates(state.params, updates)
         after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)

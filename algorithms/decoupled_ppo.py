@@ -7,13 +7,13 @@ is several updates old, an update starts with ratios beyond the clip and moves b
 """
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from attrs import evolve
 from torch import Tensor
 
-from ..core.errors import StructureError, choose, message
+from ..core.errors import StructureError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer
 from ..core.policy import ActorCritic, apply_to_steps
@@ -21,12 +21,11 @@ from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
 from .decoupled import Weights, decoupled_clip, interpolated, interpolation
-from .hyperparameters import Number, Numbers
+from .hyperparameters import Clip, Coefficient, Count, Fraction, Limit, Numbers, Weight, numbers_of
 from .importance import effective_fraction, importance_weights
-from .ppo import METRICS, PPOSample, PPOSettings, clip_of, ppo_learner, prepare_samples
+from .ppo import METRICS, PPOSample, clip_of, ppo_learner, prepare_samples
 
 FIGURES = ("weight", "effective_fraction")
-PROXIMAL = ("recomputed", "interpolated")
 
 
 @record
@@ -41,18 +40,18 @@ def decoupled_ppo(
     model: ActorCritic,
     optimizer: Optimizer,
     *,
-    proximal: str = "recomputed",
+    proximal: Literal["recomputed", "interpolated"] = "recomputed",
     weights: Weights = importance_weights,
-    gamma: Number = 0.99,
-    lambda_: Number = 0.95,
-    clip: Number | tuple[Number, Number] = 0.2,
-    value_clip: Number = math.inf,
-    epochs: int = 4,
-    minibatches: int = 4,
-    value_coefficient: Number = 0.5,
-    entropy_coefficient: Number = 0.01,
-    advantages: str = "minibatch",
-    target_kl: Number = math.inf,
+    gamma: Fraction = 0.99,
+    gae_lambda: Fraction = 0.95,
+    clip: Clip = 0.2,
+    value_clip: Limit = math.inf,
+    epochs: Count = 4,
+    minibatches: Count = 4,
+    value_coefficient: Weight = 0.5,
+    entropy_coefficient: Coefficient = 0.01,
+    advantages: Literal["minibatch", "batch", "none"] = "minibatch",
+    target_kl: Limit = math.inf,
 ) -> Algorithm:
     """PPO with its clip around a proximal policy; equal to `ppo` if no data are stale.
 
@@ -78,25 +77,13 @@ def decoupled_ppo(
     >>> algorithm.metrics[-2:], int(algorithm.init(keys.key(0)).step)
     (('weight', 'effective_fraction'), 0)
     """
-    choose("decoupled_ppo: proximal", proximal, dict.fromkeys(PROXIMAL))
-    settings = PPOSettings(
-        gamma=gamma,
-        lambda_=lambda_,
-        clip=clip,
-        value_clip=value_clip,
-        epochs=epochs,
-        minibatches=minibatches,
-        value_coefficient=value_coefficient,
-        entropy_coefficient=entropy_coefficient,
-        target_kl=target_kl,
-        advantages=advantages,
-    )
+    numbers = numbers_of(decoupled_ppo, locals())
     between, whole = proximal == "interpolated", advantages == "batch"
 
     def samples_of(params: Any, given: Trajectory | Versioned, step: Tensor, numbers: Numbers) -> PPOSample:
         trajectory = given.trajectory if isinstance(given, Versioned) else given
         anchor = _share(given, step) if between else proximal_log_prob(model, params, trajectory)
-        gamma, lambda_ = numbers["gamma"], numbers["lambda_"]
+        gamma, lambda_ = numbers["gamma"], numbers["gae_lambda"]
         samples = prepare_samples(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole)
         return replace(samples, anchor=anchor.flatten(0, 1))
 
@@ -110,7 +97,17 @@ def decoupled_ppo(
         weight = weights(near, behaviour, all_)
         return loss, near, (weight.mean(), effective_fraction(weight, all_))
 
-    return ppo_learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
+    return ppo_learner(
+        model,
+        optimizer,
+        numbers,
+        surrogate,
+        samples_of,
+        (*METRICS, *FIGURES),
+        epochs=epochs,
+        minibatches=minibatches,
+        normalize=advantages == "minibatch",
+    )
 
 
 def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -> Tensor:

@@ -1,18 +1,23 @@
 """Hyper-parameters of algorithms: plain numbers, or tensors so that a population with different values is one vmap."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
 
-from ..core.errors import ChoiceError, StructureError, message
+from ..core.errors import ChoiceError, StructureError, at_least, choose, message
 from ..core.numbers import Number as Number
 from ..core.numbers import check_number as check_number
+from .kinds import KINDS, LARGEST, Kind
 
-LARGEST = 1e30  # below the largest float32, with a margin
-Clip = Number | tuple[Number, Number]  # how far a ratio may leave 1, or how far below and how far above
+Fraction = Annotated[Number, KINDS["Fraction"]]
+Weight = Annotated[Number, KINDS["Weight"]]
+Coefficient = Annotated[Number, KINDS["Coefficient"]]
+Clip = Annotated[Number | tuple[Number, Number], KINDS["Clip"]]
+Limit = Annotated[Number, KINDS["Limit"]]
+Count = Annotated[int, KINDS["Count"]]
 Numbers = Mapping[str, Number]  # hyper-parameters of an update by name; plain numbers are tensors [] of its state
 
 
@@ -25,6 +30,38 @@ def bounded(x: Tensor, low: Number = -math.inf, high: Number = math.inf) -> Tens
     # Under vmap clamp promotes to the wider dtype of a 0-d tensor, which it does not do otherwise.
     low, high = (bound.to(x.dtype) if isinstance(bound, Tensor) else bound for bound in (low, high))
     return torch.clamp(torch.clamp(x, min=low), max=high)
+
+
+def numbers_of(algorithm: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Number]:
+    """Return the numbers among the arguments of an algorithm's function, each checked by the kind that annotates it.
+
+    A pair of clips is `clip_low` and `clip_high`. An infinite limit is left out, as is the part of the update that reads it.
+    Raises: ChoiceError, by the names of the function and its parameter.
+
+    >>> def halving(model, *, rate: Fraction = 0.5, clip: Clip = 0.2, target: Limit = math.inf, passes: Count = 1): ...
+    >>> numbers_of(halving, {"rate": 0.25, "clip": (0.1, 0.3), "target": math.inf, "passes": 2})
+    {'rate': 0.25, 'clip_low': 0.1, 'clip_high': 0.3}
+    >>> numbers_of(halving, {"rate": 2.0, "clip": 0.2, "target": math.inf, "passes": 2})
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: halving: rate is 2.0, wanted a number from 0.0 to 1.0; change it
+    """
+    numbers: dict[str, Number] = {}
+    hints = get_type_hints(algorithm, include_extras=True)
+    for name, value in given.items():
+        where, hint = f"{algorithm.__name__}: {name}", hints.get(name)
+        kind = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Kind)), None)
+        if get_origin(hint) is Literal:
+            choose(where, value, dict.fromkeys(get_args(hint)))
+        elif kind == KINDS["Count"]:
+            at_least(where, value, 1)
+        elif kind == KINDS["Clip"]:
+            low, high = check_clip(where, value)
+            numbers |= {f"{name}_low": low, f"{name}_high": high} if isinstance(value, tuple) else {name: value}
+        elif kind is not None:
+            check_number(where, value, kind.low, kind.high)
+            if kind != KINDS["Limit"] or isinstance(value, Tensor) or value < math.inf:
+                numbers[name] = value
+    return numbers
 
 
 def check_clip(where: str, clip: Clip) -> tuple[Number, Number]:

@@ -1,20 +1,19 @@
 """Proximal policy optimisation with a clipped objective (Schulman et al. 2017, arXiv:1707.06347).
 
-In reading order: the settings, `ppo`, an update (`ppo_learner`), advantages (`prepare_samples`), epochs (`minibatch_rows`),
+In reading order: `ppo` and its settings, an update (`ppo_learner`), advantages (`prepare_samples`), epochs (`minibatch_rows`),
 a minibatch, the loss. A variant of PPO differs in its surrogate: the log-probs against which a ratio is taken, and the weight
 of a row's loss.
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from attrs import frozen
 from torch import Tensor
 
 from ..core import keys
-from ..core.errors import ShapeError, at_least, choose, message
+from ..core.errors import ShapeError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ..core.policy import ActorCritic, apply_to_steps, check_model
@@ -25,13 +24,17 @@ from ..core.tree import tree_map
 from .advantages import gae
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import (
+    Clip,
+    Coefficient,
+    Count,
+    Fraction,
+    Limit,
     Number,
     Numbers,
-    check_clip,
-    check_coefficients,
-    check_number,
+    Weight,
     current,
     given_as_tensors,
+    numbers_of,
     scaled,
     stored,
 )
@@ -65,63 +68,20 @@ Carry = tuple[Any, Any, Tensor]  # params, state of the optimiser, whether updat
 MinibatchStep = Callable[[Carry, PPOSample], tuple[Carry, Tensor]]
 
 
-@frozen
-class PPOSettings:
-    """The hyper-parameters of PPO and its variants; they are documented in `ppo`."""
-
-    gamma: Number
-    lambda_: Number
-    clip: Number | tuple[Number, Number]
-    value_clip: Number
-    epochs: int
-    minibatches: int
-    value_coefficient: Number
-    entropy_coefficient: Number
-    target_kl: Number
-    advantages: str
-
-    def __attrs_post_init__(self) -> None:
-        choose("ppo: advantages", self.advantages, dict.fromkeys(("minibatch", "batch", "none")))
-        check_number("ppo: gamma", self.gamma, 0.0, 1.0)
-        check_number("ppo: lambda_", self.lambda_, 0.0, 1.0)
-        check_clip("ppo: clip", self.clip)
-        check_number("ppo: value_clip", self.value_clip, 0.0)
-        check_number("ppo: target_kl", self.target_kl, 0.0)
-        coefficients = {"value_coefficient": self.value_coefficient, "entropy_coefficient": self.entropy_coefficient}
-        check_coefficients("ppo", **coefficients)
-        at_least("ppo: epochs", self.epochs, 1)
-        at_least("ppo: minibatches", self.minibatches, 1)
-
-    def numbers(self) -> dict[str, Number]:
-        """Return the numbers that the update uses, by name; one clip is `clip`, a pair is `clip_low` and `clip_high`."""
-        names = ("gamma", "lambda_", "value_coefficient", "entropy_coefficient", "value_clip", "target_kl")
-        every: dict[str, Number] = {name: getattr(self, name) for name in names}
-        if isinstance(self.clip, tuple):
-            every |= {"clip_low": self.clip[0], "clip_high": self.clip[1]}
-        else:
-            every["clip"] = self.clip
-        optional = ("value_clip", "target_kl")  # infinite ones leave out a part of the update
-        return {
-            name: one
-            for name, one in every.items()
-            if name not in optional or isinstance(one, Tensor) or one < math.inf
-        }
-
-
 def ppo(
     model: ActorCritic,
     optimizer: Optimizer,
     *,
-    gamma: Number = 0.99,
-    lambda_: Number = 0.95,
-    clip: Number | tuple[Number, Number] = 0.2,
-    value_clip: Number = math.inf,
-    epochs: int = 4,
-    minibatches: int = 4,
-    value_coefficient: Number = 0.5,
-    entropy_coefficient: Number = 0.01,
-    advantages: str = "minibatch",
-    target_kl: Number = math.inf,
+    gamma: Fraction = 0.99,  # what a reward is worth one step later
+    gae_lambda: Fraction = 0.95,  # 0 trusts the value function, 1 the rewards
+    clip: Clip = 0.2,  # how far a probability may move, as a ratio
+    value_clip: Limit = math.inf,  # how far a value may move
+    epochs: Count = 4,  # passes over each batch
+    minibatches: Count = 4,  # steps of the optimiser in each pass; divides envs x horizon
+    value_coefficient: Weight = 0.5,  # weight of the value loss
+    entropy_coefficient: Coefficient = 0.01,  # weight of the policy's entropy
+    advantages: Literal["minibatch", "batch", "none"] = "minibatch",  # over what they are normalised
+    target_kl: Limit = math.inf,  # once the policy has moved that far, the rest of an update is left out
 ) -> Algorithm:
     """PPO for a feed-forward model and trajectories [T, B].
 
@@ -147,26 +107,24 @@ def ppo(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
-    settings = PPOSettings(
-        gamma=gamma,
-        lambda_=lambda_,
-        clip=clip,
-        value_clip=value_clip,
-        epochs=epochs,
-        minibatches=minibatches,
-        value_coefficient=value_coefficient,
-        entropy_coefficient=entropy_coefficient,
-        target_kl=target_kl,
-        advantages=advantages,
-    )
-
+    numbers = numbers_of(ppo, locals())
     whole_batch = advantages == "batch"
 
     def samples_of(params: Any, trajectory: Trajectory, step: Tensor, numbers: Numbers) -> PPOSample:
-        gamma, lambda_ = numbers["gamma"], numbers["lambda_"]
+        gamma, lambda_ = numbers["gamma"], numbers["gae_lambda"]
         return prepare_samples(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole_batch)
 
-    return ppo_learner(model, optimizer, settings, _surrogate, samples_of, METRICS)
+    return ppo_learner(
+        model,
+        optimizer,
+        numbers,
+        _surrogate,
+        samples_of,
+        METRICS,
+        epochs=epochs,
+        minibatches=minibatches,
+        normalize=advantages == "minibatch",
+    )
 
 
 def _surrogate(
@@ -179,46 +137,51 @@ def _surrogate(
 def ppo_learner(
     model: ActorCritic,
     optimizer: Optimizer,
-    settings: PPOSettings,
+    numbers: Numbers,
     surrogate: Surrogate,
     samples_of: Prepare,
     metrics: tuple[str, ...],
+    *,
+    epochs: int,
+    minibatches: int,
+    normalize: bool = False,
 ) -> Algorithm:
     """Return the algorithm of PPO's passes over minibatches, with any surrogate.
 
-    Numbers of the settings are in the state, so that changing one compiles nothing anew; the surrogate and `samples_of` get
-    them as their last argument. `metrics` are METRICS, in which divergence and clip fraction are against the surrogate's own
-    log-probs, followed by the names of the surrogate's own metrics.
+    `numbers` (clip, value_coefficient, entropy_coefficient, perhaps value_clip and target_kl, and those of the surrogate) are
+    in the state, so that changing one compiles nothing anew; the surrogate and `samples_of` get them as their last argument.
+    With `normalize` a minibatch's advantages are scaled to mean 0 and deviation 1. `metrics` are METRICS, in which divergence
+    and clip fraction are against the surrogate's own log-probs, followed by the names of the surrogate's own metrics.
 
     >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> from .policy_losses import policy_gradient
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
-    >>> settings = PPOSettings(0.99, 0.95, 0.2, math.inf, 1, 1, 0.5, 0.0, math.inf, "none")
+    >>> numbers = {"gamma": 0.99, "clip": 0.2, "value_coefficient": 0.5, "entropy_coefficient": 0.0}
     >>> plain = lambda log_prob, sample, advantage, numbers: (policy_gradient(log_prob, advantage), log_prob.detach(), ())
     >>> samples_of = lambda params, trajectory, step, numbers: prepare_samples(
-    ...     model, params, trajectory, gamma=numbers["gamma"], lambda_=numbers["lambda_"])
-    >>> int(ppo_learner(model, sgd(0.1), settings, plain, samples_of, METRICS).init(keys.key(0)).step)
+    ...     model, params, trajectory, gamma=numbers["gamma"], lambda_=1.0)
+    >>> learner = ppo_learner(model, sgd(0.1), numbers, plain, samples_of, METRICS, epochs=1, minibatches=1)
+    >>> int(learner.init(keys.key(0)).step)
     0
     """
     check_model(model)
     check_optimizer(optimizer)
-    own, names = settings.numbers(), tuple(settings.numbers())
-    fixed, epochs, minibatches = given_as_tensors(own), settings.epochs, settings.minibatches
-    apply, optimize, normalize = model.apply, optimizer.update, settings.advantages == "minibatch"
+    names, fixed = tuple(numbers), given_as_tensors(numbers)
+    apply, optimize = model.apply, optimizer.update
 
     def init(key: Key) -> TrainState:
         params = model.init(key)
         step = torch.zeros((), dtype=torch.int64, device=key.device)
-        numbers = stored(own, key.device)
-        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=numbers)
+        own = stored(numbers, key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
-        numbers = current("ppo", names, state.numbers, fixed)
-        samples = samples_of(state.params, trajectory, state.step, numbers)
+        now = current("ppo", names, state.numbers, fixed)
+        samples = samples_of(state.params, trajectory, state.step, now)
         rows = minibatch_rows(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches)
-        minibatch = _minibatch_step(_objective(apply, surrogate, normalize, numbers), optimize, numbers)
+        minibatch = _minibatch_step(_objective(apply, surrogate, normalize, now), optimize, now)
         applies = torch.ones_like(state.step, dtype=torch.bool)
         carry = (state.params, state.optimizer, applies)
         # Numbers are shuffled all at once; observations, which may be large, are gathered for one minibatch at a time.

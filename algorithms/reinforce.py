@@ -1,16 +1,16 @@
 """REINFORCE: the score function times the return, with a choice of baselines."""
 
 from collections.abc import Mapping
+from typing import Literal
 
 from torch import Tensor
 
-from ..core.errors import choose
 from ..core.optim.optimizers import Optimizer
 from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .actor_critic import Estimate, actor_critic
 from .algorithm import Algorithm
-from .hyperparameters import Number, Numbers, check_number
+from .hyperparameters import Coefficient, Fraction, Numbers, Weight, numbers_of
 from .returns import discounted
 
 
@@ -18,10 +18,10 @@ def reinforce(
     model: ActorCritic,
     optimizer: Optimizer,
     *,
-    gamma: Number = 0.99,
-    baseline: str = "value",
-    value_coefficient: Number = 1.0,
-    entropy_coefficient: Number = 0.0,
+    gamma: Fraction = 0.99,  # what a reward is worth one step later
+    baseline: Literal["value", "mean", "none"] = "value",  # what is subtracted from the returns
+    value_coefficient: Weight = 1.0,  # weight of the value loss
+    entropy_coefficient: Coefficient = 0.0,  # weight of the policy's entropy
 ) -> Algorithm:
     """REINFORCE for a feed-forward model and trajectories [T, B].
 
@@ -50,17 +50,9 @@ def reinforce(
     >>> int(algorithm.init(keys.key(0)).step)
     0
     """
-    check_number("reinforce: gamma", gamma, 0.0, 1.0)
-
+    numbers = numbers_of(reinforce, locals())
     estimates: Mapping[str, Estimate] = {"none": _none, "mean": _mean, "value": _value}
-    return actor_critic(
-        model,
-        optimizer,
-        choose("reinforce: baseline", baseline, estimates),
-        value_coefficient=value_coefficient,
-        entropy_coefficient=entropy_coefficient,
-        gamma=gamma,
-    )
+    return actor_critic(model, optimizer, estimates[baseline], numbers)
 
 
 def _seen(trajectory: Trajectory, numbers: Numbers) -> Tensor:

@@ -22,9 +22,10 @@ import torch
 from purestep.core import keys
 from purestep.core.tree import leaves
 from purestep.runtime.compile import program
-from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
+from purestep.runtime.recipes.algorithm_flags import settings_class
 from purestep.runtime.recipes.arguments import ExperienceOptions, Process
-from purestep.runtime.recipes.settings import PPO
+from purestep.runtime.recipes.classic import Classic
+from purestep.runtime.recipes.pipeline import actor_critic_pipeline
 from purestep.runtime.train import folded
 
 from . import evidence
@@ -48,7 +49,8 @@ def measured(shape: str, device: str, backend: Literal["inductor", "none"]) -> d
     experience = ExperienceOptions(
         env="cartpole", envs=envs, horizon=horizon, steps=CHUNK * (CHUNKS + 1) * envs * horizon
     )
-    made = actor_critic_pipeline(PPO(experience, process=Process(device=device, backend=backend)))
+    process, algorithm = Process(device=device, backend=backend), settings_class("purestep.algorithms.ppo:ppo")()
+    made = actor_critic_pipeline(Classic(experience=experience, algorithm=algorithm, process=process))
     state = made.trainer.init(keys.key(0, device=device))
     chunk: Any = folded(made.trainer, CHUNK)
     chunks = CHUNKS if backend == "inductor" else 1  # uncompiled, a chunk takes seconds

@@ -30,10 +30,9 @@ from purestep.runtime.effects.reporting.progress import progress
 from purestep.runtime.evaluate import Summary, summary
 from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.population import population
-from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import loop_of, run_steps
 from purestep.runtime.recipes.classic import RECIPES
-from purestep.runtime.recipes.pipeline import Pipeline
+from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline
 from purestep.runtime.recipes.report import played
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.logging import RETURN

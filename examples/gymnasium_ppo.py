@@ -29,7 +29,13 @@ def learn(iterations: int = 120, seed: int = 0, lower: Lower = program) -> list[
         decay = scale_by_schedule(linear(1.0, 0.0, iterations * EPOCHS * MINIBATCHES))
         optimizer = chain(clip_by_global_norm(0.5), adam(1e-3), decay)
         algorithm = ppo(
-            model, optimizer, gamma=0.98, lambda_=0.9, epochs=EPOCHS, minibatches=MINIBATCHES, entropy_coefficient=0.001
+            model,
+            optimizer,
+            gamma=0.98,
+            gae_lambda=0.9,
+            epochs=EPOCHS,
+            minibatches=MINIBATCHES,
+            entropy_coefficient=0.001,
         )
         run = gymnasium_trainer(world, model, algorithm, horizon=64, lower=lower)
         state, rows = run.init(keys.key(seed)), []

@@ -52,7 +52,7 @@ def population(one: Trainer) -> Trainer:
 def with_hyperparameters(state: RunState, changes: Mapping[str, float | Tensor]) -> RunState:
     """Return the state with some hyper-parameters changed: one number for all members, or one each, [S].
 
-    They are those of the optimiser (learning_rate, max_norm, ...) and the numbers of the algorithm (gamma, lambda_, clip, ...);
+    They are those of the optimiser (learning_rate, max_norm, ...) and the numbers of the algorithm (gamma, gae_lambda, ...);
     `gamma` is also that of a normaliser of rewards. A `program` serves all their values.
     Raises: ChoiceError (a name that neither has), ShapeError.
 

@@ -65,7 +65,7 @@ def build(arguments: argparse.Namespace) -> tuple["Trainer", "Tensor", int, int]
         model,
         ps.chain(ps.clip_by_global_norm(0.5), ps.adam(2.5e-4, eps=1e-5)),
         gamma=0.99,
-        lambda_=0.95,
+        gae_lambda=0.95,
         clip=0.2,
         epochs=4,
         minibatches=4,

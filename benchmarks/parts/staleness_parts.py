@@ -8,6 +8,7 @@
 It is `trainer(..., staleness=...)`, taken apart so that sampling and updating have a clock each. A part of `staleness`.
 """
 
+import math
 import statistics
 import time
 from collections import deque
@@ -34,11 +35,11 @@ from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import program
 from purestep.runtime.evaluate import evaluate
 from purestep.runtime.population import each
-from purestep.runtime.recipes.arguments import loop_of
-from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.arguments import loop_of, passes_of
+from purestep.runtime.recipes.classic import RECIPES, Classic
 from purestep.runtime.recipes.pipeline import network, optimizer
-from purestep.runtime.recipes.settings import PPO
 from purestep.runtime.rollout import rollout
+from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.train import RunState, Trainer, trainer
 
 METHODS = ("ppo", "recomputed", "interpolated")
@@ -57,9 +58,9 @@ def compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return program(function, name=name)
 
 
-def usual() -> PPO:
+def usual() -> Classic:
     """The recipe's own numbers."""
-    arguments: PPO = RECIPES["ppo"].defaults(["--env", ENV])
+    arguments: Classic = RECIPES["ppo"].defaults(["--env", ENV])
     return arguments
 
 
@@ -67,7 +68,7 @@ def usual() -> PPO:
 class Setup:
     """What all cells have in common; no number is chosen for a cell."""
 
-    arguments: PPO = field(factory=usual)
+    arguments: Classic = field(factory=usual)
     seeds: int = 5
     updates: int = 0  # 0 means the recipe's own number
     points: int = 98  # of a curve, after the one at the start
@@ -88,16 +89,11 @@ class Setup:
 
     def optimizer(self) -> Optimizer:
         """The recipe's, its learning rate annealed over the run."""
-        return optimizer(self.arguments.learner, self.length() * self.arguments.epochs * self.arguments.minibatches)
+        return optimizer(self.arguments.learner, self.length() * math.prod(passes_of(self.arguments.algorithm)))
 
     def algorithm(self, method: str) -> Algorithm:
         """PPO, or PPO around a proximal policy, which for "interpolated" reads `Versioned` trajectories."""
-        given = self.arguments
-        named: dict[str, Any] = {
-            name: getattr(given, name)
-            for name in ("clip", "value_clip", "epochs", "minibatches", "value_coefficient", "entropy_coefficient")
-        }
-        named |= {"gamma": given.learner.gamma, "lambda_": given.gae_lambda, "advantages": given.advantages}
+        named = flatten(self.arguments.algorithm)
         if method == "ppo":
             return ppo(self.model(), self.optimizer(), **named)
         weights = partial(truncated_weights, high=CAP)

@@ -1,13 +1,16 @@
-"""Settings of a run: names and numbers, in groups that the recipes share. The command line is generated from these classes."""
+"""Flags of recipes: settings in groups that recipes share, options of a run's end, and their checks. Imports no torch.
+
+The command line is generated from these classes; the settings of an algorithm come from its signature (`algorithm_flags`).
+"""
 
 import math
 from itertools import pairwise
 from typing import Any, Literal, Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 
 from ...core.env_names import ENV_NAMES
-from ...core.errors import choose
+from ...core.errors import ChoiceError, choose, message
 from ..effects.module_reference import is_reference
 from ..runs.arguments import (
     SEEDS,
@@ -45,11 +48,11 @@ class Learner:
     learning_rate: float = 2.5e-4  # of Adam
     anneal: bool = True  # let the learning rate fall to 0 over the run
     max_gradient_norm: float = 0.5  # longer gradients are shortened to it
-    gamma: float = 0.99  # what a reward is worth one step later
 
 
 ROW = 40  # bytes of a step in a trajectory, at least
 WEIGHT = 32  # bytes of a weight of policy and value, with its gradient and the two averages of Adam
+EPISODE = 100  # bytes of an episode of an evaluation, which are all played at once
 THREAD_PRODUCTS = 8_000_000  # multiply-adds of a minibatch for which a thread is worth starting
 
 
@@ -82,9 +85,19 @@ class Numbers:
     steps: int | None = None  # of the whole run, more than before; a learning rate that anneals then ends later
     learning_rate: float | None = None  # of Adam
     max_gradient_norm: float | None = None  # longer gradients are shortened to it
-    gamma: float | None = None  # what a reward is worth one step later
-    value_coefficient: float | None = None  # weight of the value loss
-    entropy_coefficient: float | None = None  # weight of the policy's entropy
+
+
+@frozen(kw_only=True)
+class Changes:
+    """Settings that change from now on; those that are not given stay."""
+
+    moving: Moving = field(factory=Moving)
+    numbers: Numbers = field(factory=Numbers)
+    algorithm: Any  # its own
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        self.moving.check()
 
 
 class Sized(Protocol):
@@ -146,7 +159,7 @@ def check_shared(experience: ExperienceOptions, learner: Learner, process: Proce
     check_threads(process.threads)
     check_device(process.device)
     check_wholes(process, 1, "checkpoints")
-    check_numbers(learner, 0.0, 1.0, "learning_rate", "gamma")
+    check_numbers(learner, 0.0, 1.0, "learning_rate")
     check_numbers(learner, 0.0, math.inf, "max_gradient_norm")
     sizes = (1, *learner.hidden, 1)
     needs = {
@@ -154,3 +167,68 @@ def check_shared(experience: ExperienceOptions, learner: Learner, process: Proce
         "--hidden": WEIGHT * sum(one * other for one, other in pairwise(sizes)),
     }
     check_memory(needs, device=process.device)
+
+
+def check_minibatches(experience: Sized, algorithm: Any) -> None:
+    """Refuse an iteration that its minibatches do not divide. Raises: ChoiceError."""
+    rows, minibatches = iteration_steps(experience), passes_of(algorithm)[1]
+    if rows % minibatches:
+        got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {minibatches}"
+        raise ChoiceError(message("--envs x --horizon", got=got, wanted=wanted, remedy="change one of the three"))
+
+
+def passes_of(algorithm: Any) -> tuple[int, int]:
+    """Return the epochs and minibatches of an algorithm's settings; one each where it has none.
+
+    >>> passes_of(())
+    (1, 1)
+    """
+    return getattr(algorithm, "epochs", 1), getattr(algorithm, "minibatches", 1)
+
+
+def check_episodes(episodes: int) -> None:
+    """Refuse a number of episodes that cannot be played. Raises: ChoiceError.
+
+    >>> check_episodes(0)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --episodes is 0, wanted at least 1; change it
+    """
+    check_whole("--episodes", episodes, 1)
+    check_memory({"--episodes": EPISODE * episodes})
+
+
+@frozen
+class Playing:
+    """Episodes, played by the policy."""
+
+    episodes: int = 100  # of the evaluation at the end
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_episodes(self.episodes)
+
+
+@frozen
+class Resuming:
+    """Episodes, played by the policy, and trust in an environment."""
+
+    episodes: int = 100  # of the evaluation at the end
+    trust: bool = False  # import the environment that the run's folder names
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_episodes(self.episodes)
+
+
+@frozen
+class PlayedEpisodes:
+    """Play episodes with the newest checkpoint's policy."""
+
+    episodes: int = 100  # how many
+    seed: int = 0  # decides where they begin
+    action: Literal["mode", "sample"] = "mode"  # "mode" takes the likeliest action, "sample" draws one
+    trust: bool = False  # import the environment that the run's folder names
+
+    def check(self) -> None:
+        """Refuse invalid options. Raises: ChoiceError."""
+        check_episodes(self.episodes)

@@ -3,10 +3,11 @@
 Only defaults that differ from the settings' own are listed here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from attrs import field, frozen
 
 from ...core.env_names import ENV_NAMES
 from ...core.errors import choose
@@ -15,26 +16,24 @@ from ..effects.module_reference import absolute, is_reference
 from ..runs.arguments import changed, option
 from ..runs.recipe import RESUME, START, Recipe
 from ..runs.trusting import check_trust, trusted
-from .arguments import ExperienceOptions, run_steps
-from .settings import (
-    A2C,
-    PPO,
-    A2CMoving,
+from .algorithm_flags import changes_class, check_settings, settings_class, settings_of
+from .arguments import (
+    Changes,
+    ExperienceOptions,
+    Learner,
     PlayedEpisodes,
     Playing,
-    PPOMoving,
-    Reinforce,
-    ReinforceMoving,
+    Process,
     Resuming,
-    check_a2c,
-    check_ppo,
-    check_reinforce,
+    check_minibatches,
+    check_shared,
+    run_steps,
 )
 
 USUAL = "cartpole"
-Changes = Mapping[str, Any]
+Defaults = Mapping[str, Mapping[str, Any]]  # of an environment: the settings that differ from the usual ones
 
-PPO_CHANGES: Mapping[str, Changes] = {
+PPO: Defaults = {
     "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "gae_lambda": 0.9},
     "acrobot": {"envs": 8, "learning_rate": 1e-3},
     "pendulum": {
@@ -51,7 +50,7 @@ PPO_CHANGES: Mapping[str, Changes] = {
     "mountain_car": {"steps": 1_000_000, "envs": 16, "normalize": "both"},
     "mountain_car_continuous": {"envs": 16, "horizon": 256, "normalize": "both"},
 }
-A2C_CHANGES: Mapping[str, Changes] = {
+A2C: Defaults = {
     "cartpole": {"learning_rate": 5e-3, "envs": 16, "horizon": 16},
     "acrobot": {"learning_rate": 1e-3, "envs": 16, "horizon": 16},
     "pendulum": {
@@ -65,7 +64,7 @@ A2C_CHANGES: Mapping[str, Changes] = {
         "normalize": "rewards",
     },
 }
-REINFORCE_CHANGES: Mapping[str, Changes] = {
+REINFORCE: Defaults = {
     "cartpole": {"learning_rate": 5e-3, "envs": 8, "horizon": 64},
 }
 SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry counts an environment as solved
@@ -76,20 +75,43 @@ SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry
 }
 
 
-def _recipe(
-    name: str, about: str, settings: Any, changes: Mapping[str, Changes], check: Callable[[Any], None], moving: Any
-) -> Recipe:
-    def defaults(words: Sequence[str]) -> Any:
+@frozen(kw_only=True)
+class Classic:
+    """Training on an environment."""
+
+    experience: ExperienceOptions
+    learner: Learner = field(factory=Learner)
+    process: Process = field(factory=Process)
+    algorithm: Any  # the settings of the algorithm
+
+
+def _recipe(name: str, about: str, notes: str, target: str, changes: Defaults) -> Recipe:
+    def defaults(words: Sequence[str]) -> Classic:
         env = option(words, "--env", USUAL)
         if not is_reference(env):
             choose("--env", env, dict.fromkeys(ENV_NAMES))
-        return changed(settings(ExperienceOptions(env=env)), changes.get(env, {}))
+        return changed(
+            Classic(experience=ExperienceOptions(env=env), algorithm=settings_class(target)()), changes.get(env, {})
+        )
+
+    def check(arguments: Classic) -> None:
+        check_shared(arguments.experience, arguments.learner, arguments.process)
+        check_settings(arguments.algorithm)
+        check_minibatches(arguments.experience, arguments.algorithm)
+
+    def build(arguments: Classic, context: Any) -> Any:
+        env = arguments.experience.env
+        check_trust(context.run, context.trust, {"env": env} if is_reference(env) else {})
+        from .pipeline import actor_critic_pipeline, components_of  # here: it imports torch
+
+        return components_of(name, arguments, actor_critic_pipeline(arguments))
 
     return Recipe(
         name=name,
         about=about,
+        notes=notes,
         defaults=defaults,
-        build=partial(_build, name),
+        build=build,
         evaluate=deferred(str(__package__), "report", "evaluation_lines"),
         check=check,
         chosen_by="env",
@@ -100,7 +122,7 @@ def _recipe(
         resuming=Resuming,
         start=_start,
         resume=_resume,
-        moving=moving,
+        moving=lambda: Changes(algorithm=changes_class(target)()),
         evaluating=PlayedEpisodes,
         report=deferred(str(__package__), "report", "final_lines"),
     )
@@ -115,22 +137,29 @@ def _resume(run: Path, *, options: Resuming, **how: Any) -> Any:
     return RESUME(run, options=options, trust=trusted("resume", run, options.trust), **how)
 
 
-def _build(name: str, arguments: Any, context: Any) -> Any:
-    env = arguments.experience.env
-    check_trust(context.run, context.trust, {"env": env} if is_reference(env) else {})
-    from .actor_critic import actor_critic_pipeline  # here: it imports torch
-    from .pipeline import components_of
-
-    return components_of(name, arguments, actor_critic_pipeline(arguments))
-
-
-RECIPES: Mapping[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        _recipe("ppo", "proximal policy optimisation", PPO, PPO_CHANGES, check_ppo, PPOMoving),
-        _recipe("a2c", "advantage actor-critic", A2C, A2C_CHANGES, check_a2c, A2CMoving),
-        _recipe(
-            "reinforce", "REINFORCE with a baseline", Reinforce, REINFORCE_CHANGES, check_reinforce, ReinforceMoving
-        ),
-    )
+# a line and a paragraph of help; the function, whose signature has the settings; defaults of environments
+ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
+    "ppo": (
+        "proximal policy optimisation",
+        "Several passes over each batch, each step kept close to the policy that played.",
+        "purestep.algorithms.ppo:ppo",
+        PPO,
+    ),
+    "a2c": (
+        "advantage actor-critic",
+        "One step of the optimiser for each batch.",
+        "purestep.algorithms.a2c:a2c",
+        A2C,
+    ),
+    "reinforce": (
+        "REINFORCE with a baseline",
+        "One step of the optimiser for each batch, along the score function times the return.",
+        "purestep.algorithms.reinforce:reinforce",
+        REINFORCE,
+    ),
 }
+RECIPES: Mapping[str, Recipe] = {name: _recipe(name, *row) for name, row in ROWS.items()}
+# the settings of all of them that are inputs of the program
+INPUTS = tuple(
+    dict.fromkeys(one.name for _, _, target, _ in ROWS.values() for one in settings_of(target) if one.is_input())
+)

@@ -1,4 +1,7 @@
-"""Components that recipes of compiled training loops share, and the run built from them; `runs.run` performs it."""
+"""Parts of a pipeline: network, optimiser, normaliser; those of ppo, a2c and reinforce; the run built from them.
+
+`runs.run` performs it.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -10,12 +13,15 @@ from attrs import frozen
 
 from ...core import keys
 from ...core.env import Env
+from ...core.envs import make
 from ...core.errors import CheckpointError, ChoiceError, message
 from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ...core.spaces import Box, is_bounded
 from ..compile import artefact_name, fingerprint, program
 from ..effects.checkpoint.manifest import Manifest
+from ..effects.env_reference import digest_of, load_env
+from ..effects.module_reference import is_reference
 from ..files.cache import cache_directory
 from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
@@ -23,9 +29,11 @@ from ..runs.logging import metrics_log, not_finite
 from ..runs.loop_state import LoopState, Run
 from ..runs.recipe import Components, Notice
 from ..runs.training_machine import Loop
-from ..train import RunState, Trainer, folded
+from ..train import RunState, Trainer, folded, trainer, with_probes
 from ..trained_policy import TrainedPolicy
-from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of, thread_count
+from ..validate import validate
+from .algorithm_flags import algorithm_of
+from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of, passes_of, thread_count
 from .prove_settings import ProofLearner
 
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
@@ -108,12 +116,41 @@ def optimizer(learner: Learner | ProofLearner, updates: int) -> Optimizer:
     return chain(*parts, linear_decay(updates)) if learner.anneal else chain(*parts)
 
 
-def normalizer(experience: ExperienceOptions, learner: Learner) -> Normalizer:
+def normalizer(experience: ExperienceOptions, gamma: float) -> Normalizer:
     """Return the normaliser of observations and rewards that the arguments ask for."""
     if experience.normalize == "none":
         return identity()
     observations, rewards = experience.normalize != "rewards", experience.normalize != "observations"
-    return running(observations=observations, rewards=rewards, gamma=learner.gamma)
+    return running(observations=observations, rewards=rewards, gamma=gamma)
+
+
+def actor_critic_pipeline(arguments: Any) -> Pipeline:
+    """Return the components of a run with an algorithm of policy and value. An environment named by a reference is imported.
+
+    Raises: ChoiceError for an unknown environment or device; errors of `validate`.
+    """
+    with placed(arguments.process.device):
+        return _pipeline(arguments)
+
+
+def _pipeline(arguments: Any) -> Pipeline:
+    experience, learner, settings = arguments.experience, arguments.learner, arguments.algorithm
+    yours = is_reference(experience.env)
+    env = validate(load_env(experience.env) if yours else make(experience.env))
+    distribution, notices = head_of(env, learner.action_bounds, yours=yours)
+    model = network(env, learner, distribution)
+    epochs, minibatches = passes_of(settings)
+    updates = loop_of(experience, arguments.process).iterations * epochs * minibatches
+    algorithm = algorithm_of(settings)(model, optimizer(learner, updates), **flatten(settings))
+    scales = normalizer(experience, settings.gamma)
+    iteration = trainer(env, model, algorithm, envs=experience.envs, horizon=experience.horizon, normalizer=scales)
+    if experience.probes:
+        iteration = with_probes(iteration, *experience.probes)
+    content = digest_of(experience.env) if yours else ""
+    # Multiply-adds of a forward pass over a minibatch; on a GPU none of them takes a thread.
+    weights = int(model.init(keys.key(0)).numel()) if arguments.process.device == "cpu" else 0
+    products = iteration_steps(experience) // minibatches * weights
+    return Pipeline(env, model, scales, iteration, products=products, content=content, notices=notices)
 
 
 def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components:

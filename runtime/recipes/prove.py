@@ -30,9 +30,10 @@ from ..logic.proof_scores import prover, rule_weights
 from ..logic.proofs import Proofs, proofs
 from ..logic.search import SearchLimits
 from ..normalizer import identity
+from ..runs.arguments import flatten
 from ..runs.recipe import Notice
 from ..train import RunState, trainer
-from .arguments import loop_of
+from .arguments import loop_of, passes_of
 from .pipeline import Pipeline, optimizer, placed
 from .prove_settings import Prove
 
@@ -178,19 +179,9 @@ def _pipeline(arguments: Prove, notice: Notice) -> Pipeline:
     made = opened(arguments)
     model, env = model_of(arguments, made), proving(made.game, made.world, reset="own")
     learner, graph = arguments.learner, arguments.experience
-    updates = loop_of(graph, arguments.process).iterations * arguments.epochs * arguments.minibatches
-    algorithm = ppo(
-        model,
-        optimizer(learner, max(1, updates)),
-        gamma=learner.gamma,
-        lambda_=arguments.gae_lambda,
-        clip=arguments.clip,
-        epochs=arguments.epochs,
-        minibatches=arguments.minibatches,
-        value_coefficient=arguments.value_coefficient,
-        entropy_coefficient=arguments.entropy_coefficient,
-        target_kl=arguments.target_kl,
-    )
+    epochs, minibatches = passes_of(arguments.algorithm)
+    updates = loop_of(graph, arguments.process).iterations * epochs * minibatches
+    algorithm = ppo(model, optimizer(learner, max(1, updates)), **flatten(arguments.algorithm))
     iteration = trainer(env, model, algorithm, envs=graph.envs, horizon=graph.horizon, reset="own")
     prepare = warmed_up(arguments, made, notice)
     return Pipeline(env, model, identity(), iteration, prepare, digest(made), made, own_reset=True)

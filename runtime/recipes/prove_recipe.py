@@ -6,9 +6,9 @@ from typing import Any
 from ..deferred import deferred
 from ..runs.arguments import check_memory, option
 from ..runs.recipe import Recipe
-from .arguments import run_steps
-from .prove_settings import ATOM, TRAINS, USUAL, Prove, Ranking, check_policy, check_prove, prove_defaults
-from .settings import PPOMoving
+from .algorithm_flags import changes_class
+from .arguments import Changes, run_steps
+from .prove_settings import ATOM, PPO, TRAINS, USUAL, Prove, Ranking, check_policy, check_prove, prove_defaults
 
 
 def check_ranking(arguments: Prove, options: Ranking) -> None:
@@ -62,7 +62,7 @@ RECIPE = Recipe(
     title=lambda arguments: f"{NAME} on {arguments.experience.data} {_length(arguments)}",
     closing=Ranking,
     resuming=Ranking,
-    moving=PPOMoving,
+    moving=lambda: Changes(algorithm=changes_class(PPO)()),
     evaluating=Ranking,
     report=deferred(str(__package__), "ranking", "final_lines"),
 )

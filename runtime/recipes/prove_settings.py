@@ -1,7 +1,7 @@
 """Settings of the recipe prove, and options of the ranking that follows it. Imports no torch."""
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import field, frozen
 
@@ -15,9 +15,10 @@ from ..runs.arguments import (
     check_whole,
     check_wholes,
 )
-from .arguments import WEIGHT, Process, iteration_steps
+from .algorithm_flags import check_settings, settings_class
+from .arguments import WEIGHT, Process, check_minibatches, iteration_steps
 
-USUAL = "family:200"
+USUAL, PPO = "family:200", "purestep.algorithms.ppo:ppo"
 ATOM = 24  # bytes of a predicate and its two arguments
 MOVES = 800_000  # which train a policy of such a family
 TRAINS = f"--steps {MOVES}"
@@ -67,7 +68,6 @@ class ProofLearner:
     learning_rate: float = 3e-3  # of Adam
     anneal: bool = True  # let the learning rate fall to 0 over the run
     max_gradient_norm: float = 0.5  # longer gradients are shortened to it
-    gamma: float = 0.99  # what a reward is worth one step later
 
 
 @frozen
@@ -89,13 +89,7 @@ class Prove:
     learner: ProofLearner = field(factory=ProofLearner)
     imitation: Imitation = field(factory=Imitation)
     process: Process = field(factory=Process)
-    gae_lambda: float = 0.95  # 0 trusts the value function, 1 the rewards
-    clip: float = 0.2  # how far a probability may move, as a ratio
-    epochs: int = 4  # passes over each batch
-    minibatches: int = 8  # steps of the optimiser in each pass; divides envs x horizon
-    value_coefficient: float = 0.5  # weight of the value loss
-    entropy_coefficient: float = 0.005  # weight of the policy's entropy
-    target_kl: float = math.inf  # once the policy has moved that far, the rest of an update is left out
+    algorithm: Any = field(factory=lambda: settings_class(PPO)(minibatches=8, entropy_coefficient=0.005))
 
     @property
     def trains_policy(self) -> bool:
@@ -120,7 +114,6 @@ def check_prove(arguments: Prove) -> None:
     check_wholes(learner, 1, "size", "width")
     check_wholes(learner, 0, "blocks", "warm_up")
     check_wholes(process, 1, "checkpoints")
-    check_wholes(arguments, 1, "epochs", "minibatches")
     check_wholes(arguments.imitation, 0, "imitated_facts")
     check_wholes(arguments.imitation, 1, "imitated_rules", "imitated_expansions", "imitation_rounds", "imitation_steps")
     if learner.size % 2 and learner.form in ("complex", "rotate"):
@@ -130,11 +123,10 @@ def check_prove(arguments: Prove) -> None:
     check_whole("--mined-length", graph.mined_length, 1, 3)
     check_numbers(graph, 0.0, 1.0, "mined_confidence")
     check_numbers(graph, 0.0, math.inf, "smoothing", "mining_seconds")
-    check_numbers(arguments, 0.0, 1.0, "gae_lambda")
-    check_numbers(learner, 0.0, 1.0, "gamma", "learning_rate")
+    check_numbers(learner, 0.0, 1.0, "learning_rate")
     check_numbers(learner, 1e-3, math.inf, "temperature")
     check_numbers(learner, 0.0, math.inf, "max_gradient_norm")
-    check_numbers(arguments, 0.0, math.inf, "clip", "value_coefficient", "entropy_coefficient", "target_kl")
+    check_settings(arguments.algorithm)
     rows = iteration_steps(graph)
     state = ATOM * graph.atoms
     needs = {
@@ -143,9 +135,7 @@ def check_prove(arguments: Prove) -> None:
         "--size and --width x --blocks": WEIGHT * (learner.size + learner.width**2 * learner.blocks),
     }
     check_memory(needs, device=process.device)
-    if rows % arguments.minibatches:
-        got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {arguments.minibatches}"
-        raise ChoiceError(message("--envs x --horizon", got=got, wanted=wanted, remedy="change one of the three"))
+    check_minibatches(graph, arguments.algorithm)
 
 
 @frozen

@@ -33,6 +33,7 @@ from ..files.reading import read_text, reason
 from ..runs.arguments import changed, flatten, processors, settings_in
 from ..runs.migrations import NUMBER, RECIPE, SCHEMA, upgrade
 from ..runs.recipe import Notice
+from .algorithm_flags import target_of
 from .arguments import loop_of
 from .sweep_members import Cohort, Member, Members
 from .sweep_results import Trial, mean_score, row_of, trial_of
@@ -58,7 +59,7 @@ def trials(
     plan: dict[str, Any] = {"arguments": settled, "axes": [asdict(axis) for axis in axes], "options": asdict(options)}
     if is_reference(arguments.experience.env):
         plan["env"] = digest_of(arguments.experience.env)
-    kept = _kept(run, type(arguments).__name__.lower(), json.loads(json.dumps(plan, default=str)))
+    kept = _kept(run, target_of(arguments.algorithm).partition(":")[2], json.loads(json.dumps(plan, default=str)))
     # With halving the last rung fills its parts, so no rung trains copies for nothing. Small parts cost little: PPO on CartPole
     # ran 74,000 steps/s in parts of one and 79,000 in parts of 9.
     widest = planned[-1 if options.halving else 0].settings * options.seeds
@@ -213,7 +214,7 @@ def _as_begun(arguments: Any, run: Path) -> Any:
     if not path.exists():
         return arguments
     stored = _stored(path)
-    settings = _upgraded(type(arguments).__name__.lower(), stored, str(path))["arguments"]
+    settings = _upgraded(target_of(arguments.algorithm).partition(":")[2], stored, str(path))["arguments"]
     now = json.loads(json.dumps(flatten(arguments), default=str))
     groups = [type(getattr(arguments, one.name)) for one in fields(type(arguments))]
     usual = {one.name: one.default for group in groups if has(group) for one in fields(group)}

@@ -19,8 +19,8 @@ from ..population import each, population, with_hyperparameters
 from ..runs.loop_state import first_call
 from ..runs.recipe import Notice
 from ..train import RunState, folded
-from .actor_critic import actor_critic_pipeline
 from .arguments import iteration_steps, loop_of
+from .pipeline import actor_critic_pipeline
 from .report import APART, LONGEST, SHORT
 from .sweep_results import Curve, Trial
 from .sweep_settings import SWEPT, Point

@@ -11,7 +11,8 @@ from attrs import frozen
 
 from ...core.errors import ChoiceError, choose, message
 from ..runs.arguments import check_memory, check_whole, check_wholes, flag
-from .settings import check_episodes
+from .arguments import check_episodes
+from .classic import INPUTS
 
 MEMBER = 1000  # bytes of a run's settings and results
 
@@ -19,11 +20,7 @@ MEMBER = 1000  # bytes of a run's settings and results
 SWEPT: Mapping[str, str] = {
     "learning_rate": "learning_rate",
     "max_gradient_norm": "max_norm",
-    "gamma": "gamma",
-    "gae_lambda": "lambda_",
-    "clip": "clip",
-    "value_coefficient": "value_coefficient",
-    "entropy_coefficient": "entropy_coefficient",
+    **{name: name for name in INPUTS},
 }
 Point = Mapping[str, float]  # a value of each swept setting
 SAMPLERS = ("random", "optuna")

@@ -188,7 +188,7 @@ def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:
     if differing:
         got, remedy = f"with other names: {short(differing)}", "use the version of purestep that wrote it"
         raise CheckpointError(message(where, got=got, wanted="its own", remedy=remedy))
-    for name, hint in _hints(type(defaults)).items():
+    for name, hint in _hints(defaults).items():
         if name in values and not fits(values[name], hint):
             got = f"with {name} {short(values[name])}"
             wanted = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
@@ -197,11 +197,12 @@ def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:
     return changed(defaults, values)
 
 
-def _hints(kind: type) -> dict[str, Any]:
-    """Return the types of all settings of a class of arguments, including those of its groups."""
-    found: dict[str, Any] = {}
-    for name, hint in get_type_hints(kind).items():
-        found |= _hints(hint) if attrs.has(hint) else {name: hint}
+def _hints(arguments: Any) -> dict[str, Any]:
+    """Return the types of all settings of arguments, including those of their groups."""
+    hints, found = get_type_hints(type(arguments)), dict[str, Any]()
+    for field in attrs.fields(type(arguments)):
+        value = getattr(arguments, field.name)
+        found |= _hints(value) if attrs.has(type(value)) else {field.name: hints[field.name]}
     return found
 
 

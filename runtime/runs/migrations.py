@@ -21,7 +21,7 @@ from attrs import frozen
 from ...core.errors import CheckpointError, message
 from ..machine.json_codec import short
 
-SCHEMA = 3
+SCHEMA = 4
 RECIPE, NUMBER, OWN_NUMBER, CHANGES = "recipe", "schema", "recipe_schema", "changes"  # of a record, besides settings
 APART = (RECIPE, NUMBER, OWN_NUMBER, CHANGES)
 Record = Mapping[str, Any]
@@ -97,6 +97,8 @@ ADDED: tuple[Added, ...] = (
     Added(2, CLASSIC, "action_bounds", "clip"),
     Added(3, LANGUAGE, "server_seconds", 600.0),
     Added(3, LANGUAGE, "server_log_probs", "raw"),
+    Added(4, ("prove",), "value_clip", math.inf),
+    Added(4, ("prove",), "advantages", "minibatch"),
 )
 
 
@@ -131,6 +133,7 @@ MIGRATED: Mapping[
 }
 
 LEAVES: tuple[Leaf, ...] = (
+    Leaf(4, r"(.*\.numbers\.)gae_lambda", r"\1lambda_"),
     Leaf(1, r"learner\.numbers\.\w+"),
     Leaf(1, r".*\.hyperparameters\.decay_steps"),
     Leaf(1, r"normalizer\.gamma"),
@@ -182,5 +185,7 @@ def leaf_in(name: str, schema: int, saved: Collection[str]) -> str | tuple[()]:
     for row in LEAVES:
         found = re.fullmatch(row.name, name)
         if row.schema > schema and found:
-            return found.expand(row.before) if isinstance(row.before, str) else ()
+            before = found.expand(row.before) if isinstance(row.before, str) else ()
+            if before == () or before in saved:
+                return before
     return name

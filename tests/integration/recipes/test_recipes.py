@@ -25,10 +25,9 @@ from purestep.runtime.effects.reporting.metrics import read
 from purestep.runtime.machine.drive import Entry, Handlers, drive, serial
 from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.machine.replay import from_lines, recorded, replayed, to_lines
-from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import ExperienceOptions, loop_of
 from purestep.runtime.recipes.classic import RECIPES
-from purestep.runtime.recipes.pipeline import Pipeline, components_of, lowered
+from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline, components_of, lowered
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten

@@ -13,7 +13,7 @@ from purestep.core.errors import ChoiceError
 from purestep.core.tree import leaves
 from purestep.runtime.cli import main
 from purestep.runtime.population import with_hyperparameters
-from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
+from purestep.runtime.recipes.pipeline import actor_critic_pipeline
 from purestep.runtime.runs import changing
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.changing import rows_in

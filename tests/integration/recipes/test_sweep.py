@@ -13,9 +13,9 @@ from purestep.core import keys
 from purestep.core.errors import CheckpointError
 from purestep.runtime.cli.main import main
 from purestep.runtime.compile import artefact_name
-from purestep.runtime.recipes.actor_critic import actor_critic_pipeline
 from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.pipeline import actor_critic_pipeline
 from purestep.runtime.recipes.sweep import trials
 from purestep.runtime.recipes.sweep_results import Trial, ranked
 from purestep.runtime.recipes.sweep_settings import Sweep, axis_of, points

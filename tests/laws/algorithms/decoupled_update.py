@@ -13,12 +13,12 @@ from torch import Tensor
 
 from purestep.algorithms.algorithm import Algorithm, TrainState
 from purestep.algorithms.decoupled import interpolation
-from purestep.algorithms.decoupled_ppo import FIGURES, Versioned, proximal_log_prob
-from purestep.algorithms.hyperparameters import Numbers
+from purestep.algorithms.decoupled_ppo import FIGURES, Versioned, decoupled_ppo, proximal_log_prob
+from purestep.algorithms.hyperparameters import Numbers, numbers_of
 from purestep.algorithms.importance import effective_fraction, importance_weights
 from purestep.algorithms.kl import k3
 from purestep.algorithms.policy_losses import ppo_clip
-from purestep.algorithms.ppo import METRICS, PPOSample, PPOSettings, clip_of, ppo, ppo_learner, prepare_samples
+from purestep.algorithms.ppo import METRICS, PPOSample, clip_of, ppo, ppo_learner, prepare_samples
 from purestep.core import keys
 from purestep.core.optim.optimizers import Optimizer, sgd
 from purestep.core.policy import ActorCritic
@@ -56,9 +56,8 @@ def _written(choices: _Choices) -> Callable[[Make], Make]:
 
 def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: Any) -> Algorithm:
     proximal, weights = given.pop("proximal"), given.pop("weights")
-    usual = {"gamma": 0.99, "lambda_": 0.95, "clip": 0.2, "value_clip": math.inf, "epochs": 4, "minibatches": 4}
-    others = {"value_coefficient": 0.5, "entropy_coefficient": 0.01, "target_kl": math.inf, "advantages": "minibatch"}
-    settings = PPOSettings(**(usual | others | given))  # type: ignore[arg-type]
+    settings = {**(decoupled_ppo.__kwdefaults__ or {}), **given}
+    chosen = numbers_of(decoupled_ppo, settings)
 
     def samples_of(params: Any, told: Any, step: Tensor, numbers: Numbers) -> PPOSample:
         played = told.trajectory if isinstance(told, Versioned) else told
@@ -66,8 +65,8 @@ def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: 
         share = (
             choices.share(told.version, step) if proximal == "interpolated" else torch.full_like(recomputed, math.nan)
         )
-        rates = {name: numbers[name] for name in ("gamma", "lambda_")}
-        samples = prepare_samples(model, params, played, **rates, normalize=settings.advantages == "batch")
+        rates = {"gamma": numbers["gamma"], "lambda_": numbers["gae_lambda"]}
+        samples = prepare_samples(model, params, played, **rates, normalize=settings["advantages"] == "batch")
         return replace(samples, anchor=(recomputed.flatten(0, 1), share.flatten(0, 1)))
 
     def surrogate(
@@ -80,7 +79,10 @@ def _made(choices: _Choices, model: ActorCritic, optimizer: Optimizer, **given: 
         loss = weight * ppo_clip(log_prob, near, advantage, clip=clip_of(numbers))
         return loss, near, (weight.mean(), effective_fraction(weight, torch.ones_like(q, dtype=torch.bool)))
 
-    return ppo_learner(model, optimizer, settings, surrogate, samples_of, (*METRICS, *FIGURES))
+    passes = {name: settings[name] for name in ("epochs", "minibatches")}
+    normalize = settings["advantages"] == "minibatch"
+    names = (*METRICS, *FIGURES)
+    return ppo_learner(model, optimizer, chosen, surrogate, samples_of, names, **passes, normalize=normalize)
 
 
 right = _written(_Choices())
@@ -247,7 +249,7 @@ def _kept() -> Law:
         near = proximal_log_prob(MODEL, case.state.params, case.trajectory).flatten()
         weight = some(near, samples.behaviour_log_prob, torch.ones_like(near, dtype=torch.bool))
         seen("rows kept beside rows left out", (weight > 0).any() & (weight == 0).any())
-        chosen = {**STEP, "gamma": 0.5, "lambda_": 0.5, "weights": some}
+        chosen = {**STEP, "gamma": 0.5, "gae_lambda": 0.5, "weights": some}
         _, told = _updated(_make(subject, "recomputed", **chosen), case, case.trajectory)
         same("policy_loss", told["policy_loss"], -(weight * samples.advantage).mean(), NEAR)
         same("weight", told["weight"], weight.mean(), NEAR)

@@ -45,7 +45,7 @@ COMPARED: dict[str, Any] = {
     "proximal": "recomputed",
     "correction": partial(truncated_weights, high=2.0),
 }
-NUMBERS = ("gamma", "lambda_", "value_coefficient", "entropy_coefficient")  # of A2C
+NUMBERS = ("gamma", "gae_lambda", "value_coefficient", "entropy_coefficient")  # of A2C
 
 
 def own_anchoring() -> Anchoring:

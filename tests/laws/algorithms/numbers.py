@@ -110,5 +110,5 @@ def _forgets(right: Make) -> Make:
 
 MUTANTS: dict[str, Callable[[Make], Make]] = {
     f"uses the {name} it was made with": partial(_closes_over, name)
-    for name in ("lambda_", "value_coefficient", "entropy_coefficient")
+    for name in ("gae_lambda", "value_coefficient", "entropy_coefficient")
 }

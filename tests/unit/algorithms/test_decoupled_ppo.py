@@ -1,7 +1,7 @@
 """PPO around another policy than the one that played: what it refuses, and that it runs compiled, lagging, for many seeds."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ MODEL = flat(actor_critic_mlp(ENV.observation_space, ENV.action_space, (8,)))
 BOUNDED = partial(truncated_weights, high=2.0)
 
 
-def own(proximal: str = "recomputed", rate: float = 0.01) -> Algorithm:
+def own(proximal: Literal["recomputed", "interpolated"] = "recomputed", rate: float = 0.01) -> Algorithm:
     return decoupled_ppo(MODEL, adam(rate), proximal=proximal, weights=BOUNDED, epochs=2, minibatches=2)
 
 
@@ -36,7 +36,7 @@ def trained(algorithm: Algorithm, staleness: int = 0) -> Trainer:
 
 def test_an_unknown_proximal_policy_is_refused() -> None:
     with pytest.raises(ChoiceError, match="did you mean 'recomputed'"):
-        own("recompute")
+        own("recompute")  # type: ignore[arg-type]
 
 
 def test_interpolation_asks_for_versions() -> None:
@@ -67,7 +67,7 @@ def test_its_figures_are_ppos_and_two_of_the_weights() -> None:
 
 
 @pytest.mark.parametrize("proximal", ["recomputed", "interpolated"])
-def test_without_lag_training_is_ppos(proximal: str) -> None:
+def test_without_lag_training_is_ppos(proximal: Literal["recomputed", "interpolated"]) -> None:
     """Six updates, before rounding has had time to grow."""
     one = trained(lagging(own(proximal), 0))
     usual = trained(ppo(MODEL, adam(0.01), epochs=2, minibatches=2))

@@ -91,7 +91,7 @@ def test_rows_that_minibatches_do_not_divide_are_refused() -> None:
 
 def test_unknown_advantages_are_refused() -> None:
     with pytest.raises(ChoiceError, match="did you mean 'minibatch'"):
-        ppo(MODEL, sgd(0.1), advantages="minibatches")
+        ppo(MODEL, sgd(0.1), advantages="minibatches")  # type: ignore[arg-type]
 
 
 def tables(values: Tensor) -> ActorCritic:
@@ -210,7 +210,7 @@ FORMS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_an_update_is_that_of_plain_pytorch(form: str) -> None:
     optimizer = chain(clip_by_global_norm(0.5), adam(0.05))
-    rest: dict[str, Any] = {"gamma": 0.9, "lambda_": 0.8, "epochs": 3, "minibatches": 4, "entropy_coefficient": 0.02}
+    rest: dict[str, Any] = {"gamma": 0.9, "gae_lambda": 0.8, "epochs": 3, "minibatches": 4, "entropy_coefficient": 0.02}
     algorithm = ppo(MODEL, optimizer, **rest, **FORMS[form])
     params, data = tree_map(torch.Tensor.double, MODEL.init(keys.key(1))), played(3, dtype=torch.float64)
     state = replace(algorithm.init(KEY), params=params, optimizer=optimizer.init(params))
@@ -241,7 +241,7 @@ def test_from_the_first_minibatch_over_the_limit_on_the_rest_is_left_out() -> No
     """The first minibatch is on-policy; a wild step follows; the others, were they applied, would go on moving."""
 
     def update(data: Trajectory, minibatches: int, limit: float) -> Any:
-        algorithm = ppo(MODEL, sgd(5.0), lambda_=0.0, epochs=1, minibatches=minibatches, target_kl=limit)
+        algorithm = ppo(MODEL, sgd(5.0), gae_lambda=0.0, epochs=1, minibatches=minibatches, target_kl=limit)
         return algorithm.update(algorithm.init(KEY), data, KEY)
 
     data = on_policy(MODEL, MODEL.init(KEY), played())
@@ -366,7 +366,7 @@ def test_illegal_actions_stay_impossible() -> None:
 def test_continuous_actions(distribution: str) -> None:
     """Actions that paid get likelier, those that cost get less likely."""
     model = actor_critic_mlp(OBSERVATIONS, PUSHES, hidden=(5,), distribution=distribution)
-    algorithm = ppo(model, adam(0.003), advantages="none", lambda_=0.0, gamma=0.0, entropy_coefficient=0.0)
+    algorithm = ppo(model, adam(0.003), advantages="none", gae_lambda=0.0, gamma=0.0, entropy_coefficient=0.0)
     state, data = algorithm.init(KEY), played(actions=PUSHES)
     data = replace(data, action=data.action.clamp(-0.9, 0.9))
     data = on_policy(model, state.params, data)
@@ -387,7 +387,7 @@ def test_params_as_one_vector_learn_the_same() -> None:
 def test_hyperparameters_may_be_tensors() -> None:
     numbers = {
         "gamma": 0.9,
-        "lambda_": 0.8,
+        "gae_lambda": 0.8,
         "clip": 0.1,
         "value_clip": 0.3,
         "target_kl": 0.05,

@@ -76,7 +76,7 @@ def by_hand(name: str, params: Any, data: Trajectory, gamma: float, lambda_: flo
 def test_one_update_is_the_gradient_step_written_by_hand(name: str) -> None:
     options = {"gamma": 0.9, "value_coefficient": 0.5, "entropy_coefficient": 0.25}
     if name == "a2c":
-        options["lambda_"] = 0.8
+        options["gae_lambda"] = 0.8
     algorithm = FACTORIES[name](MODEL, sgd(0.5), **options)
     state, data = algorithm.init(keys.key(1)), random_trajectory(2)
     params = tree_map(lambda leaf: leaf.clone().requires_grad_(), state.params)
@@ -136,7 +136,7 @@ def test_approximate_kl_says_how_far_the_data_are_off_policy() -> None:
 
 def test_unknown_baseline_is_refused() -> None:
     with pytest.raises(ChoiceError, match="did you mean 'value'"):
-        reinforce(MODEL, sgd(0.5), baseline="values")
+        reinforce(MODEL, sgd(0.5), baseline="values")  # type: ignore[arg-type]
 
 
 @record

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.core.record import record, tensor
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files, lock, write_whole
 from purestep.runtime.effects.checkpoint.manifest import MANIFEST, SCHEMA, TENSORS, DamagedError, describe
-from purestep.runtime.effects.checkpoint.single import differences, environment, latest, load, save
+from purestep.runtime.effects.checkpoint.single import differences, environment, latest, load, processor, save
 from purestep.runtime.machine.json_codec import line
 
 
@@ -180,6 +181,14 @@ def test_the_layout_on_disk_is_the_promised_one(tmp_path: Path) -> None:
     assert manifest.environment["threads"] == torch.get_num_threads()
     assert manifest.machine == {"$tag": "Progress", "iteration": 4, "names": []}
     assert manifest.sha256 == hashlib.sha256((path / TENSORS).read_bytes()).hexdigest()
+
+
+def test_processors_are_told_apart(tmp_path: Path) -> None:
+    one = tmp_path / "cpuinfo"
+    one.write_text("processor : 0\nvendor_id : Own\ncpu family : 6\nmodel : 7\n\nprocessor : 1\nmodel : 9\n")
+    assert processor(one) == f"{platform.machine()} Own 6 7"
+    assert processor(tmp_path / "absent") == platform.machine()
+    assert environment()["processor"] == processor()
 
 
 def test_changed_facts_are_named() -> None:

@@ -175,7 +175,7 @@ def test_a_loss(added: Added) -> None:
     env = cartpole()
     model = actor_critic_mlp(env.observation_space, env.action_space, (4,))
     rows = 3
-    numbers = ppo_file.PPOSettings(0.9, 0.9, 0.2, float("inf"), 1, 1, 0.0, 0.0, float("inf"), "none")
+    numbers = {"clip": 0.2, "value_coefficient": 0.0, "entropy_coefficient": 0.0}
     sample = ppo_file.PPOSample(
         observation=keys.normal(keys.key(0), (rows, 4)),
         action=torch.zeros(rows, dtype=torch.int64),
@@ -189,7 +189,8 @@ def test_a_loss(added: Added) -> None:
         sample.behaviour_log_prob,
         (),
     )
-    algorithm = ppo_file.ppo_learner(model, sgd(0.1), numbers, surrogate, lambda *_: sample, ppo_file.METRICS)
+    made = surrogate, lambda *_: sample, ppo_file.METRICS
+    algorithm = ppo_file.ppo_learner(model, sgd(0.1), numbers, *made, epochs=1, minibatches=1)
     state = algorithm.init(keys.key(1))
     no, played = torch.zeros(rows, 1, dtype=torch.bool), torch.zeros(rows, 1)  # `lambda *_: sample` reads none of it
     trajectory = Trajectory(

@@ -154,7 +154,9 @@ class Builder:
 def test_a_header_is_precompiled_beside_the_program_and_appears_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compile_speed, "_WANTED", {})  # without the compiler's own, which take minutes on a busy machine
+    monkeypatch.setattr(
+        compile_speed, "_WANTED", {}
+    )  # without the compiler's own, which take minutes on a busy machine
     good, bad = tmp_path / "good.h.gch", tmp_path / "bad.h.gch"
     for target, source in ((good, "/dev/null"), (bad, tmp_path / "absent")):
         compile_speed._side_by_side(str(tmp_path / "lock"), [Builder(target, f"sort {source}")])

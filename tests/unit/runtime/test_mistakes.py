@@ -335,9 +335,12 @@ NUMBERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     **{
         f"{factory.__name__}: {name}": (_algorithm(factory, name), name)
         for factory, names in (
-            (ppo, ("gamma", "lambda_", "clip", "value_clip", "value_coefficient", "entropy_coefficient", "target_kl")),
-            (decoupled_ppo, ("gamma", "lambda_", "clip", "value_coefficient", "entropy_coefficient")),
-            (a2c, ("gamma", "lambda_", "value_coefficient", "entropy_coefficient")),
+            (
+                ppo,
+                ("gamma", "gae_lambda", "clip", "value_clip", "value_coefficient", "entropy_coefficient", "target_kl"),
+            ),
+            (decoupled_ppo, ("gamma", "gae_lambda", "clip", "value_coefficient", "entropy_coefficient")),
+            (a2c, ("gamma", "gae_lambda", "value_coefficient", "entropy_coefficient")),
             (reinforce, ("gamma", "value_coefficient", "entropy_coefficient")),
         )
         for name in names
