@@ -20,7 +20,7 @@ from ..recipes.prove_settings import Search
 from ..runs.arguments import check_whole, flag, flatten, gathered, label, option
 from ..runs.kinds import recorded
 from ..runs.recipe import Nothing, Program, Recipe
-from ..runs.registry import HIDDEN, OWN, find, listed
+from ..runs.registry import HIDDEN, find, listed, own
 from .common import FLAGS, loading, say
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def _recipe_among(words: Sequence[str]) -> Recipe | None:
 def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str) -> int:
     """Show help by kinds of runs, or refuse words that name no run."""
     kinds: dict[tuple[str, ...], list[Recipe]] = {}
-    for recipe in map(find, OWN):
+    for recipe in map(find, own()):
         kinds.setdefault((*flatten(options(recipe)), *flatten(_moving(command, recipe))), []).append(recipe)
     if {"-h", "--help"}.isdisjoint(words):
         for word in words:

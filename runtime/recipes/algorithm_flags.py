@@ -4,7 +4,6 @@ The line of a parameter says it all: its name, its kind (`algorithms/kinds.py`),
 """
 
 import ast
-import io
 import math
 import tokenize
 from collections.abc import Callable
@@ -52,7 +51,7 @@ def settings_of(target: str) -> tuple[Setting, ...]:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"no module named {module}", name=module)
     text = Path(spec.origin).read_text()
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    tokens = tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     functions = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     parameters = next(node for node in functions if node.name == name).args

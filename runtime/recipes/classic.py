@@ -85,7 +85,9 @@ class Classic:
     algorithm: Any  # the settings of the algorithm
 
 
-def _recipe(name: str, about: str, notes: str, target: str, changes: Defaults) -> Recipe:
+def recipe(name: str, about: str, notes: str, target: str, changes: Defaults) -> Recipe:
+    """Return the recipe of an algorithm of policy and value: the function MODULE:NAME, and defaults of some environments."""
+
     def defaults(words: Sequence[str]) -> Classic:
         env = option(words, "--env", USUAL)
         if not is_reference(env):
@@ -158,7 +160,7 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         REINFORCE,
     ),
 }
-RECIPES: Mapping[str, Recipe] = {name: _recipe(name, *row) for name, row in ROWS.items()}
+RECIPES: Mapping[str, Recipe] = {name: recipe(name, *row) for name, row in ROWS.items()}
 # the settings of all of them that are inputs of the program
 INPUTS = tuple(
     dict.fromkeys(one.name for _, _, target, _ in ROWS.values() for one in settings_of(target) if one.is_input())

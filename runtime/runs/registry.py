@@ -10,8 +10,8 @@ from ...core.errors import CheckpointError, ChoiceError, choose, message
 from .recipe import Recipe
 
 GROUP = "purestep.recipes"
-OWN: Mapping[str, str] = {  # name -> module and name of its `Recipe`, or of a mapping that has it
-    **dict.fromkeys(("ppo", "a2c", "reinforce"), "recipes.classic:RECIPES"),
+CLASSIC = "recipes.classic:RECIPES"  # a table of recipes
+OWN: Mapping[str, str] = {  # the other names -> module and name of the `Recipe`
     "prove": "recipes.prove_recipe:RECIPE",
     "zorplex": "recipes.text:ZORPLEX",
     "cache": "recipes.text:CACHE",
@@ -20,6 +20,15 @@ OWN: Mapping[str, str] = {  # name -> module and name of its `Recipe`, or of a m
 }
 HIDDEN = ("task",)  # named by its task: FILE.py:TASK or MODULE:TASK
 TASK = "recipes.text:task_recipe"
+
+
+def own() -> Mapping[str, str]:
+    """Return the names of purestep's recipes, each with the module and name of its `Recipe`, or of a table that has it.
+
+    >>> list(own())[:4]
+    ['ppo', 'a2c', 'reinforce', 'prove']
+    """
+    return {**dict.fromkeys(_there(CLASSIC), CLASSIC), **OWN}
 
 
 @cache
@@ -37,9 +46,9 @@ def listed() -> dict[str, str]:
     >>> listed()["ppo"]
     'proximal policy optimisation'
     """
-    own = {name: _own(name).about for name in OWN if name not in HIDDEN}
+    lines = {name: _own(name).about for name in own() if name not in HIDDEN}
     packages = {name: " and ".join(point.module for point in points) for name, points in added().items()}
-    return {**{name: f"of {package}" for name, package in packages.items()}, **own}
+    return {**{name: f"of {package}" for name, package in packages.items()}, **lines}
 
 
 def find(name: str, where: str = "recipe") -> Recipe:
@@ -53,17 +62,18 @@ def find(name: str, where: str = "recipe") -> Recipe:
     if ":" in name:
         by_task: Recipe = _there(TASK)(name)
         return by_task
-    points = choose(where, name, {**dict.fromkeys(OWN, ()), **added()})
-    packages = [*(["purestep"] if name in OWN else ()), *(point.value for point in points)]
+    ours = own()
+    points = choose(where, name, {**dict.fromkeys(ours, ()), **added()})
+    packages = [*(["purestep"] if name in ours else ()), *(point.value for point in points)]
     if len(packages) > 1:
         got, remedy = f"a recipe of {' and '.join(packages)}", "uninstall a package, or rename its recipe"
         raise ChoiceError(message(f"recipe {name!r}", got=got, wanted="one recipe of a name", remedy=remedy))
-    return _own(name) if name in OWN else _load(next(iter(points)))
+    return _own(name) if name in ours else _load(next(iter(points)))
 
 
 @cache
 def _own(name: str) -> Recipe:
-    found = _there(OWN[name])
+    found = _there(own()[name])
     recipe: Recipe = found[name] if isinstance(found, Mapping) else found
     return recipe
 

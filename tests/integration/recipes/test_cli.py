@@ -28,7 +28,7 @@ from purestep.runtime.effects.checkpoint.manifest import describe, written
 from purestep.runtime.effects.layout import COMMON, PAGE
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import flag, flatten, option
-from purestep.runtime.runs.registry import HIDDEN, OWN, find
+from purestep.runtime.runs.registry import HIDDEN, find, own
 
 from ...support.programs import last_words, until
 from ...support.run_folders import begun
@@ -62,10 +62,10 @@ def test_help_names_every_command_and_those_of_other_packages(capsys: Said) -> N
 def test_help_of_train_names_the_recipes(capsys: Said) -> None:
     assert main.main(["train"]) == main.main(["train", "-h"]) == 0
     text = capsys.readouterr().out
-    assert all(f"\n  {name} " in text for name in OWN if name not in HIDDEN)
+    assert all(f"\n  {name} " in text for name in own() if name not in HIDDEN)
 
 
-@pytest.mark.parametrize("recipe", OWN)
+@pytest.mark.parametrize("recipe", own())
 def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None:
     assert main.main(["train", recipe, "--help"]) == 0
     text = capsys.readouterr().out
@@ -75,7 +75,7 @@ def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None
     assert "learning_rate" not in text
 
 
-@pytest.mark.parametrize("recipe", OWN)
+@pytest.mark.parametrize("recipe", own())
 def test_no_flag_is_without_words(recipe: str, capsys: Said) -> None:
     assert main.main(["train", recipe, "--help"]) == 0
     words = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
@@ -237,8 +237,8 @@ def test_a_run_goes_on_on_another_device(recipe: str, tmp_path: Path, capsys: Sa
 def test_help_of_resume_names_the_device(trained: Path, capsys: Said) -> None:
     assert main.main(["resume", str(trained), "--help"]) == 0
     assert "--device" in capsys.readouterr().out
-    moving = {name for name in OWN if "device" in flatten(find(name).moving())}
-    assert moving == {name for name in OWN if "device" in flatten(find(name).defaults(()))} >= {"ppo", "prove"}
+    moving = {name for name in own() if "device" in flatten(find(name).moving())}
+    assert moving == {name for name in own() if "device" in flatten(find(name).defaults(()))} >= {"ppo", "prove"}
     assert main.main(["evaluate", str(trained), "--help"]) == 0
     assert "--device" not in capsys.readouterr().out
 

@@ -16,7 +16,7 @@ from purestep.core.env_names import ENV_NAMES
 from purestep.core.envs import ENVS
 from purestep.runtime.cli.main import commands
 from purestep.runtime.deferred import Package
-from purestep.runtime.runs.registry import OWN
+from purestep.runtime.runs.registry import own
 
 from ...support import run_folders
 
@@ -33,7 +33,7 @@ HEAVY = (
     "pytest",
 )
 HELP = [["--help"], *([name, "--help"] for name in commands())]
-HELP += [["train", recipe, "--help"] for recipe in OWN]
+HELP += [["train", recipe, "--help"] for recipe in own()]
 # Runs command lines one after the other, where the heavy libraries cannot be imported; a row of JSON for each.
 PROGRAM = """
 import contextlib, io, json, sys

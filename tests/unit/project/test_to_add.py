@@ -5,6 +5,7 @@ A file of the library is written to a folder of the test, and imported under the
 
 import ast
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -143,6 +144,49 @@ def test_an_environment(added: Added, monkeypatch: pytest.MonkeyPatch, tmp_path:
     small: dict[str, Any] = {"steps": 32, "envs": 2, "horizon": 8, "hidden": (4,), "backend": "none"}
     found = train("reinforce", tmp_path / "run", env="corridor", notice=lambda text: None, **small)
     assert found.loop.iteration == 2
+
+
+# --- an algorithm ---
+
+ALGORITHM = '''"""REINFORCE whose entropy is weighted by its square root."""
+
+from ..core.optim.optimizers import Optimizer
+from ..core.policy import ActorCritic
+from .algorithm import Algorithm
+from .hyperparameters import Fraction, Weight, numbers_of
+from .reinforce import reinforce
+
+
+def rooted(
+    model: ActorCritic,
+    optimizer: Optimizer,
+    *,
+    gamma: Fraction = 0.5,  # what a reward is worth
+    root: Weight = 0.25,  # square root of the entropy's weight
+) -> Algorithm:
+    """Return REINFORCE with an entropy coefficient root ** 2."""
+    numbers = numbers_of(rooted, locals())
+    return reinforce(model, optimizer, gamma=numbers["gamma"], entropy_coefficient=numbers["root"] ** 2)
+'''
+
+
+def test_an_algorithm(
+    added: Added, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    added("algorithms/rooted.py", ALGORITHM)
+    row = ("of a root", "One step for each batch.", "purestep.algorithms.rooted:rooted", {"cartpole": {"root": 0.5}})
+    monkeypatch.setitem(classic.RECIPES, "rooted", classic.recipe("rooted", *row))
+    assert registry.listed()["rooted"] == "of a root"
+    small = ["--steps", "32", "--envs", "2", "--horizon", "8", "--hidden", "4", "--backend", "none", "--episodes", "1"]
+    run = str(tmp_path / "run")
+    assert main.main(["train", "rooted", *small, "--run", run]) == 0
+    assert json.loads((tmp_path / "run" / "arguments.json").read_text())["root"] == 0.5
+    assert main.main(["resume", run, "--gamma", "0.75", "--steps", "64"]) == 0
+    assert "--gamma 0.75 from iteration" in capsys.readouterr().err
+    assert main.main(["train", "rooted", "--help"]) == 0
+    assert "square root of the entropy's weight (default: 0.5)" in " ".join(capsys.readouterr().out.split())
+    assert main.main(["train", "rooted", "--root", "-1", "--run", run]) == 1
+    assert "--root is -1.0, wanted a number from 0.0 to 1e+30" in capsys.readouterr().err
 
 
 # --- a loss ---

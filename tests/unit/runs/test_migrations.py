@@ -18,7 +18,7 @@ from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.runs.kinds import recorded
 from purestep.runtime.runs.migrations import ADDED, LEAVES, SCHEMA, leaf_in, upgrade
 from purestep.runtime.runs.recipe import Recipe
-from purestep.runtime.runs.registry import OWN, find
+from purestep.runtime.runs.registry import find, own
 from purestep.runtime.runs.training_machine import Loop
 
 from ...recorded_runs.record import FIELDS, HERE, fields
@@ -192,4 +192,4 @@ def evolve_numbers(state: Any) -> Any:
 
 
 def test_every_recipe_is_listed() -> None:
-    assert {*fields()} == {*OWN} == {*LISTED[str(SCHEMA)]}
+    assert {*fields()} == {*own()} == {*LISTED[str(SCHEMA)]}

@@ -24,7 +24,7 @@ from purestep.runtime.recipes.arguments import Process
 from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, check_threads, flatten, from_record, most_threads
-from purestep.runtime.runs.registry import OWN, find
+from purestep.runtime.runs.registry import find, own
 from purestep.runtime.runs.training_machine import Loop
 
 POLICY = """
@@ -233,7 +233,7 @@ def test_a_record_with_values_of_other_types_is_refused(changes: dict[str, Any])
 
 
 def test_every_recipes_own_record_is_taken() -> None:
-    for name in OWN:
+    for name in own():
         recipe = find(name)
         arguments = recipe.defaults(())
         assert runs.arguments_of(runs.described(recipe, arguments)) == (recipe, arguments)
