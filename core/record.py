@@ -26,12 +26,13 @@ R = TypeVar("R")
 C = TypeVar("C", bound=type)
 
 
-def tensor(shape: str = "*", kind: str = "") -> Any:
+def tensor(shape: str = "*", kind: str = "", default: float | None = None) -> Any:
     """Return a field holding one tensor.
 
     `shape` is a list of words: `*` stands for the record's leading axes (the same for all its fields), a number for that
     size, a name for a size shared by all fields of the record with this name. `kind` is "float", "bool", "int", "key"
-    (of dtype int64) or "" for any dtype. Raises: ChoiceError, ShapeError, when the class is defined.
+    (of dtype int64) or "" for any dtype; `default` is a number for `with_defaults`.
+    Raises: ChoiceError, ShapeError, when the class is defined.
 
     >>> @record
     ... class Layer:
@@ -44,7 +45,22 @@ def tensor(shape: str = "*", kind: str = "") -> Any:
     choose("tensor: kind", kind, KINDS)
     if "*" in shape.split()[1:]:
         raise ShapeError(message("tensor: shape", got=repr(shape), wanted="* first", remedy="name the other axes"))
-    return attrs.field(metadata={"shape": shape, "kind": kind})
+    return attrs.field(metadata={"shape": shape, "kind": kind, "default": default})
+
+
+def with_defaults(kind: type[R], **numbers: float) -> R:
+    """Return a record of tensors []: the numbers, and the defaults of its other fields. Raises: TypeError without either.
+
+    >>> @record
+    ... class Rod:
+    ...     mass: Tensor = tensor("*", "float", 1.0)
+    ...     length: Tensor = tensor("*", "float", 0.5)
+    >>> with_defaults(Rod, mass=2.0)
+    Rod(mass=tensor(2.), length=tensor(0.5000))
+    """
+    known = {field.name: field.metadata.get("default") for field in attrs.fields(cast(Any, kind))}
+    given = {name: number for name, number in (known | numbers).items() if number is not None}
+    return kind(**{name: torch.tensor(number) for name, number in given.items()})
 
 
 def static(**options: Any) -> Any:

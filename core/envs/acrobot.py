@@ -8,7 +8,7 @@ from torch import Tensor
 from .. import keys
 from ..env import Env
 from ..keys import Key
-from ..record import record, tensor
+from ..record import record, tensor, with_defaults
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
 from .angles import wrap
@@ -16,24 +16,26 @@ from .deterministic import deterministic
 
 Motion = tuple[Tensor, Tensor, Tensor, Tensor]  # both angles, both angular velocities
 
+MAX_VELOCITY_1, MAX_VELOCITY_2 = 4.0 * math.pi, 9.0 * math.pi
+
 
 @record
 class AcrobotParams:
     """Parameters of the links and limits, in SI units; 1 is the upper link, 2 the lower."""
 
-    gravity: Tensor = tensor("*", "float")
-    length_1: Tensor = tensor("*", "float")
-    mass_1: Tensor = tensor("*", "float")
-    mass_2: Tensor = tensor("*", "float")
-    center_1: Tensor = tensor("*", "float")  # from the joint above to the centre of mass
-    center_2: Tensor = tensor("*", "float")
-    inertia: Tensor = tensor("*", "float")  # of either link about its centre of mass
-    torque: Tensor = tensor("*", "float")  # of actions 0 (negative) and 2
-    time_step: Tensor = tensor("*", "float")
-    max_velocity_1: Tensor = tensor("*", "float")  # angular velocities are clipped to these
-    max_velocity_2: Tensor = tensor("*", "float")
-    height: Tensor = tensor("*", "float")  # above the upper joint: where the episode ends
-    reset_bound: Tensor = tensor("*", "float")  # a reset draws each of the four numbers from [-bound, bound)
+    gravity: Tensor = tensor("*", "float", 9.8)
+    length_1: Tensor = tensor("*", "float", 1.0)
+    mass_1: Tensor = tensor("*", "float", 1.0)
+    mass_2: Tensor = tensor("*", "float", 1.0)
+    center_1: Tensor = tensor("*", "float", 0.5)  # from the joint above to the centre of mass
+    center_2: Tensor = tensor("*", "float", 0.5)
+    inertia: Tensor = tensor("*", "float", 1.0)  # of either link about its centre of mass
+    torque: Tensor = tensor("*", "float", 1.0)  # of actions 0 (negative) and 2
+    time_step: Tensor = tensor("*", "float", 0.2)
+    max_velocity_1: Tensor = tensor("*", "float", MAX_VELOCITY_1)  # angular velocities are clipped to these
+    max_velocity_2: Tensor = tensor("*", "float", MAX_VELOCITY_2)
+    height: Tensor = tensor("*", "float", 1.0)  # above the upper joint: where the episode ends
+    reset_bound: Tensor = tensor("*", "float", 0.1)  # a reset draws each of the four numbers from [-bound, bound)
 
 
 @record
@@ -61,25 +63,9 @@ def acrobot() -> Env[AcrobotParams, AcrobotState]:
     >>> timestep.next_observation, timestep.reward
     (tensor([1., 0., 1., 0., 0., 0.]), tensor(-1.))
     """
-    speed_1, speed_2 = 4.0 * math.pi, 9.0 * math.pi
-    high = (1.0, 1.0, 1.0, 1.0, speed_1, speed_2)
-    params = AcrobotParams(
-        gravity=torch.tensor(9.8),
-        length_1=torch.tensor(1.0),
-        mass_1=torch.tensor(1.0),
-        mass_2=torch.tensor(1.0),
-        center_1=torch.tensor(0.5),
-        center_2=torch.tensor(0.5),
-        inertia=torch.tensor(1.0),
-        torque=torch.tensor(1.0),
-        time_step=torch.tensor(0.2),
-        max_velocity_1=torch.tensor(speed_1),
-        max_velocity_2=torch.tensor(speed_2),
-        height=torch.tensor(1.0),
-        reset_bound=torch.tensor(0.1),
-    )
+    high = (1.0, 1.0, 1.0, 1.0, MAX_VELOCITY_1, MAX_VELOCITY_2)
     return deterministic(
-        params,
+        with_defaults(AcrobotParams),
         _reset,
         _advance,
         observation_space=Box(tuple(-bound for bound in high), high, (6,)),

@@ -8,25 +8,27 @@ from torch import Tensor
 from .. import keys
 from ..env import Env
 from ..keys import Key
-from ..record import record, tensor
+from ..record import record, tensor, with_defaults
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
 from .deterministic import deterministic
+
+POSITION_LIMIT, ANGLE_LIMIT = 2.4, math.radians(12.0)
 
 
 @record
 class CartPoleParams:
     """Masses, lengths and limits, in SI units. Each can be changed alone: derived quantities are computed in the step."""
 
-    gravity: Tensor = tensor("*", "float")
-    cart_mass: Tensor = tensor("*", "float")
-    pole_mass: Tensor = tensor("*", "float")
-    half_length: Tensor = tensor("*", "float")  # from the joint to the pole's centre of mass
-    force: Tensor = tensor("*", "float")  # of one push
-    time_step: Tensor = tensor("*", "float")
-    position_limit: Tensor = tensor("*", "float")  # the episode ends beyond it
-    angle_limit: Tensor = tensor("*", "float")  # likewise
-    reset_bound: Tensor = tensor("*", "float")  # a reset draws each of the four numbers from [-bound, bound)
+    gravity: Tensor = tensor("*", "float", 9.8)
+    cart_mass: Tensor = tensor("*", "float", 1.0)
+    pole_mass: Tensor = tensor("*", "float", 0.1)
+    half_length: Tensor = tensor("*", "float", 0.5)  # from the joint to the pole's centre of mass
+    force: Tensor = tensor("*", "float", 10.0)  # of one push
+    time_step: Tensor = tensor("*", "float", 0.02)
+    position_limit: Tensor = tensor("*", "float", POSITION_LIMIT)  # the episode ends beyond it
+    angle_limit: Tensor = tensor("*", "float", ANGLE_LIMIT)  # likewise
+    reset_bound: Tensor = tensor("*", "float", 0.05)  # a reset draws each of the four numbers from [-bound, bound)
 
 
 @record
@@ -57,21 +59,9 @@ def cartpole() -> Env[CartPoleParams, CartPoleState]:
     >>> timestep.next_observation  # 0.02 s of 10 N on 1.1 kg, less the pole's inertia
     tensor([ 0.0000,  0.1951,  0.0000, -0.2927])
     """
-    position_limit, angle_limit = 2.4, math.radians(12.0)
-    high = (2.0 * position_limit, math.inf, 2.0 * angle_limit, math.inf)
-    params = CartPoleParams(
-        gravity=torch.tensor(9.8),
-        cart_mass=torch.tensor(1.0),
-        pole_mass=torch.tensor(0.1),
-        half_length=torch.tensor(0.5),
-        force=torch.tensor(10.0),
-        time_step=torch.tensor(0.02),
-        position_limit=torch.tensor(position_limit),
-        angle_limit=torch.tensor(angle_limit),
-        reset_bound=torch.tensor(0.05),
-    )
+    high = (2.0 * POSITION_LIMIT, math.inf, 2.0 * ANGLE_LIMIT, math.inf)
     return deterministic(
-        params,
+        with_defaults(CartPoleParams),
         _reset,
         _advance,
         observation_space=Box(tuple(-bound for bound in high), high, (4,)),

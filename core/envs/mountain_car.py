@@ -6,7 +6,7 @@ from torch import Tensor
 from .. import keys
 from ..env import Env
 from ..keys import Key
-from ..record import record, tensor
+from ..record import record, tensor, with_defaults
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
 from .deterministic import deterministic
@@ -16,15 +16,15 @@ from .deterministic import deterministic
 class MountainCarParams:
     """Parameters of the valley and the engine."""
 
-    force: Tensor = tensor("*", "float")  # of full throttle
-    gravity: Tensor = tensor("*", "float")
-    min_position: Tensor = tensor("*", "float")  # a wall that stops the car
-    max_position: Tensor = tensor("*", "float")
-    max_speed: Tensor = tensor("*", "float")
-    goal_position: Tensor = tensor("*", "float")  # the episode ends here ...
-    goal_velocity: Tensor = tensor("*", "float")  # ... for a car at least this fast
-    reset_low: Tensor = tensor("*", "float")  # a reset draws the position from [reset_low, reset_high), at rest
-    reset_high: Tensor = tensor("*", "float")
+    force: Tensor = tensor("*", "float", 0.001)  # of full throttle
+    gravity: Tensor = tensor("*", "float", 0.0025)
+    min_position: Tensor = tensor("*", "float", -1.2)  # a wall that stops the car
+    max_position: Tensor = tensor("*", "float", 0.6)
+    max_speed: Tensor = tensor("*", "float", 0.07)
+    goal_position: Tensor = tensor("*", "float", 0.5)  # the episode ends here ...
+    goal_velocity: Tensor = tensor("*", "float", 0.0)  # ... for a car at least this fast
+    reset_low: Tensor = tensor("*", "float", -0.6)  # a reset draws the position from [reset_low, reset_high), at rest
+    reset_high: Tensor = tensor("*", "float", -0.4)
 
 
 @record
@@ -57,7 +57,7 @@ def mountain_car() -> Env[MountainCarParams, MountainCarState]:
         moved, terminated = _drive(params, state, (action - 1).to(params.force.dtype))
         return moved, following(_observe(moved), -torch.ones_like(moved.position), terminated)
 
-    params = _params(force=0.001, goal_position=0.5)
+    params = with_defaults(MountainCarParams)
     return deterministic(params, _reset, advance, observation_space=_valley(), action_space=Discrete(3))
 
 
@@ -83,23 +83,9 @@ def mountain_car_continuous() -> Env[MountainCarParams, MountainCarState]:
         reward = torch.where(terminated, 100.0, 0.0) - 0.1 * throttle * throttle
         return moved, following(_observe(moved), reward, terminated)
 
-    params = _params(force=0.0015, goal_position=0.45)
+    params = with_defaults(MountainCarParams, force=0.0015, goal_position=0.45)
     throttles = Box(-1.0, 1.0, (1,))
     return deterministic(params, _reset, advance, observation_space=_valley(), action_space=throttles, clips=True)
-
-
-def _params(*, force: float, goal_position: float) -> MountainCarParams:
-    return MountainCarParams(
-        force=torch.tensor(force),
-        gravity=torch.tensor(0.0025),
-        min_position=torch.tensor(-1.2),
-        max_position=torch.tensor(0.6),
-        max_speed=torch.tensor(0.07),
-        goal_position=torch.tensor(goal_position),
-        goal_velocity=torch.tensor(0.0),
-        reset_low=torch.tensor(-0.6),
-        reset_high=torch.tensor(-0.4),
-    )
 
 
 def _valley() -> Box:

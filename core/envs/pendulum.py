@@ -8,25 +8,27 @@ from torch import Tensor
 from .. import keys
 from ..env import Env
 from ..keys import Key
-from ..record import record, tensor
+from ..record import record, tensor, with_defaults
 from ..spaces import Box
 from ..steps import TimeStep, first, following
 from .angles import wrap
 from .deterministic import deterministic
+
+MAX_SPEED, MAX_TORQUE = 8.0, 2.0
 
 
 @record
 class PendulumParams:
     """Parameters of rod, motor and limits, in SI units."""
 
-    gravity: Tensor = tensor("*", "float")
-    mass: Tensor = tensor("*", "float")
-    length: Tensor = tensor("*", "float")
-    time_step: Tensor = tensor("*", "float")
-    max_speed: Tensor = tensor("*", "float")  # angular velocities are clipped to it
-    max_torque: Tensor = tensor("*", "float")  # actions are clipped to it
-    reset_angle: Tensor = tensor("*", "float")  # a reset draws the angle from [-reset_angle, reset_angle)
-    reset_speed: Tensor = tensor("*", "float")  # and the angular velocity from [-reset_speed, reset_speed)
+    gravity: Tensor = tensor("*", "float", 10.0)
+    mass: Tensor = tensor("*", "float", 1.0)
+    length: Tensor = tensor("*", "float", 1.0)
+    time_step: Tensor = tensor("*", "float", 0.05)
+    max_speed: Tensor = tensor("*", "float", MAX_SPEED)  # angular velocities are clipped to it
+    max_torque: Tensor = tensor("*", "float", MAX_TORQUE)  # actions are clipped to it
+    reset_angle: Tensor = tensor("*", "float", math.pi)  # a reset draws the angle from [-reset_angle, reset_angle)
+    reset_speed: Tensor = tensor("*", "float", 1.0)  # and the angular velocity from [-reset_speed, reset_speed)
 
 
 @record
@@ -54,23 +56,12 @@ def pendulum() -> Env[PendulumParams, PendulumState]:
     >>> pushed.angular_velocity, timestep.reward  # of a torque of 2: 3 * 2 * 0.05 and 0.001 * 4
     (tensor(0.3000), tensor(-0.0040))
     """
-    max_speed, max_torque = 8.0, 2.0
-    params = PendulumParams(
-        gravity=torch.tensor(10.0),
-        mass=torch.tensor(1.0),
-        length=torch.tensor(1.0),
-        time_step=torch.tensor(0.05),
-        max_speed=torch.tensor(max_speed),
-        max_torque=torch.tensor(max_torque),
-        reset_angle=torch.tensor(math.pi),
-        reset_speed=torch.tensor(1.0),
-    )
     return deterministic(
-        params,
+        with_defaults(PendulumParams),
         _reset,
         _advance,
-        observation_space=Box((-1.0, -1.0, -max_speed), (1.0, 1.0, max_speed), (3,)),
-        action_space=Box(-max_torque, max_torque, (1,)),
+        observation_space=Box((-1.0, -1.0, -MAX_SPEED), (1.0, 1.0, MAX_SPEED), (3,)),
+        action_space=Box(-MAX_TORQUE, MAX_TORQUE, (1,)),
         clips=True,
     )
 

@@ -38,6 +38,18 @@ class Setting:
         return self.kind.type if isinstance(self.kind, Kind) else Literal[self.kind]
 
 
+def text_of(module: str) -> str:
+    """Return the text of a module, which is not imported, though the packages around it are. Raises: ModuleNotFoundError.
+
+    >>> "def ppo(" in text_of("purestep.algorithms.ppo")
+    True
+    """
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"no module named {module}", name=module)
+    return Path(spec.origin).read_text(encoding="utf-8")
+
+
 @cache
 def settings_of(target: str) -> tuple[Setting, ...]:
     """Return the settings of the function MODULE:NAME: its keyword-only parameters of the kinds that a flag can have.
@@ -47,10 +59,7 @@ def settings_of(target: str) -> tuple[Setting, ...]:
     ('gamma', 0.99, True, 'what a reward is worth one step later')
     """
     module, _, name = target.partition(":")
-    spec = find_spec(module)  # imports the packages around it alone
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"no module named {module}", name=module)
-    text = Path(spec.origin).read_text()
+    text = text_of(module)
     tokens = tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     functions = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))

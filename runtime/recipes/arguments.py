@@ -3,13 +3,14 @@
 The command line is generated from these classes; the settings of an algorithm come from its signature (`algorithm_flags`).
 """
 
+import ast
 import math
+from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
 
-from ...core.env_names import ENV_NAMES
 from ...core.errors import ChoiceError, choose, message
 from ..effects.module_reference import is_reference
 from ..runs.arguments import (
@@ -23,6 +24,29 @@ from ..runs.arguments import (
     processors,
 )
 from ..runs.training_machine import Loop, plan
+from .algorithm_flags import text_of
+
+
+@cache
+def env_names() -> tuple[str, ...]:
+    """Return the names of purestep's environments, read from the text of `core.envs.ENVS`, whose import needs torch.
+
+    >>> env_names()[0]
+    'cartpole'
+    """
+    rows = (node for node in ast.parse(text_of("purestep.core.envs")).body if isinstance(node, ast.AnnAssign))
+    tables = (row.value for row in rows if ast.unparse(row.target) == "ENVS" and isinstance(row.value, ast.Dict))
+    return tuple(ast.literal_eval(key) for key in next(tables).keys if key)
+
+
+def check_env(name: str) -> None:
+    """Refuse a name that is neither that of an environment of purestep's nor a reference to one. Raises: ChoiceError.
+
+    >>> check_env("cartpole"), check_env("boat.py:BOAT")
+    (None, None)
+    """
+    if not is_reference(name):
+        choose("--env", name, dict.fromkeys(env_names()))
 
 
 @frozen
@@ -150,8 +174,7 @@ def thread_count(process: Process, products: int) -> int:
 
 def check_shared(experience: ExperienceOptions, learner: Learner, process: Process) -> None:
     """Refuse numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
-    if not is_reference(experience.env):
-        choose("--env", experience.env, dict.fromkeys(ENV_NAMES))
+    check_env(experience.env)
     check_whole("--seed", experience.seed, 0, SEEDS)
     check_wholes(experience, 1, "steps", "envs", "horizon")
     for size in learner.hidden:

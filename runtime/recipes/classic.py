@@ -9,8 +9,6 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ...core.env_names import ENV_NAMES
-from ...core.errors import choose
 from ..deferred import deferred
 from ..effects.module_reference import absolute, is_reference
 from ..runs.arguments import changed, option
@@ -25,6 +23,7 @@ from .arguments import (
     Playing,
     Process,
     Resuming,
+    check_env,
     check_minibatches,
     check_shared,
     run_steps,
@@ -90,8 +89,7 @@ def recipe(name: str, about: str, notes: str, target: str, changes: Defaults) ->
 
     def defaults(words: Sequence[str]) -> Classic:
         env = option(words, "--env", USUAL)
-        if not is_reference(env):
-            choose("--env", env, dict.fromkeys(ENV_NAMES))
+        check_env(env)
         return changed(
             Classic(experience=ExperienceOptions(env=env), algorithm=settings_class(target)()), changes.get(env, {})
         )

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from purestep import properties
-from purestep.core.env_names import ENV_NAMES
 from purestep.core.envs import ENVS
 from purestep.runtime.cli.main import commands
 from purestep.runtime.deferred import Package
+from purestep.runtime.recipes.arguments import env_names
 from purestep.runtime.runs.registry import own
 
 from ...support import run_folders
@@ -184,7 +184,7 @@ def test_the_option_of_pytest_needs_nothing_heavy() -> None:
 
 
 def test_names_of_envs_are_those_there_are() -> None:
-    assert list(ENV_NAMES) == list(ENVS)
+    assert list(env_names()) == list(ENVS)
 
 
 def test_names_of_properties_are_listed_alike_for_checkers_and_at_run_time() -> None:

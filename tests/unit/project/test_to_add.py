@@ -139,8 +139,7 @@ def test_an_environment(added: Added, monkeypatch: pytest.MonkeyPatch, tmp_path:
     outside = added("core/envs/outside.py", ENV.replace(".clamp(min=0)", "")).corridor
     assert not verify(Suite("spaces", (env_laws["spaces_hold"],)), outside(), profile=QUICK)
     monkeypatch.setitem(envs.ENVS, "corridor", corridor)
-    for module in (arguments, classic):
-        monkeypatch.setattr(module, "ENV_NAMES", (*module.ENV_NAMES, "corridor"))
+    monkeypatch.setattr(arguments, "env_names", lambda: tuple(envs.ENVS))
     small: dict[str, Any] = {"steps": 32, "envs": 2, "horizon": 8, "hidden": (4,), "backend": "none"}
     found = train("reinforce", tmp_path / "run", env="corridor", notice=lambda text: None, **small)
     assert found.loop.iteration == 2

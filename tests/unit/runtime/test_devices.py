@@ -17,8 +17,7 @@ from purestep.algorithms.decoupled_ppo import decoupled_ppo
 from purestep.algorithms.ppo import ppo
 from purestep.algorithms.reinforce import reinforce
 from purestep.core import keys
-from purestep.core.env_names import ENV_NAMES
-from purestep.core.envs import make
+from purestep.core.envs import ENVS, make
 from purestep.core.errors import ChoiceError
 from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, linear_decay
 from purestep.core.policy import actor_critic_mlp, flat
@@ -33,10 +32,7 @@ from purestep.runtime.train import train, trainer
 DEVICES = ["meta", *(["cuda"] if torch.cuda.is_available() else [])]
 COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 WALKS = [
-    *(
-        pytest.param(name, a2c, marks=[] if name in ("cartpole", "pendulum") else pytest.mark.slow)
-        for name in ENV_NAMES
-    ),
+    *(pytest.param(name, a2c, marks=[] if name in ("cartpole", "pendulum") else pytest.mark.slow) for name in ENVS),
     *(pytest.param("gridworld", one, marks=pytest.mark.slow) for one in (ppo, reinforce, decoupled_ppo)),
 ]
 OPTIMIZER = chain(clip_by_global_norm(0.5), adam(1e-3), linear_decay(100))
