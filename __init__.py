@@ -20,7 +20,7 @@ Estimators and losses:
 Algorithms:
     a2c, Algorithm, TrainState, ppo, reinforce, scheduled, Demonstrations, imitation
 Rollouts, training and evaluation:
-    Worlds, begin, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, with_normalizer,
+    Worlds, reset_rollout, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, with_normalizer,
     population, with_hyperparameters, program, probe, probed, with_probes
 Trained policies and checkpoints:
     load, policy, TrainedPolicy, export, load_checkpoint
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
     from .runtime.recipes.load import load as load
     from .runtime.recipes.train_text import train_text as train_text
     from .runtime.rollout import Worlds as Worlds
-    from .runtime.rollout import begin as begin
+    from .runtime.rollout import reset_rollout as reset_rollout
     from .runtime.rollout import rollout as rollout
     from .runtime.text.trainer import language_trainer as language_trainer
     from .runtime.train import RunState as RunState
@@ -272,7 +272,7 @@ else:
         "runtime.population": ("population", "with_hyperparameters"),
         "runtime.recipes.load": ("load",),
         "runtime.recipes.train_text": ("train_text",),
-        "runtime.rollout": ("Worlds", "begin", "rollout"),
+        "runtime.rollout": ("Worlds", "reset_rollout", "rollout"),
         "runtime.text.trainer": ("language_trainer",),
         "runtime.train": ("RunState", "Trainer", "train", "trainer", "with_probes"),
         "runtime.trained_policy": ("TrainedPolicy", "policy"),

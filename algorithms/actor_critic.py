@@ -12,7 +12,7 @@ from ..core.policy import ActorCritic, apply_to_steps, check_model
 from ..core.record import replace
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Numbers, current, given_as_tensors, scaled, stored
+from .hyperparameters import Numbers, current_numbers, given_as_tensors, scaled, stored_numbers
 from .kl import k3
 from .policy_losses import policy_gradient
 from .value_losses import squared
@@ -72,14 +72,14 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
     def init(key: Key) -> TrainState:
         params = model.init(key)
         step = torch.zeros((), dtype=torch.int64, device=key.device)
-        own = stored(numbers, key.device)
+        own = stored_numbers(numbers, key.device)
         return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         del key
         # Computed outside the gradient, so that the backward pass does not run over a second batch of observations.
         _, next_values = apply_to_steps(apply, state.params, trajectory.next_observation)
-        now = current("actor_critic", names, state.numbers, fixed)
+        now = current_numbers("actor_critic", names, state.numbers, fixed)
         gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values, now)
         updates, optimizer_state = optimize(gradients, state.optimizer, state.params)
         params = apply_updates(state.params, updates)

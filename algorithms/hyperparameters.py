@@ -90,10 +90,10 @@ def check_coefficients(where: str, **coefficients: Number) -> None:
         check_number(f"{where}: {name}", number, -LARGEST, LARGEST)
 
 
-def stored(numbers: Numbers, device: torch.device) -> dict[str, Tensor]:
+def stored_numbers(numbers: Numbers, device: torch.device) -> dict[str, Tensor]:
     """Return the plain numbers as tensors [] float64 for an algorithm's state; numbers given as tensors are left out.
 
-    >>> stored({"gamma": 0.5, "clip": torch.tensor(0.25)}, torch.device("cpu"))
+    >>> stored_numbers({"gamma": 0.5, "clip": torch.tensor(0.25)}, torch.device("cpu"))
     {'gamma': tensor(0.5000, dtype=torch.float64)}
     """
     plain = {name: number for name, number in numbers.items() if not isinstance(number, Tensor)}
@@ -109,12 +109,12 @@ def given_as_tensors(numbers: Numbers) -> dict[str, Tensor]:
     return {name: number for name, number in numbers.items() if isinstance(number, Tensor)}
 
 
-def current(where: str, names: tuple[str, ...], numbers: Any, fixed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def current_numbers(where: str, names: tuple[str, ...], numbers: Any, fixed: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the numbers of an update: those of its state, and those that it closes over. Raises: StructureError.
 
-    >>> current("ppo", ("gamma",), {"gamma": torch.tensor(0.5)}, {})
+    >>> current_numbers("ppo", ("gamma",), {"gamma": torch.tensor(0.5)}, {})
     {'gamma': tensor(0.5000)}
-    >>> current("ppo", ("gamma",), (), {})
+    >>> current_numbers("ppo", ("gamma",), (), {})
     Traceback (most recent call last):
     purestep.core.errors.StructureError: ppo: numbers of the state is without ['gamma'], wanted ['gamma']; make the state \
 with the algorithm's `init`

@@ -75,11 +75,11 @@ def masked_weights(
     tensor([0.5000, 0.0000, 0.0000])
     """
     weight = importance_weights(log_prob, sampler_log_prob, mask, level=level)
-    kept = within(log_prob, sampler_log_prob, mask, high=high, low=low, level=level)
+    kept = within_bounds(log_prob, sampler_log_prob, mask, high=high, low=low, level=level)
     return torch.where(kept, weight, 0.0)
 
 
-def within(
+def within_bounds(
     log_prob: Tensor, sampler_log_prob: Tensor, mask: Tensor, *, high: Number, low: Number = 0.0, level: str = "token"
 ) -> Tensor:
     """Return the mask of tokens in `mask` with low <= w <= high: bool [*, L].
@@ -88,7 +88,7 @@ def within(
     Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> log_prob, mask = torch.tensor([[0.5, 8.0], [1.0, 1.0]]).log(), torch.tensor([[True, True], [True, False]])
-    >>> within(log_prob, torch.zeros(2, 2), mask, low=0.5, high=1.5, level="geometric")
+    >>> within_bounds(log_prob, torch.zeros(2, 2), mask, low=0.5, high=1.5, level="geometric")
     tensor([[False, False],
             [ True, False]])
     """

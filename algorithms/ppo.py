@@ -32,11 +32,11 @@ from .hyperparameters import (
     Number,
     Numbers,
     Weight,
-    current,
+    current_numbers,
     given_as_tensors,
     numbers_of,
     scaled,
-    stored,
+    stored_numbers,
 )
 from .kl import k3
 from .policy_losses import ppo_clip
@@ -174,11 +174,11 @@ def ppo_learner(
     def init(key: Key) -> TrainState:
         params = model.init(key)
         step = torch.zeros((), dtype=torch.int64, device=key.device)
-        own = stored(numbers, key.device)
+        own = stored_numbers(numbers, key.device)
         return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
-        now = current("ppo", names, state.numbers, fixed)
+        now = current_numbers("ppo", names, state.numbers, fixed)
         samples = samples_of(state.params, trajectory, state.step, now)
         rows = minibatch_rows(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches)
         minibatch = _minibatch_step(_objective(apply, surrogate, normalize, now), optimize, now)

@@ -16,10 +16,10 @@ from .hyperparameters import Number, check_number
 from .recurrence import backwards
 
 
-def cut(terminated: Tensor, truncated: Tensor) -> Tensor:
+def stream_cuts(terminated: Tensor, truncated: Tensor) -> Tensor:
     """Return whether the stream is cut after a row: at the end of an episode, and at the last row: bool [T, *].
 
-    >>> cut(torch.tensor([False, True, False]), torch.zeros(3, dtype=torch.bool))
+    >>> stream_cuts(torch.tensor([False, True, False]), torch.zeros(3, dtype=torch.bool))
     tensor([False,  True,  True])
     """
     over = ended(terminated, truncated)
@@ -52,7 +52,7 @@ def discounted(
     if isinstance(next_values, tuple):
         return backwards(slopes, rewards)
     same_shape("discounted", rewards=rewards, next_values=next_values)
-    beyond = torch.where(cut(terminated, truncated), bootstrap(next_values, terminated), 0.0)
+    beyond = torch.where(stream_cuts(terminated, truncated), bootstrap(next_values, terminated), 0.0)
     return backwards(slopes, rewards + gamma * beyond)
 
 
@@ -75,7 +75,7 @@ def n_step(
     check_number("n_step: gamma", gamma, 0.0, 1.0)
     if n < 1:
         raise ChoiceError(message("n_step: n", got=n, wanted="at least 1", remedy="count the rewards before the value"))
-    over = cut(terminated, truncated)
+    over = stream_cuts(terminated, truncated)
     one = rewards + gamma * bootstrap(next_values, terminated)
     returns = one
     for _ in range(min(n, rewards.shape[0]) - 1):

@@ -9,7 +9,7 @@ from ..core.steps import trace_mask
 from .advantages import bootstrap
 from .hyperparameters import Number, bounded, check_number
 from .recurrence import backwards
-from .returns import cut
+from .returns import stream_cuts
 
 
 @record
@@ -63,6 +63,6 @@ def vtrace(
     errors = rewards + gamma * bootstrap(next_values, terminated) - values
     slopes = gamma * lambda_ * c * trace_mask(terminated, truncated, errors.dtype)
     targets = values + backwards(slopes, rho * errors)
-    following = torch.where(cut(terminated, truncated), next_values, torch.cat([targets[1:], targets[-1:]]))
+    following = torch.where(stream_cuts(terminated, truncated), next_values, torch.cat([targets[1:], targets[-1:]]))
     advantages = rho * (rewards + gamma * bootstrap(following, terminated) - values)
     return VTrace(targets=targets, advantages=advantages)

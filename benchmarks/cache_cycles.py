@@ -21,7 +21,7 @@ from typing import Any
 
 from purestep.core.language.evaluation import Axis, Curve
 from purestep.runtime.effects.reporting.curves_picture import curves_picture
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 
 from . import evidence
 from .parts.intervals import mean_of
@@ -141,7 +141,7 @@ def picture(runs: Sequence[Path], rows: Sequence[dict[str, Any]], out: Path, tra
         mark=trained_on,
         marked="cycles in training",
     )
-    return curves_picture([read(phase(run) / "metrics.jsonl") for run in runs], curves, out, axis=axis)
+    return curves_picture([read_metrics(phase(run) / "metrics.jsonl") for run in runs], curves, out, axis=axis)
 
 
 def main() -> int:

@@ -20,8 +20,8 @@ import purestep as ps
 from purestep.core import keys
 from purestep.core.tree import tree_map
 from purestep.runtime.effects.policy_files import programs
-from purestep.runtime.effects.policy_files.export import LIMITS, difference, export
-from purestep.runtime.effects.policy_files.module import called, inputs_of, module_of, portions
+from purestep.runtime.effects.policy_files.export import LIMITS, action_difference, export
+from purestep.runtime.effects.policy_files.module import call_policy, inputs_of, module_of, portions
 from purestep.runtime.effects.policy_files.tensors import with_weights
 from purestep.runtime.recipes.load import TrainedPolicy, load
 from purestep.runtime.runs.run import silent, train
@@ -107,7 +107,7 @@ def reopened(
     if form == "safetensors":
         blank = with_weights(_blank(policy), path)
         module = module_of(blank, observation)
-        return lambda inputs: called(module, inputs)
+        return lambda inputs: call_policy(module, inputs)
     return (programs.opened_torch if form == "torch" else programs.opened_onnx)(path.read_bytes())
 
 
@@ -132,7 +132,7 @@ def measured(name: str, case: Case, batch: int) -> Iterator[tuple[str, dict[str,
             with torch.no_grad():
                 actions = [run(inputs_of(part)) for part in parts]
             other = [number for number, action in enumerate(actions) if not torch.equal(own[number], action)]
-            found = max((difference(policy, parts[number], actions[number]) for number in other), default=0.0)
+            found = max((action_difference(policy, parts[number], actions[number]) for number in other), default=0.0)
             row = {
                 "observations": len(parts) * max(1, batch),
                 "actions": len({tuple(action.flatten().tolist()) for action in actions}),

@@ -79,6 +79,13 @@ def named(commit: str) -> dict[str, int | float | list[str]]:
     sources = {name: text for name, text in _sources(commit).items() if name.startswith(SHIPPED)}
     trees = {name: ast.parse(text) for name, text in sources.items()}
     classes = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    functions = Counter(
+        node.name
+        for tree in trees.values()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+    )
+    stems = Counter((path.partition("/")[0], path.rpartition("/")[2]) for path in trees)
     documented = [
         text
         for name, tree in trees.items()
@@ -94,6 +101,12 @@ def named(commit: str) -> dict[str, int | float | list[str]]:
         "lines of a file, 90 %": quantiles(sizes, n=10)[-1],
         "lines of a file, largest": sizes[-1],
         "class names defined more than once": sorted(name for name, number in classes.items() if number > 1),
+        "public function names defined more than once": sorted(
+            name for name, number in functions.items() if number > 1
+        ),
+        "file names that stand twice in a layer": sorted(
+            f"{layer}: {name}" for (layer, name), number in stems.items() if number > 1 and name != "__init__.py"
+        ),
         "docstrings of core, algorithms, runtime": len(documented),
         "of these open with a clause": sum(bool(re.match(OPENERS, text)) for text in documented),
         "names with private words": sorted(

@@ -124,7 +124,7 @@ def killed(setup: Setup, seed: int, chain: Chain) -> Path:
     waiting: list[Kill] = []  # for the session that shows what they left to go on from
     while True:
         aim = chain.aim()
-        aim = TRAINING if aim == RESUMING and not folder.begun(run) else aim
+        aim = TRAINING if aim == RESUMING and not folder.has_checkpoints(run) else aim
         kill = strike(session, aim, seed, chain.draw) if aim else None
         if not aim:
             session.finish()

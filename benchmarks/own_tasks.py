@@ -24,7 +24,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from purestep.runtime.effects.openai_server.vllm_process import running
-from purestep.runtime.effects.reporting.metrics import Row, read
+from purestep.runtime.effects.reporting.metrics import Row, read_metrics
 from purestep.runtime.text.columns import LABEL
 from tests.support.programs import free_port
 
@@ -136,14 +136,14 @@ def interval(held: Mapping[str, Any]) -> str:
 
 def labels(metrics: Path) -> dict[str, float]:
     """The shares of labels in the last row of a run's metrics."""
-    row = read(metrics)[-1]
+    row = read_metrics(metrics)[-1]
     return {name: round(share, 3) for name, share in row.items() if name.startswith(LABEL)}
 
 
 def same(run: Path, whole: Path) -> dict[str, bool]:
     """Whether the weights of two runs, and the figures of each of their steps, have the same bits."""
     one, other = ((place / "model" / "model.safetensors").read_bytes() for place in (run, whole))
-    rows, others = (read(place / "metrics.jsonl") for place in (run, whole))
+    rows, others = (read_metrics(place / "metrics.jsonl") for place in (run, whole))
     clocks = re.compile("second")
     told = [
         [{name: repr(row[name]) for name in row if not clocks.search(name)} for row in each] for each in (rows, others)
@@ -176,7 +176,7 @@ def apart(run: Path) -> dict[str, float]:
 
 def reinforced(metrics: Path) -> list[Row]:
     """The rows of the steps of reinforcement."""
-    return [row for row in read(metrics) if math.isfinite(row["episode_return"])]
+    return [row for row in read_metrics(metrics) if math.isfinite(row["episode_return"])]
 
 
 def tried(task: Task, home: Path, python: Path) -> list[dict[str, Any]]:

@@ -33,10 +33,10 @@ from purestep.runtime.population import population
 from purestep.runtime.recipes.arguments import loop_of, run_steps
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline
-from purestep.runtime.recipes.report import played
+from purestep.runtime.recipes.report import play_episodes
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.logging import RETURN
-from purestep.runtime.runs.loop_state import rows_of
+from purestep.runtime.runs.loop_state import iteration_rows
 from purestep.runtime.train import RunState, train
 
 from . import evidence
@@ -127,7 +127,7 @@ def trained(name: str, arguments: Any, pipeline: Pipeline, seeds: Sequence[int])
             spent += time.perf_counter() - began
             run.settle()
             for member, seen in enumerate(rows):
-                seen += rows_of({name: column[:, member] for name, column in metrics.items()}, done, many.steps)
+                seen += iteration_rows({name: column[:, member] for name, column in metrics.items()}, done, many.steps)
             if not bool((metrics["finite"] == 1.0).all()):
                 raise NonFiniteError(
                     f"{name}: NaN or infinite in parameters or rewards by iteration {done + loop.chunk}"
@@ -149,11 +149,11 @@ def outcome(name: str, first_seed: int, count: int = 0) -> Outcome:
     ready = trained(name, arguments, pipeline, seeds)
     began = time.perf_counter()
     scores = {
-        seed: summary(played(pipeline, take(ready.state, member), EPISODES, 0, "mode"))
+        seed: summary(play_episodes(pipeline, take(ready.state, member), EPISODES, 0, "mode"))
         for member, seed in enumerate(seeds)
     }
     return Outcome(
-        case, runs.described(recipe, arguments), run_steps(arguments), scores, ready, time.perf_counter() - began
+        case, runs.run_record(recipe, arguments), run_steps(arguments), scores, ready, time.perf_counter() - began
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from attrs import asdict, define
 
-from purestep.properties.framework.catalogue import ROWS, named
+from purestep.properties.framework.catalogue import ROWS, import_named
 from purestep.properties.framework.cli import verify_command
 from purestep.properties.framework.target import load_module
 
@@ -82,7 +82,7 @@ def main() -> int:
     """Asks about all, prints, and writes."""
     start, answers = time.perf_counter(), []
     for row in ROWS:
-        named(row.laws)  # imported now, and not under the eyes of the profiler
+        import_named(row.laws)  # imported now, and not under the eyes of the profiler
     for target, wanted in OBJECTS:
         answer = asked(target, wanted)
         answers.append(answer)

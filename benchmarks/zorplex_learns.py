@@ -76,7 +76,7 @@ def trained(run: Path, seed: int, words: list[str]) -> dict[str, Any]:
 
 def apart(run: Path) -> float:
     """How far the logits of the saved folder, opened by transformers alone, are from those of the checkpoint."""
-    found = runs.restored(run, where=runs.newest(run))
+    found = runs.restore_run(run, where=runs.newest_checkpoint(run))
     parts, held = found.components.opened, found.state
     params = parts.whole(policy_of(held))
     prompts = [list(attempt.ids) for attempt in attempts_at(parts, held_out(TASKS, 0))]

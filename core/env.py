@@ -11,7 +11,7 @@ from torch import Tensor
 from .errors import at_least, choose
 from .keys import Key, split
 from .record import record, replace, select, tensor
-from .spaces import Space, clipped
+from .spaces import Space, clip_to_space
 from .steps import TimeStep, ended, restarted
 from .tree import to_device
 
@@ -69,7 +69,7 @@ def action_limiter(env: Env[Any, Any]) -> Callable[[Tensor], Tensor]:
             [ 0.5000]])
     """
     clips, space = env.clips, env.action_space
-    return lambda action: action if clips else clipped(space, action)
+    return lambda action: action if clips else clip_to_space(space, action)
 
 
 def map_step(env: Env[P, Any], reset: Any, wrap: Callable[[Step[P, Any]], Step[P, Any]]) -> Env[P, Any]:

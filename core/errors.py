@@ -64,10 +64,10 @@ class ExportError(PurestepError, RuntimeError):
     """A policy that cannot be exported, or a file whose actions are not the policy's."""
 
 
-def described(error: BaseException, *, limit: int = 300) -> str:
+def describe_error(error: BaseException, *, limit: int = 300) -> str:
     """Return the class and text of an error in one line, truncated to `limit` characters.
 
-    >>> described(ValueError("no\\nnumber"))
+    >>> describe_error(ValueError("no\\nnumber"))
     'ValueError: no number'
     """
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

@@ -269,13 +269,13 @@ class Layout:
         return pytree.tree_unflatten(leaves, self.structure)
 
 
-def layout(tree: Any) -> Layout:
+def tree_layout(tree: Any) -> Layout:
     """Return the layout of a tree of floating-point tensors of one dtype.
 
     Raises: DtypeError, StructureError.
 
     >>> two = {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(3.0)}
-    >>> layout(two).ravel(two)
+    >>> tree_layout(two).ravel(two)
     tensor([1., 2., 3.])
     """
     leaves, structure = pytree.tree_flatten(tree)

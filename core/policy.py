@@ -13,7 +13,7 @@ from . import keys
 from .distributions import Categorical, Distribution, Normal, TanhNormal, masked
 from .errors import ShapeError, StructureError, choose, message
 from .keys import Key
-from .networks import Activation, Network, as_they_are, layout, mlp
+from .networks import Activation, Network, as_they_are, mlp, tree_layout
 from .numbers import check_number
 from .record import record, tensor
 from .spaces import Box, Discrete, Fields, Space, field
@@ -265,7 +265,7 @@ def flat(model: M) -> M:
     >>> flat(mlp([4, 2])).init(keys.key(0)).shape
     torch.Size([10])
     """
-    places = layout(model.init(keys.key(0)))
+    places = tree_layout(model.init(keys.key(0)))
 
     def apply(params: Tensor, *inputs: Any) -> Any:
         return model.apply(places.unravel(params), *inputs)

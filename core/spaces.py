@@ -1,4 +1,4 @@
-"""Spaces of observations and actions, as plain values, with `contains`, `clipped` and `sample`."""
+"""Spaces of observations and actions, as plain values, with `contains`, `clip_to_space` and `sample`."""
 
 import math
 from collections.abc import Callable
@@ -98,12 +98,12 @@ def _bound(space: Box, bound: float | tuple[float, ...], dtype: torch.dtype, dev
     return torch.full(space.shape, bound, dtype=dtype, device=device)
 
 
-def clipped(space: Space, action: Tensor) -> Tensor:
+def clip_to_space(space: Space, action: Tensor) -> Tensor:
     """Return the nearest action in the space: [*, *shape] -> [*, *shape]; only a Box has bounds to clip to, and NaN stays NaN.
 
     Raises: ShapeError.
 
-    >>> clipped(Box((0.0, -math.inf), 1.0, (2,)), torch.tensor([[-3.0, -3.0], [0.5, 2.0]]))
+    >>> clip_to_space(Box((0.0, -math.inf), 1.0, (2,)), torch.tensor([[-3.0, -3.0], [0.5, 2.0]]))
     tensor([[ 0.0000, -3.0000],
             [ 0.5000,  1.0000]])
     """

@@ -24,7 +24,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from trl import GRPOConfig, GRPOTrainer
 
 from purestep.algorithms.aggregate import sequence_mean
-from purestep.algorithms.language.masking import per_token
+from purestep.algorithms.language.masking import spread_over_tokens
 from purestep.algorithms.language.token_losses import token_clip
 
 WORDS, PROMPT, WANTED, STEPS = 14, "w3 w4", "w7", 60
@@ -40,7 +40,7 @@ class OurLoss(GRPOTrainer):
         log_prob, *_ = self._get_per_token_logps_and_entropies(model, ids, attention, completion.shape[1])
         behaviour = inputs.get("old_per_token_logps", log_prob.detach())
         mask = inputs["completion_mask"].bool()
-        advantage = per_token(inputs["advantages"], mask)
+        advantage = spread_over_tokens(inputs["advantages"], mask)
         loss = token_clip(log_prob, behaviour, advantage, mask, clip=(self.epsilon_low, self.epsilon_high))
         return sequence_mean(loss, mask, denominator=len(mask) * self.current_gradient_accumulation_steps)
 

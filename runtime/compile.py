@@ -293,7 +293,7 @@ def _load(where: Path, seal: Seal) -> Any:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 if payload.startswith(direct_library.MAGIC):
-                    return direct_library.loaded(payload, where.parent)
+                    return direct_library.load_library(payload, where.parent)
                 from .inductor.ahead_of_time import keep_to_oneself
 
                 keep_to_oneself()

@@ -30,7 +30,7 @@ class Worlds:
     fresh: Any = ()  # the initial carry of an episode, a tree like `memory`
 
 
-def begin(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
+def reset_rollout(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
     """Reset a batched env; `memory` [B, ...] is the policy's carry at the beginning of each episode, the first and later ones.
 
     Raises: StructureError, ShapeError for a memory that is no tree of tensors with a row for each environment.
@@ -57,8 +57,8 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     The noise of all steps, the policy's and the env's, is drawn at once before the loop; the bits are those of a draw in
     each step. `observe` maps the policy's input, e.g. by a normalisation with statistics that are constant meanwhile; the
     trajectory keeps the environment's observations. `unroll` steps form one iteration of the compiled loop. Where an episode
-    ends, for either reason, the policy's memory is reset to the one that `begin` was given. The env gets actions clipped to
-    its action space (`action_limiter`); the trajectory keeps the policy's own action, to which its log-prob belongs.
+    ends, for either reason, the policy's memory is reset to the one that `reset_rollout` was given. The env gets actions
+    clipped to its action space (`action_limiter`); the trajectory keeps the policy's own action, to which its log-prob belongs.
 
     Raises: StructureError for a model whose carry is not a tree like that memory.
 
@@ -67,7 +67,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
     >>> from purestep.core.policy import actor_critic_mlp
     >>> env = batched(auto_reset(cartpole()), 3)
     >>> model = actor_critic_mlp(env.observation_space, env.action_space)
-    >>> worlds = begin(env, keys.key(0))
+    >>> worlds = reset_rollout(env, keys.key(0))
     >>> worlds, trajectory = rollout(env, model, 5)(model.init(keys.key(1)), worlds, keys.key(2))
     >>> trajectory.reward.shape
     torch.Size([5, 3])

@@ -26,7 +26,7 @@ from .declared import all_names, as_declared
 from .diverged import refusing
 from .episode_returns import Episodes, follow, none_yet
 from .normalizer import Normalizer, check_normalizer, identity
-from .rollout import Worlds, begin, rollout
+from .rollout import Worlds, reset_rollout, rollout
 from .validate import key_near, validate
 from .validate_learner import validate_learner
 
@@ -113,7 +113,7 @@ def trainer(
         elsewhere = any(leaf.device != key.device for leaf in leaves(env.params))
         return RunState(
             learner=learner,
-            worlds=begin(worlds_env, worlds_key),
+            worlds=reset_rollout(worlds_env, worlds_key),
             episodes=none_yet(envs, key.device),
             normalizer=scaling.init(env.observation_space, envs, key.device),
             key=key,

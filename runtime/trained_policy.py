@@ -13,10 +13,10 @@ from ..core.errors import ChoiceError, ShapeError, StructureError, at_least, mes
 from ..core.keys import Key
 from ..core.policy import ActorCritic, check_model
 from ..core.record import take
-from ..core.spaces import Box, Discrete, Fields, Space, clipped, field
+from ..core.spaces import Box, Discrete, Fields, Space, clip_to_space, field
 from ..core.tree import leaves, tree_map
 from .normalizer import Normalizer, observing, with_normalizer
-from .rollout import begin, rollout
+from .rollout import reset_rollout, rollout
 from .train import RunState
 
 WORLDS = 8  # environments in which observations are recorded side by side
@@ -63,11 +63,11 @@ class TrainedPolicy:
 
     def action(self, observation: Any) -> Tensor:
         """Return the likeliest action [*, ...], within the bounds of the action space, for observation [*, ...]."""
-        return clipped(self.env.action_space, self.distribution(observation).mode())
+        return clip_to_space(self.env.action_space, self.distribution(observation).mode())
 
     def sample(self, observation: Any, key: Key) -> Tensor:
         """Return a sampled action [*, ...], within the bounds of the action space; a key [*, 2] for each observation."""
-        return clipped(self.env.action_space, self.distribution(observation).sample(key))
+        return clip_to_space(self.env.action_space, self.distribution(observation).sample(key))
 
 
 def policy(
@@ -108,7 +108,7 @@ def visited(one: TrainedPolicy, count: int, key: Key) -> Any:
     env = batched(one.env if one.own_reset else auto_reset(one.env), WORLDS)
     begin_key, play_key = keys.split(key)
     with torch.no_grad():
-        _, played = rollout(env, one.raw, -(-count // WORLDS))(one.params, begin(env, begin_key), play_key)
+        _, played = rollout(env, one.raw, -(-count // WORLDS))(one.params, reset_rollout(env, begin_key), play_key)
     rows = tree_map(lambda leaf: leaf.flatten(0, 1), played.observation)
     return take(rows, slice(count))
 

@@ -18,7 +18,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from purestep.properties.framework.law import Vacuous
-from purestep.properties.framework.profiles import current, named_profile, using
+from purestep.properties.framework.profiles import current_profile, named_profile, using
 from purestep.runtime.files.cache import cache_directory
 from purestep.runtime.files.secret import private_folder
 
@@ -60,7 +60,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Test laws on correct subjects with fewer draws than `quick` has, and with all of them where a law has seen too little."""
-    if list(inspect.signature(pyfuncitem.obj).parameters) == ["law"] and current() == QUICK:
+    if list(inspect.signature(pyfuncitem.obj).parameters) == ["law"] and current_profile() == QUICK:
         with suppress(Vacuous), using(FEWER):
             pyfuncitem.obj(pyfuncitem.funcargs["law"])
             return True

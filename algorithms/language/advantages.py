@@ -11,7 +11,7 @@ from ...core.errors import choose
 from ...core.record import record, tensor
 from ..hyperparameters import Number, check_number
 from .group_advantages import ema_baseline, rloo_advantages
-from .masking import neutral, per_token
+from .masking import neutral, spread_over_tokens
 from .token_gae import token_gae
 
 
@@ -47,7 +47,7 @@ def of_groups(estimator: GroupEstimator) -> Estimate:
 
     def advantages(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
         told = estimator(episodes.total, episodes.group, groups=episodes.group.shape[0])
-        return per_token(told, episodes.mask), memory
+        return spread_over_tokens(told, episodes.mask), memory
 
     return advantages
 
@@ -97,13 +97,13 @@ def generalized(*, gamma: Number, lambda_: Number) -> Estimate:
     return estimate
 
 
-def written(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
+def stored_credit(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
     """Return the credit stored in the transcripts.
 
     >>> no, one = torch.zeros(1, dtype=torch.bool), torch.ones(1, 1)
     >>> said = AdvantageInputs(reward=one, total=one[0], credit=2 * one, group=torch.tensor([0]), counted=~no, mask=one > 0,
     ...                 terminated=no)
-    >>> written(said, ())
+    >>> stored_credit(said, ())
     (tensor([[2.]]), ())
     """
     return episodes.credit, memory

@@ -19,8 +19,8 @@ from .groups import zero_spread
 from .kl_penalties import Estimator, kl_reward
 from .masking import neutral
 from .objectives import Objective
-from .overlong import Counted, counted
-from .token_batch import TokenBatch, numbered, token_batch, token_rewards
+from .overlong import Counted, overlong_columns
+from .token_batch import TokenBatch, renumber_groups, token_batch, token_rewards
 
 FIGURES = ("reward", "sampled_tokens", "truncated", "failed", "zero_spread", "tokens", "sequences")
 
@@ -78,8 +78,8 @@ def learned_from(
     cut = transcript.truncated & ~transcript.terminated & ~failed
     treatment = "keep" if handling.truncated == "bootstrap" else handling.truncated
     weight = handling.down_weight
-    group = torch.where(failed, -1, numbered(transcript.group))
-    told = counted(cut, group, batch.mask, treatment=treatment, down_weight=weight)
+    group = torch.where(failed, -1, renumber_groups(transcript.group))
+    told = overlong_columns(cut, group, batch.mask, treatment=treatment, down_weight=weight)
     plain = episode_return(transcript.reward, transcript.calls)
     reward, total = _paid(objective, handling, transcript, batch, plain)
     flat = zero_spread(plain + _overlong(objective, batch), told.group, groups=plain.shape[0])

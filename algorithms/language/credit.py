@@ -50,13 +50,13 @@ def episode_return(reward: Tensor, calls: Tensor) -> Tensor:
     >>> episode_return(torch.tensor([1.0, 2.0, torch.nan]), torch.tensor(2))
     tensor(3.)
     """
-    return per_step(reward, calls).sum(-1)
+    return own_rewards(reward, calls).sum(-1)
 
 
-def per_step(reward: Tensor, calls: Tensor) -> Tensor:
+def own_rewards(reward: Tensor, calls: Tensor) -> Tensor:
     """Return each call's own reward r_c as its credit: [*, C], int [*] -> [*, C]. Raises: ShapeError.
 
-    >>> per_step(torch.tensor([1.0, 2.0, torch.nan]), torch.tensor(2))
+    >>> own_rewards(torch.tensor([1.0, 2.0, torch.nan]), torch.tensor(2))
     tensor([1., 2., 0.])
     """
     return torch.where(calls_mask(reward, calls), reward, 0.0)
@@ -82,7 +82,7 @@ def monte_carlo(reward: Tensor, calls: Tensor, *, gamma: Number = 1.0) -> Tensor
     tensor([2., 2., 0.])
     """
     check_number("monte_carlo: gamma", gamma, 0.0, 1.0)
-    earned = per_step(reward, calls).movedim(-1, 0)
+    earned = own_rewards(reward, calls).movedim(-1, 0)
     return backwards(gamma * torch.ones_like(earned), earned).movedim(0, -1)
 
 

@@ -38,8 +38,8 @@ from .batch import Handling, Reading, learned_from, teaches
 from .kl_penalties import Estimator
 from .loss import Sums, Terms, Weights, farthest, figures_of
 from .objectives import Objective
-from .scoring import LearnerParams, Scores, SequenceLayout, scored, value_head
-from .token_batch import Counts, TokenBatch, counts, token_batch
+from .scoring import LearnerParams, Scores, SequenceLayout, score_tokens, value_head
+from .token_batch import Counts, TokenBatch, count_tokens, token_batch
 
 METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")
 METRICS_OF = {"sampled": METRICS, "whole": tuple(name for name in METRICS if name != "outside_support")}  # by support
@@ -226,11 +226,11 @@ def _read(
     columns = token_batch(transcript, of=parts.support)
     given = columns.token, columns.length, columns.temperature
     if {"log_prob", "values"} & set(parts.reads):
-        own = scored(parts.model, state.params, *given, top_p=columns.top_p, layout=layout)
+        own = score_tokens(parts.model, state.params, *given, top_p=columns.top_p, layout=layout)
         found = {"log_prob": own.log_prob, "values": own.values, "beyond": own.beyond}
     if "reference_log_prob" in parts.reads:
         stand = LearnerParams(policy=state.reference)
-        other = scored(parts.model, stand, *given, top_p=columns.top_p, layout=layout)
+        other = score_tokens(parts.model, stand, *given, top_p=columns.top_p, layout=layout)
         found["reference_log_prob"] = other.log_prob
     return Reading(**{name: found[name].detach() for name in parts.reads})
 
@@ -244,7 +244,7 @@ def _prepare(
 
 
 def _counts(parts: _LossInputs, batch: TokenBatch) -> Counts:
-    return counts(batch, of=parts.denominators)
+    return count_tokens(batch, of=parts.denominators)
 
 
 def _loss(
@@ -267,7 +267,7 @@ def _said(parts: _LossInputs, params: LearnerParams, batch: TokenBatch, layout: 
     # Outside the mask a temperature may have any value, and a division by 0 would leave NaN in the gradient.
     heat = torch.where(batch.mask, batch.temperature, 1.0)
     top_p = torch.where(batch.mask, batch.top_p, 1.0) if isinstance(batch.top_p, Tensor) else ()
-    return scored(parts.model, params, batch.token, batch.length, heat, top_p=top_p, layout=layout)
+    return score_tokens(parts.model, params, batch.token, batch.length, heat, top_p=top_p, layout=layout)
 
 
 def _distance(

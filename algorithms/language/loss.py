@@ -22,7 +22,7 @@ from ..hyperparameters import Number
 from ..kl import k3
 from ..value_losses import clipped, squared
 from .kl_penalties import Estimator, token_kl
-from .masking import neutral, per_token
+from .masking import neutral, spread_over_tokens
 from .scoring import Scores
 from .token_batch import Counts, TokenBatch
 
@@ -108,7 +108,7 @@ def language_loss(terms: Terms, scores: Scores, batch: TokenBatch, counts: Count
     anchor = proximal(scores.log_prob, batch)
     loss = terms.loss(scores.log_prob, anchor, batch.advantage, mask)
     weight = mask.to(loss.dtype) if isinstance(terms.correction, tuple) else _corrected(terms, anchor, batch)
-    sample = per_token(batch.weight, mask)
+    sample = spread_over_tokens(batch.weight, mask)
     divergence = _divergence(terms, scores, batch)
     regular = sample * (
         terms.kl_coefficient * divergence - terms.entropy_coefficient * neutral(mask, scores.entropy)[0]

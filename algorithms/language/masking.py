@@ -26,12 +26,12 @@ def neutral(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(torch.where(mask, tensor, 0.0) for tensor in tensors)
 
 
-def per_token(value: Tensor, mask: Tensor) -> Tensor:
+def spread_over_tokens(value: Tensor, mask: Tensor) -> Tensor:
     """Return each sequence's number at each of its tokens in the mask, 0 elsewhere: [*], bool [*, L] -> [*, L].
 
     Raises: ShapeError, DtypeError.
 
-    >>> per_token(torch.tensor([2.0, 3.0]), torch.tensor([[True, True], [True, False]]))
+    >>> spread_over_tokens(torch.tensor([2.0, 3.0]), torch.tensor([[True, True], [True, False]]))
     tensor([[2., 2.],
             [3., 0.]])
     """

@@ -26,7 +26,7 @@ from torch import Tensor
 from ...core.errors import choose
 from ..hyperparameters import Number, check_clip, check_coefficients, check_number
 from . import token_losses
-from .advantages import Estimate, GroupEstimator, against, generalized, of_groups, unscaled, whitened, written
+from .advantages import Estimate, GroupEstimator, against, generalized, of_groups, stored_credit, unscaled, whitened
 from .group_advantages import dr_grpo_advantages, grpo_advantages, rloo_advantages
 from .loss import Outside, Reduction, TokenLoss, everywhere
 from .reductions import (
@@ -210,7 +210,7 @@ def credited(loss: TokenLoss, reduce: Reduction, *, outside: Outside = everywher
     >>> credited(clipped_ratio(0.2), by_token).zero_spread
     'keep'
     """
-    return Objective(advantages=written, loss=loss, reduce=reduce, outside=outside)
+    return Objective(advantages=stored_credit, loss=loss, reduce=reduce, outside=outside)
 
 
 def _clipped(estimator: GroupEstimator, clip: Clip, reduce: Reduction) -> Objective:

@@ -36,7 +36,9 @@ def overlong_penalty(length: Tensor, *, limit: Number, buffer: Number, factor: N
     return factor * bounded((limit - buffer - length) / buffer, -1.0, 0.0)
 
 
-def counted(truncated: Tensor, group: Tensor, mask: Tensor, *, treatment: str, down_weight: Number = 0.5) -> Counted:
+def overlong_columns(
+    truncated: Tensor, group: Tensor, mask: Tensor, *, treatment: str, down_weight: Number = 0.5
+) -> Counted:
     """Return group, mask and weight of samples [N] of which some were truncated.
 
     - "keep": train on it as on any other; appropriate if exceeding the length is a failure of the model.
@@ -48,7 +50,7 @@ def counted(truncated: Tensor, group: Tensor, mask: Tensor, *, treatment: str, d
     Shapes: bool [N], int [N], bool [N, L]. Raises: ShapeError, DtypeError, ChoiceError.
 
     >>> truncated, group = torch.tensor([False, True]), torch.tensor([3, 3])
-    >>> told = counted(truncated, group, torch.ones(2, 1, dtype=torch.bool), treatment="drop")
+    >>> told = overlong_columns(truncated, group, torch.ones(2, 1, dtype=torch.bool), treatment="drop")
     >>> told.group, told.mask, told.weight
     (tensor([ 3, -1]), tensor([[ True],
             [False]]), tensor([1., 1.]))

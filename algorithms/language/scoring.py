@@ -61,7 +61,7 @@ def value_head(model: CausalModel, like: Tensor) -> Linear:
     return Linear(weight=like.new_zeros(model.width, 1), bias=like.new_zeros(1))
 
 
-def scored(
+def score_tokens(
     model: CausalModel,
     params: LearnerParams,
     token: Tensor,
@@ -84,7 +84,7 @@ def scored(
     ...                      head=lambda params, hidden: hidden.log(), begin=lambda *a: (), extend=lambda *a: (),
     ...                      vocabulary=2, width=2, window=8)
     >>> token = torch.tensor([[1, 1, 0]])
-    >>> scored(counts, LearnerParams(policy=()), token, torch.tensor([3]), torch.ones(1, 3)).log_prob
+    >>> score_tokens(counts, LearnerParams(policy=()), token, torch.tensor([3]), torch.ones(1, 3)).log_prob
     tensor([[0., 0., -inf]])
     """
     same_shape("scored", token=token, temperature=temperature)

@@ -14,8 +14,8 @@ from ...core.record import record, tensor
 from ...core.transcript.calls import per_token
 from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
-from .credit import per_step
-from .token_gae import following
+from .credit import own_rewards
+from .token_gae import next_in_mask
 
 
 @record
@@ -79,7 +79,7 @@ def token_batch(transcript: Transcript, *, of: str = "sampled") -> TokenBatch:
     )
 
 
-def counts(batch: TokenBatch, *, of: str = "counted") -> Counts:
+def count_tokens(batch: TokenBatch, *, of: str = "counted") -> Counts:
     """Return the numbers of tokens and sequences of a whole batch: those "counted" in the loss, or all that were "sampled".
 
     With "counted", excluding tokens (truncated samples, groups of equal returns) increases the weight of the others; with
@@ -89,17 +89,17 @@ def counts(batch: TokenBatch, *, of: str = "counted") -> Counts:
     >>> from ...core.transcript.record import empty
     >>> batch = token_batch(empty(3, 1, id=torch.tensor([7, 8])))
     >>> some = replace(batch, mask=torch.tensor([[True, True, False], [False, False, False]]))
-    >>> counts(some), counts(some, of="sampled").tokens
+    >>> count_tokens(some), count_tokens(some, of="sampled").tokens
     (Counts(tokens=tensor(2), sequences=tensor(1)), tensor(0))
     """
     mask = choose("counts: of", of, {"counted": batch.mask, "sampled": batch.sampled})
     return Counts(tokens=mask.sum(), sequences=mask.any(-1).sum())
 
 
-def numbered(group: Tensor) -> Tensor:
+def renumber_groups(group: Tensor) -> Tensor:
     """Return group ids renumbered to 0..N-1, the index of the first row in each group; negative ids become -1: int [N] -> [N].
 
-    >>> numbered(torch.tensor([70, -1, 30, 70, 30]))
+    >>> renumber_groups(torch.tensor([70, -1, 30, 70, 30]))
     tensor([ 0, -1,  2,  0,  2])
     """
     row = torch.arange(group.shape[0], device=group.device)
@@ -120,9 +120,9 @@ def token_rewards(transcript: Transcript) -> Tensor:
     >>> token_rewards(said)
     tensor([0., 0., 3., 4.])
     """
-    mask, earned = loss_mask(transcript), per_step(transcript.reward, transcript.calls)
+    mask, earned = loss_mask(transcript), own_rewards(transcript.reward, transcript.calls)
     before = torch.nn.functional.pad(earned.cumsum(-1), (1, 0))  # sum of rewards before each call
     own = transcript.call.clamp(min=0)
     last = torch.full_like(transcript.length, earned.shape[-1])
-    then = following(own, mask, last).clamp(max=earned.shape[-1])
+    then = next_in_mask(own, mask, last).clamp(max=earned.shape[-1])
     return torch.where(mask & (then != own), before.gather(-1, then) - before.gather(-1, own), 0.0)

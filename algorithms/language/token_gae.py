@@ -47,7 +47,7 @@ def token_gae(
     check_number("token_gae: lambda_", lambda_, 0.0, 1.0)
     _one_each(mask, next_value=next_value, terminated=terminated)
     reward, value = neutral(mask, rewards, values)
-    after = following(value, mask, bootstrap(next_value, terminated))
+    after = next_in_mask(value, mask, bootstrap(next_value, terminated))
     errors = torch.where(mask, reward + gamma * after - value, 0.0)
     acts = mask.to(errors.dtype)
     slopes = gamma * lambda_ * acts + (1 - acts)
@@ -55,12 +55,12 @@ def token_gae(
     return torch.where(mask, carried, 0.0)
 
 
-def following(values: Tensor, mask: Tensor, beyond: Tensor) -> Tensor:
+def next_in_mask(values: Tensor, mask: Tensor, beyond: Tensor) -> Tensor:
     """Return, for each position, the value at the next position in the mask, or `beyond` after the last: [*, L], [*] -> [*, L].
 
     Raises: ShapeError, DtypeError.
 
-    >>> following(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]), torch.tensor(9.0))
+    >>> next_in_mask(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]), torch.tensor(9.0))
     tensor([3., 3., 9.])
     """
     boolean("following", mask=mask)

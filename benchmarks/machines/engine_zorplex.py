@@ -23,7 +23,7 @@ from attrs import define
 from purestep.runtime.async_rl.checkpoint import TIMELINE, TOTALS
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.cluster import ENGINES
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 
 from .. import evidence
 from ..parts import async_outside
@@ -154,7 +154,7 @@ def figures(run: Path, log: Path) -> Row:
         "generators lost": totals["lost_generators"],
         "generators seen": len(actors - {"trainer"}),
         "seconds of training": round(totals["seconds"], 1),
-        "seconds at each update": [round(row["seconds"], 1) for row in read(run / PHASE / folder.METRICS)],
+        "seconds at each update": [round(row["seconds"], 1) for row in read_metrics(run / PHASE / folder.METRICS)],
         "wrong": through.pop("wrong"),
         "gone through": through,
     }

@@ -21,8 +21,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from purestep.runtime.async_rl.comparison import difference
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.async_rl.comparison import accuracy_difference
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult
 from tests.support.programs import free_port
 
@@ -117,7 +117,7 @@ def trained(run: Path, words: Sequence[str], plan: Sequence[tuple[int, int]], ho
                 ranks.ended()
         begin = ("resume", str(run))
     after = json.loads((home / "evaluation.json").read_text())["after"]["sampled"]
-    rows = [row["iteration"] for row in read(home / "metrics.jsonl")]
+    rows = [row["iteration"] for row in read_metrics(home / "metrics.jsonl")]
     return {
         "ranks": [size for size, _ in plan],
         "killed at": [last for _, last in plan if last],
@@ -149,7 +149,7 @@ def _standing(row: Row) -> EvaluationResult:
 
 def less(one: Row, other: Row) -> Row:
     """The difference of two accuracies, with a 95 % interval."""
-    told = difference(_standing(one), _standing(other))
+    told = accuracy_difference(_standing(one), _standing(other))
     return {"difference": told.value, "low": told.low, "high": told.high}
 
 

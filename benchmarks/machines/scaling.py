@@ -27,7 +27,7 @@ from typing import Any
 from attrs import frozen
 
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 
 from .. import evidence
 from ..parts import async_outside
@@ -61,7 +61,7 @@ def jobs(cluster: Slurm, place: Path, plan: Plan, steps: int, words: Sequence[st
 
     def updates() -> int:
         path = run / plan.phase / folder.METRICS
-        rows = read(path) if path.is_file() else ()
+        rows = read_metrics(path) if path.is_file() else ()
         return sum(
             math.isfinite(row.get("episode_return", math.nan)) for row in rows
         )  # the warm start has rows as well

@@ -26,7 +26,7 @@ from attrs import frozen
 
 from purestep.algorithms.language.learner import LanguageState, learner
 from purestep.algorithms.language.objectives import grpo
-from purestep.algorithms.language.scoring import LearnerParams, scored
+from purestep.algorithms.language.scoring import LearnerParams, score_tokens
 from purestep.algorithms.supervised import supervised
 from purestep.core import keys
 from purestep.core.causal import CausalModel
@@ -49,12 +49,18 @@ from purestep.runtime.effects.hugging_face.chat_template import chat_codec, spel
 from purestep.runtime.effects.hugging_face.folder import save_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.openai_server.client import Server
-from purestep.runtime.effects.openai_server.sample import served, server
+from purestep.runtime.effects.openai_server.sample import sample_from_server, server
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.openai_server.vllm_weights import TOLERANCE, lay_out, publish
 from purestep.runtime.text.components import LEAST
-from purestep.runtime.text.evaluation import evaluated, evaluation_result
-from purestep.runtime.text.supervised_warm_start import WarmStartSettings, drawn, shown, taught, warm_optimizer
+from purestep.runtime.text.evaluation import evaluate_task, evaluation_result
+from purestep.runtime.text.supervised_warm_start import (
+    WarmStartSettings,
+    draw_demonstrations,
+    draw_indices,
+    taught,
+    warm_optimizer,
+)
 from purestep.runtime.text.trainer import language_trainer
 
 from .. import evidence
@@ -115,10 +121,10 @@ def warmed(made: Parts, key: Key, steps: int) -> Any:
         capacity=CAPACITY,
         max_new_tokens=LONGEST,
     )
-    demonstrations = made.written(shown(lessons, hands, SHOWN))
+    demonstrations = made.written(draw_demonstrations(lessons, hands, SHOWN))
     begun = made.model.init(start)
     teacher = supervised(made.model, warm_optimizer(begun, steps, muon_rate=0.02, adamw_rate=3e-3))
-    places = drawn(order, SHOWN, steps * BATCH)
+    places = draw_indices(order, SHOWN, steps * BATCH)
     batches = [places[start : start + BATCH] for start in range(0, len(places), BATCH)]
     state, _ = taught(teacher, teacher.init(begun), demonstrations, batches)
     return state.params
@@ -128,7 +134,7 @@ def difference(made: Parts, params: Any, written: Transcript) -> float:
     """The largest |trainer - server| log-prob of all tokens sampled."""
     heat = torch.ones(written.token.shape)
     with torch.no_grad():
-        found = scored(made.model, LearnerParams(policy=params), written.token, written.length, heat)
+        found = score_tokens(made.model, LearnerParams(policy=params), written.token, written.length, heat)
     return float((found.log_prob - written.behaviour_log_prob)[loss_mask(written)].abs().max())
 
 
@@ -157,7 +163,7 @@ def trained(made: Parts, one: Server, root: Path, params: Any, key: Key, asked: 
     for step in range(asked.steps):
         times = [time.perf_counter()]
         begun = made.begun(asked_for(key, step, asked.prompts, asked.group))
-        attempts = served(one, made.rules, made.codec, begun, version=step)
+        attempts = sample_from_server(one, made.rules, made.codec, begun, version=step)
         times.append(time.perf_counter())
         written = made.written(attempts)
         gap = difference(made, state.params.policy, written)
@@ -194,14 +200,14 @@ def measured(asked: argparse.Namespace, root: Path) -> dict[str, Any]:
         one = server(server_.url, "policy")
 
         def sample(version: int, some: Sequence[Request]) -> Sequence[Rollout[Any]]:
-            return served(one, made.rules, made.codec, made.begun(some), version=version)
+            return sample_from_server(one, made.rules, made.codec, made.begun(some), version=version)
 
-        before = evaluated(zorplex_task(), partial(sample, 0), asked.tasks, asked.seed)
+        before = evaluate_task(zorplex_task(), partial(sample, 0), asked.tasks, asked.seed)
         print(f"before: {before.line()}", flush=True)
         start = time.perf_counter()
         _, rows = trained(made, one, root / "weights", params, train, asked)
         seconds = time.perf_counter() - start
-        after = evaluated(zorplex_task(), partial(sample, asked.steps), asked.tasks, asked.seed)
+        after = evaluate_task(zorplex_task(), partial(sample, asked.steps), asked.tasks, asked.seed)
         print(f"after: {after.line()}", flush=True)
     return {
         "parameters": sum(leaf.numel() for leaf in params.values()),

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from attrs import frozen
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.addresses import outward
 from purestep.runtime.effects.cluster.interface import EngineError
 from purestep.runtime.effects.cluster.security import monarch_scheme
@@ -116,7 +116,7 @@ def tried(engine: str, count: int, versions: int, megabytes: float) -> dict[str,
                 ray_nodes.first(outward("192.0.2.1:9"), store=store_for(layout(params).size) + (200 << 20))
             )
         name = engine.partition(" ")[0]
-        cluster = stack.enter_context(opened(name, store=store_for(layout(params).size)))
+        cluster = stack.enter_context(open_cluster(name, store=store_for(layout(params).size)))
         weights = stack.enter_context(weight_publisher(way, params))
         mesh = cluster.spawn(Reader, (weights.address, megabytes), size=2, timeout=WAIT)
         there = listening()

@@ -19,7 +19,7 @@ from attrs import define, field
 
 from purestep.runtime.async_rl import checkpoint
 from purestep.runtime.async_rl.audit import reported_events
-from purestep.runtime.async_rl.replay import replayed
+from purestep.runtime.async_rl.replay import replay_phase
 from purestep.runtime.async_rl.report import audit
 from purestep.runtime.effects.json_lines import objects
 from purestep.runtime.effects.workers.process import PROGRAM
@@ -169,7 +169,7 @@ def longest(moments: Sequence[float]) -> float:
 
 def kept(phase: Path) -> checkpoint.PhaseCheckpoint:
     """What a phase's newest checkpoint says of it. Raises: RuntimeError where there is none."""
-    where = checkpoint.newest(phase)
+    where = checkpoint.newest_of_phase(phase)
     if isinstance(where, tuple):
         raise RuntimeError(f"no checkpoint in {phase.name}")
     return checkpoint.kept_in(where)[0]
@@ -219,7 +219,7 @@ def gone_through(run: Path, phase: str) -> Row:
     """What a phase learned from, its newest checkpoint and its log held against each other: `wrong` says all that is."""
     rows, counts, newest = ledger(run / phase), counters(run / phase), kept(run / phase)
     told = reported_events(islice(objects(run / phase / checkpoint.EVENTS), newest.events))
-    audited, again = audit(run, phase), replayed(run, phase)
+    audited, again = audit(run, phase), replay_phase(run, phase)
     doubled = [f"sample {one} was learned from twice" for one in twice(rows)]
     return {
         "audit": audited.line(),

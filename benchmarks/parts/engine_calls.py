@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Answer, Cluster, Done, Mesh
 
 from .engine_actor import Echo
@@ -38,7 +38,7 @@ def measured(engine: str, calls: int) -> Figures:
     A time to start ends with the first answers of all members, for which no work was given before.
     """
     began = time.perf_counter()
-    with opened(engine) as cluster:
+    with open_cluster(engine) as cluster:
         mesh = cluster.spawn(Echo, size=MEMBERS, timeout=WAIT)
         given(mesh.call("pid", timeout=WAIT))
         started = time.perf_counter() - began

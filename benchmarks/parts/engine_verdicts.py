@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from purestep.runtime.async_rl.comparison import difference
+from purestep.runtime.async_rl.comparison import accuracy_difference
 from purestep.runtime.text.evaluation import ACCURACY, HIGH, LOW, EvaluationResult, wilson
 
 from .async_outside import Row
@@ -69,7 +69,7 @@ def compared(engines: Mapping[str, Mapping[str, Row]]) -> dict[str, Row]:
         if not seeds:
             continue
         mine, theirs = ([engines[name][seed]["after"] for seed in seeds] for name in (one, other))
-        tasks = difference(_together(mine), _together(theirs))
+        tasks = accuracy_difference(_together(mine), _together(theirs))
         apart = [left["accuracy"] - right["accuracy"] for left, right in zip(mine, theirs, strict=True)]
         found[f"{one} less {other}"] = {
             "over tasks": {"difference": tasks.value, "low": tasks.low, "high": tasks.high},

@@ -80,7 +80,7 @@ class Case:
         language = self.kind.words[0] == "zorplex" and (self.run / folder.ARGUMENTS).exists()
         words = () if self.kind.words[0] == "zorplex" else ("--episodes", "1")
         words = RANKING if self.recipe == "prove" else words
-        if language or folder.begun(self.run):
+        if language or folder.has_checkpoints(self.run):
             return self.start("resume", str(self.run), *words)
         return self.train()
 

@@ -13,9 +13,9 @@ from attrs import Factory, define, frozen
 from purestep.core import keys
 from purestep.core.machine import Command, Event, Started, Stop
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
-from purestep.runtime.async_rl.simulation.effects import begun, happened
+from purestep.runtime.async_rl.simulation.effects import begin_command, happened
 from purestep.runtime.async_rl.simulation.workers import INTERRUPT, Name, SimulationState, Twins
 from purestep.runtime.machine.drive import Received
 from purestep.runtime.machine.simulation import log_normal
@@ -72,7 +72,7 @@ def twins_of(setup: Setup) -> Twins:
 
 def beginning(setup: Setup) -> Schedule:
     """The scheduler's first state: prompts without end."""
-    return begin(setup.rules, prompts=1 << 40, workers=setup.generators, slots=setup.slots)
+    return begin_schedule(setup.rules, prompts=1 << 40, workers=setup.generators, slots=setup.slots)
 
 
 def ran(setup: Setup) -> Run:
@@ -101,7 +101,7 @@ def tell(run: Run, event: Event) -> None:
         if isinstance(command, say.Train):
             versions = [run.made.pop(name) for name in command.samples]
             run.ages += [(command.version - head, command.version - tail) for head, tail in versions]
-        run.world = begun(run.twins, run.world, run.issued, command)
+        run.world = begin_command(run.twins, run.world, run.issued, command)
         run.issued += 1
 
 

@@ -85,7 +85,7 @@ class Standing:
 
 def newest(run: Path) -> Standing:
     """Where the run stands. Raises: CheckpointError."""
-    found = describe(runs.newest(run))
+    found = describe(runs.newest_checkpoint(run))
     loop = decode(found.machine, [Loop], "machine")
     return Standing(found.step, loop.iterations, loop.every)
 
@@ -218,7 +218,7 @@ def compared(run: Path, whole: Path) -> dict[str, Any]:
 
     The checkpoint before the last must differ, else the comparison sees nothing.
     """
-    mine, other = runs.newest(run), runs.newest(whole)
+    mine, other = runs.newest_checkpoint(run), runs.newest_checkpoint(whole)
     ours, theirs = tensors(mine), tensors(other)
     *_, earlier, _ = sorted(path for path in other.parent.iterdir() if path.name.startswith("step_"))
     differ = differing(ours, theirs)

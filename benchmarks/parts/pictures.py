@@ -7,7 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from purestep.runtime.effects.reporting.plot import FAINT, GRID, INK, short
+from purestep.runtime.effects.reporting.plot import FAINT, GRID, INK, tick_text
 
 
 def page(width: float, height: float) -> Figure:
@@ -36,6 +36,6 @@ def look(axes: Axes, title: str, *, size: float = 11.0, ticks: float = 9.0) -> N
 def look_of_curves(axes: Axes, title: str, *, size: float) -> None:
     """Give a panel of learning curves its title, frame, axis of steps and grid."""
     look(axes, title, size=size, ticks=8.0)
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_text))
     axes.margins(x=0)
     axes.grid(color=GRID, linewidth=0.8)

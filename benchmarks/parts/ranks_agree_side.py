@@ -31,11 +31,11 @@ from purestep.core.record import replace
 from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, Transcript, empty
 from purestep.runtime.distributed.clip import clip_by_whole_norm
 from purestep.runtime.distributed.partition import by_batches
-from purestep.runtime.effects.checkpoint.single import latest, load, save
+from purestep.runtime.effects.checkpoint.single import latest, read_checkpoint, save
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
 from purestep.runtime.effects.distributed.learner import ranked_learner
 from purestep.runtime.effects.distributed.process_group import ProcessGroup, on_ranks, summed
-from purestep.runtime.effects.distributed.shard import spread_state, whole
+from purestep.runtime.effects.distributed.shard import gather_shards, spread_state
 from purestep.runtime.effects.hugging_face.causal_lm import causal_model, tiny_llama
 from purestep.runtime.effects.hugging_face.optional import library
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
@@ -165,10 +165,10 @@ def on_each(ranks: ProcessGroup, options: argparse.Namespace, dtype: torch.dtype
         kept = latest(options.out)
         if kept is None:
             raise SystemExit(f"{options.out} holds no checkpoint to go on from")
-        state = spread_state(ranks, load(kept, whole(state)).tree)
+        state = spread_state(ranks, read_checkpoint(kept, gather_shards(state)).tree)
     given = batches_of(held, dtype), options.first, options.last, ranks.size * BUDGET if options.usual else ALL
     state, losses = replayed(algorithm, state, *given)
-    full = whole(state)
+    full = gather_shards(state)
     if ranks.rank == 0:
         before = json.loads((options.out / "losses.json").read_text()) if options.first else []
         (options.out / "losses.json").write_text(json.dumps([*before, *losses]))

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError, Mesh, Unanswered
 from purestep.runtime.effects.cluster.security import MONARCH, RAY, USE_RAY_TLS
 from purestep.runtime.effects.weight_sync import weight_publisher
 from purestep.runtime.effects.weight_sync.checksums import agreed, known, summing, sums
 from purestep.runtime.effects.weight_sync.monarch import CHUNK_BYTES
 from purestep.runtime.effects.weight_sync.ray import store_for
-from purestep.runtime.effects.weight_sync.ray_board import digest
+from purestep.runtime.effects.weight_sync.ray_board import publication_mac
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout
 
 from .. import evidence
@@ -69,7 +69,7 @@ def tried(name: str, megabytes: float) -> dict[str, Any]:
         host = Host(engine, address, wire.space, folder / "host.log")
         stack.callback(host.kill)
         host.start()
-        cluster = stack.enter_context(opened(engine, hosts=() if engine == "ray" else (address,)))
+        cluster = stack.enter_context(open_cluster(engine, hosts=() if engine == "ray" else (address,)))
         weights = stack.enter_context(weight_publisher(engine, params))
         mesh = spawned(cluster, host, (weights.address, megabytes))
         for version, rate in enumerate(RATES):
@@ -95,7 +95,7 @@ def checking(engine: str, megabytes: float = 100.0) -> float:
     for _ in range(5):
         began = time.perf_counter()
         if engine == "ray":
-            digest(b"a key", 0, "", room)
+            publication_mac(b"a key", 0, "", room)
         else:
             sums(room.data, CHUNK_BYTES, summing(agreed(known())))
         spent.append(time.perf_counter() - began)

@@ -16,9 +16,9 @@ from purestep.core.logic.env import proving
 from purestep.core.policy import ActorCritic
 from purestep.runtime.compile import Program, program
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.recipes.prove import model_of, opened
+from purestep.runtime.recipes.prove import load_proofs, model_of
 from purestep.runtime.recipes.prove_settings import prove_defaults
-from purestep.runtime.rollout import Worlds, begin, rollout
+from purestep.runtime.rollout import Worlds, reset_rollout, rollout
 from purestep.runtime.runs.arguments import changed
 
 SLOTS, STEPS, ROUNDS = 128, 32, 9
@@ -90,7 +90,7 @@ def share(one: Tensor, other: Tensor) -> float:
 def made_of(data: str, **changes: Any) -> tuple[Proofs, ActorCritic]:
     """The game on some data as the recipe has it, and an untrained policy for it."""
     arguments = changed(prove_defaults(data), changes)
-    made = opened(arguments)
+    made = load_proofs(arguments)
     return made, model_of(arguments, made)
 
 
@@ -131,7 +131,7 @@ def acting(
     run: Any = rollout(env, model, STEPS)
     if compiled:
         run = program(run, name=f"rollout {reset} {slots}", artefact=artefact)
-    params, worlds = model.init(keys.key(0)), begin(env, keys.key(1))
+    params, worlds = model.init(keys.key(0)), reset_rollout(env, keys.key(1))
     with torch.no_grad():
         worlds, _ = run(params, worlds, keys.key(2))
     return Acting(env, run, params, worlds)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.weight_sync.ray_board import digest
+from purestep.runtime.effects.weight_sync.ray_board import publication_mac
 from purestep.runtime.effects.weight_sync.shared_memory.layout import layout, views
 
 from .transfer_paths_sides import content
@@ -64,7 +64,7 @@ def reader(address: Any, like: Params, *, checked: bool) -> Iterator[Callable[[]
         if state != "DONE":
             raise RuntimeError(f"NIXL's transfer ended as {state}")
         if checked:
-            digest(b"", 0, "", room.numpy())
+            publication_mac(b"", 0, "", room.numpy())
         return leaves
 
     yield fetch

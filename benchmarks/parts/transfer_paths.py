@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.addresses import outward
 from purestep.runtime.effects.weight_sync import weight_reader
 from purestep.runtime.effects.weight_sync.ray import ROOM, store_for
@@ -72,7 +72,7 @@ def on_ray(megabytes: float, *, elsewhere: bool) -> Iterator[tuple[str, Publish]
         words = ["--address", address, "--node-name", "another"]
         other = ray_nodes.started([], words, store=size_of) if elsewhere else None
         try:
-            with opened("ray") as cluster:
+            with open_cluster("ray") as cluster:
                 host = cluster.add_host("another", timeout=120.0) if elsewhere else cluster.hosts()[0]
                 mesh = cluster.spawn(Publisher, (megabytes,), size=1, hosts=(host,), timeout=120.0)
                 yield (

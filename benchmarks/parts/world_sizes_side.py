@@ -23,7 +23,7 @@ from purestep.core import keys
 from purestep.core.optim.optimizers import adamw
 from purestep.core.tree import leaf_names, leaves, tree_map
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form, hugging_face
-from purestep.runtime.effects.checkpoint.group import ALONE, RankGroup, gathered, joined
+from purestep.runtime.effects.checkpoint.group import ALONE, RankGroup, gather_values, join_ranks
 from purestep.runtime.effects.checkpoint.load import load
 from purestep.runtime.effects.checkpoint.modules import ModuleState, restore, state_of
 from purestep.runtime.effects.checkpoint.save import save
@@ -70,7 +70,7 @@ def world(place: Path, rank: int, size: int, turn: str) -> Iterator[World]:
             for layer in (*module.model.layers, module):
                 fully_shard(layer, mesh=mesh)
         optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
-        yield World(size, joined() if size else ALONE, module, optimizer)
+        yield World(size, join_ranks() if size else ALONE, module, optimizer)
     finally:
         if size:
             dist.destroy_process_group()
@@ -151,8 +151,8 @@ def loaded(world: World, place: Path, sizes: range) -> list[dict[str, Any]]:
                     restore(world.module, world.optimizer, ModuleState(drawn(like, 2), given))
                     restore(world.module, world.optimizer, ModuleState(back.tree, given))
                     got = state_of(world.module, world.optimizer).tree
-                told = total(gathered(world.group, compared(got, wanted)))
-                control = total(gathered(world.group, compared(got, other)))["differing"]
+                told = total(gather_values(world.group, compared(got, wanted)))
+                control = total(gather_values(world.group, compared(got, other)))["differing"]
                 machine = back.machine == {**MACHINE, "settings": encoded(settings)}
                 facts = {"form": form, "optimizer": kind, "saved_at": size, "loaded_at": world.size}
                 rows.append({**facts, **told, "machine": machine, "control_differing": control})

@@ -22,15 +22,15 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.core.logic.game import look
-from purestep.core.logic.state import opened
+from purestep.core.logic.state import first_state_of
 from purestep.core.policy import ActorCritic
 from purestep.core.record import stack
 from purestep.core.steps import Trajectory, Transition, ended
 from purestep.core.tree import clone, leaves, tree_map
 from purestep.runtime.compile import Program, program
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.logic.rank import CHUNK, asked
-from purestep.runtime.logic.recycle import Play, Slots, idle, play
+from purestep.runtime.logic.rank import CHUNK, candidates_of
+from purestep.runtime.logic.recycle import Play, Slots, empty_proof_slots, play
 from purestep.runtime.rollout import Worlds
 
 from .. import evidence
@@ -93,7 +93,7 @@ class Evaluation:
 def evaluation(made: Proofs, model: ActorCritic) -> Evaluation:
     """The program of an evaluation as `scorer` has it, and candidates for some calls."""
     chunk, most = play(made.game, model, CHUNK), CHUNK * EVALUATED
-    rows = asked(made, made.dataset.test, 20, keys.key(0)).reshape(-1, 3)
+    rows = candidates_of(made, made.dataset.test, 20, keys.key(0)).reshape(-1, 3)
     many = rows.repeat(-(-2 * most // rows.shape[0]), 1)
     feeds = [many[number * most // CALLS :][:most].clone() for number in range(CALLS)]
     return Evaluation(chunk, program(chunk, name="evaluate"), model.init(keys.key(0)), feeds)
@@ -110,7 +110,7 @@ def buffers(made: Proofs, evaluated: Evaluation) -> dict[str, Any]:
         return told, taken
 
     inside = program(written, name="slots written in place")
-    begun = idle(made.game, EVALUATED)
+    begun = empty_proof_slots(made.game, EVALUATED)
 
     def call_fresh() -> Slots:
         slots = begun
@@ -188,7 +188,7 @@ def split(made: Proofs, model: ActorCritic, usual: Acting) -> dict[str, Any]:
 
 def worlds(made: Proofs, evaluated: Evaluation, usual: Acting) -> dict[str, Any]:
     """A rollout and a call of an evaluation in turn, and the engine twice: both in one world, or each in its own."""
-    zero, begun = torch.zeros((), dtype=torch.int64), idle(made.game, EVALUATED)
+    zero, begun = torch.zeros((), dtype=torch.int64), empty_proof_slots(made.game, EVALUATED)
 
     def both(base: Any) -> Timed:
         def call() -> None:
@@ -218,7 +218,7 @@ def engine_twice(made: Proofs) -> dict[str, Any]:
     """The engine on some queries, then on others, again and again: both in one world, or each in its own."""
     zero, yes = torch.zeros(SLOTS, dtype=torch.int64), torch.ones(SLOTS, dtype=torch.bool)
     batches = made.world.queries[: 2 * STEPS * SLOTS].reshape(2, STEPS, SLOTS, 3)
-    first, second = ([clone(opened(made.game, batch, yes, zero, zero)) for batch in half] for half in batches)
+    first, second = ([clone(first_state_of(made.game, batch, yes, zero, zero)) for batch in half] for half in batches)
     engine = program(lambda base, state: look(made.game, base, state), name="engine of a large world")
 
     def call(base: Any, other: Any) -> Timed:

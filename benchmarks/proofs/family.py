@@ -21,8 +21,8 @@ from purestep.core import keys
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.logic.rank import asked, ranking_result, scored_by_length
-from purestep.runtime.recipes.prove import opened
+from purestep.runtime.logic.rank import candidates_of, ranking_result, scored_by_length
+from purestep.runtime.recipes.prove import load_proofs
 from purestep.runtime.recipes.prove_settings import MOVES, USUAL, prove_defaults
 
 from .. import evidence
@@ -50,7 +50,7 @@ def trained(folder: Path, data: str, seed: int) -> dict[str, float]:
 
 def proven(made: Proofs, depth: int) -> dict[str, object]:
     """The same of the shortest proofs of up to `depth` steps, for the candidates that the command ranks."""
-    every = asked(made, made.dataset.test, 100, keys.key(0))
+    every = candidates_of(made, made.dataset.test, 100, keys.key(0))
     names, widths = made.game.names, made.game.widths
     engine = program(deriver(names, widths), name="derive")
     start = time.perf_counter()
@@ -78,7 +78,7 @@ def compared(data: str, seed: int, depth: int, pictures: bool) -> dict[str, obje
             evidence.RESULTS.mkdir(parents=True, exist_ok=True)
             for name, kept in PICTURES.items():
                 shutil.copy(run / name, evidence.RESULTS / kept)
-    prover = proven(opened(prove_defaults(data)), depth)
+    prover = proven(load_proofs(prove_defaults(data)), depth)
     share = policy["mean_reciprocal_rank"] / float(str(prover["mean_reciprocal_rank"]))
     reached = share >= SHARE and policy["seconds"] < 60.0 * MINUTES
     return {

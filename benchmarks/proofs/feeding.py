@@ -12,8 +12,8 @@ from purestep.core.policy import ActorCritic
 from purestep.core.tree import tree_map
 from purestep.runtime.compile import program
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.logic.rank import asked, scorer
-from purestep.runtime.logic.recycle import IDLE, FinishedProofs, Play, Slots, idle, play, proven_all
+from purestep.runtime.logic.rank import candidates_of, scorer
+from purestep.runtime.logic.recycle import IDLE, FinishedProofs, Play, Slots, empty_proof_slots, play, proven_all
 from purestep.runtime.recipes.prove import prove_pipeline
 from purestep.runtime.recipes.prove_settings import MOVES, USUAL, prove_defaults
 from purestep.runtime.runs.arguments import changed
@@ -55,7 +55,7 @@ def learnt() -> Any:
 
 def evaluation(made: Proofs, model: ActorCritic, params: Any, slots: int = 256) -> dict[str, Any]:
     """Milliseconds for each candidate, with recycled slots and in batches; compilations over five lists of candidates."""
-    every = asked(made, made.dataset.test, NEGATIVES, keys.key(0))
+    every = candidates_of(made, made.dataset.test, NEGATIVES, keys.key(0))
     recycled = scorer(made, model, slots=slots)
     few = program(play(made.game, model, AT_A_TIME, feeding="batches"), name="a few steps of a batch")
     calls = -(-made.game.max_depth // AT_A_TIME)
@@ -79,7 +79,7 @@ def raced(made: Proofs, ways: Ways, params: Any, rows: Tensor, slots: int) -> di
     def proven(name: str) -> FinishedProofs:
         run, feed = ways[name]
         with torch.no_grad():
-            return proven_all(run, params, made.world.base, idle(made.game, slots), rows, feed=feed)
+            return proven_all(run, params, made.world.base, empty_proof_slots(made.game, slots), rows, feed=feed)
 
     results = {name: proven(name) for name in ways}
     present = rows[:, 0] != 0
@@ -104,7 +104,12 @@ def alike(one: FinishedProofs, other: FinishedProofs) -> float:
 def compilations(made: Proofs, run: Any, score: Callable[[Tensor], object], every: Tensor) -> dict[str, int]:
     """How often the program compiles over other queries, numbers of candidates, splits; one more would be an error."""
     run.settle()
-    others = (every[:, :7], every[:1, :50, :3], every[:1, :1, :1], asked(made, made.dataset.valid, 3, keys.key(1)))
+    others = (
+        every[:, :7],
+        every[:1, :50, :3],
+        every[:1, :1, :1],
+        candidates_of(made, made.dataset.valid, 3, keys.key(1)),
+    )
     with torch.no_grad():
         for rows in (every, *others):
             score(rows)

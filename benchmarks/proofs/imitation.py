@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from purestep.core import keys
-from purestep.runtime.logic.rank import asked, ranking_result, scorer
+from purestep.runtime.logic.rank import candidates_of, ranking_result, scorer
 from purestep.runtime.recipes.prove import model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import prove_defaults
 from purestep.runtime.runs.arguments import changed
@@ -43,7 +43,7 @@ def measured(name: str, data: Path, home: Path, seeds: int) -> dict[str, Any]:
     arguments = changed(given, {"steps": STEPS})
     pipeline = prove_pipeline(arguments)
     made = pipeline.opened
-    every = asked(made, made.dataset.test, 100, keys.key(0))
+    every = candidates_of(made, made.dataset.test, 100, keys.key(0))
     score, trained = scorer(made, model_of(arguments, made)), trainings(arguments, pipeline)
     rows: dict[str, Any] = {}
     for arm, changes in ARMS.items():

@@ -24,7 +24,7 @@ from purestep.runtime.compile import Program, program
 from purestep.runtime.effects.datasets import Mining, open_dataset, open_rules
 from purestep.runtime.logic.link_ranking import among_all, among_negatives, ranked_by
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
-from purestep.runtime.logic.rank import asked, ranking_result, scorer
+from purestep.runtime.logic.rank import candidates_of, ranking_result, scorer
 from purestep.runtime.logic.search import SearchLimits, ranges
 from purestep.runtime.recipes.arguments import iteration_steps, loop_of
 from purestep.runtime.recipes.prove import confident, model_of, prove_pipeline
@@ -131,7 +131,7 @@ def measured(given: argparse.Namespace, folder: Path) -> dict[str, Any]:
     with phase("rank by the policy, of 100 test facts") as row:
         score = scorer(made, model_of(arguments, made))
         with torch.no_grad():
-            result = ranking_result(score(state.learner.params, asked(made, test, 100, key, 100)))
+            result = ranking_result(score(state.learner.params, candidates_of(made, test, 100, key, 100)))
         row |= {"MRR, 100 filtered negatives": round(float(result.ranking.mean_reciprocal_rank), 4)}
         row |= {"candidates": result.candidates, "with states left out": result.too_long + result.too_many}
     return rows

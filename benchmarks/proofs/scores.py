@@ -28,7 +28,7 @@ from purestep.core import keys
 from purestep.core.logic.embedding import Embedding
 from purestep.core.logic.terms import Names
 from purestep.runtime.effects.datasets import Mining, open_dataset, open_rules
-from purestep.runtime.logic.answers import Join, dense, joined
+from purestep.runtime.logic.answers import Join, dense, join_scores
 from purestep.runtime.logic.confidence import with_confidences
 from purestep.runtime.logic.hybrid import WEIGHTS, embeddings, hybrid, plausibilities
 from purestep.runtime.logic.link_ranking import RankedQueries, Table, among_all, among_negatives, ranked_by
@@ -92,7 +92,7 @@ class Kept:
         def scores(queries: Tensor, side: int) -> Tensor:
             found, search_of = self.proofs(queries, side)
             told = reweighed(found, torch.full_like(weights, 0.5) if join == "number" else weights)
-            own = joined(self.own.names, told, "noisy_or" if join == "number" else join)
+            own = join_scores(self.own.names, told, "noisy_or" if join == "number" else join)
             return dense(self.own.names, own, found.expanded.shape[0], side)[search_of]
 
         return scores

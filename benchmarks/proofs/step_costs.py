@@ -11,7 +11,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.core.logic.env import ProofObservation, observe
-from purestep.core.logic.env import begin as begin_episodes
+from purestep.core.logic.env import begin_proof as begin_episodes
 from purestep.core.logic.game import advance, look
 from purestep.core.logic.state import ProofState
 from purestep.core.policy import ActorCritic

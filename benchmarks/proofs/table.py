@@ -27,7 +27,7 @@ from purestep.core.logic.terms import Names
 from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.logic.rank import Scored, asked, ranking_result, scored_by_length, scorer
+from purestep.runtime.logic.rank import Scored, candidates_of, ranking_result, scored_by_length, scorer
 from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.prove import model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import Prove
@@ -158,7 +158,7 @@ def table(name: str, data: Path, seeds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:
         case, arguments = CASES[name], prepared(name, data, Path(home))
         made = chosen(prove_pipeline(arguments).opened, case.queries)
-        every = asked(made, made.dataset.test, 100, keys.key(0))
+        every = candidates_of(made, made.dataset.test, 100, keys.key(0))
         rows = {SHORTEST: shortest(made, every, case) | {"steps": case.depth}}
         print(" ", SHORTEST, rows[SHORTEST], flush=True)
         for kind, row in policies(arguments, every, seeds):

@@ -30,7 +30,9 @@ class Decoder:
     stop: tuple[int, ...]
 
 
-def step(decoder: Decoder, params: Params, version: Tensor | int, decoding: Decoding, *, width: int = 1) -> Decoding:
+def decode_step(
+    decoder: Decoder, params: Params, version: Tensor | int, decoding: Decoding, *, width: int = 1
+) -> Decoding:
     """Feed up to `width` known tokens of each row, and sample after the last of them in the generating rows.
 
     A sampled token becomes the next known one, so the following step feeds it. It ends its call if it is a stop token or if
@@ -39,11 +41,11 @@ def step(decoder: Decoder, params: Params, version: Tensor | int, decoding: Deco
     >>> from ..bigram import bigram
     >>> from ..keys import key
     >>> from .sampling import greedy
-    >>> from .slots import idle, seat
+    >>> from .slots import empty_slots, seat
     >>> table, one = torch.eye(3).roll(1, -1), torch.tensor([1])  # behind 0 comes 1, behind 1 comes 2
-    >>> slots = idle(bigram(3), table, slots=1, capacity=4, longest=3)
+    >>> slots = empty_slots(bigram(3), table, slots=1, capacity=4, longest=3)
     >>> slots = seat(slots, 0 * one, torch.zeros(1, 4, dtype=torch.int64), one, key(0)[None], 3 * one)
-    >>> slots = step(Decoder(bigram(3), greedy, (2,)), table, 5, slots)
+    >>> slots = decode_step(Decoder(bigram(3), greedy, (2,)), table, 5, slots)
     >>> slots.token, slots.known, slots.version
     (tensor([[0, 1, 0, 0]]), tensor([2]), tensor([[ 5, -1, -1]]))
     """
@@ -108,13 +110,15 @@ def chunk(
     >>> from ..bigram import bigram
     >>> from ..keys import key
     >>> from .sampling import greedy
-    >>> from .slots import idle, seat
+    >>> from .slots import empty_slots, seat
     >>> table, one = torch.eye(3).roll(1, -1), torch.tensor([1])  # behind 0 comes 1, behind 1 comes 2
-    >>> slots = idle(bigram(3), table, slots=1, capacity=4, longest=3)
+    >>> slots = empty_slots(bigram(3), table, slots=1, capacity=4, longest=3)
     >>> slots = seat(slots, 0 * one, torch.zeros(1, 4, dtype=torch.int64), one, key(0)[None], 3 * one)
     >>> slots = chunk(Decoder(bigram(3), greedy, (2,)), table, 5, slots, 3)
     >>> slots.token, slots.speaking, slots.stopped
     (tensor([[0, 1, 2, 0]]), tensor([False]), tensor([True]))
     """
-    last, _ = scan(lambda now, _: (step(decoder, params, version, now), ()), decoding, length=length, lowering=lowering)
+    last, _ = scan(
+        lambda now, _: (decode_step(decoder, params, version, now), ()), decoding, length=length, lowering=lowering
+    )
     return last

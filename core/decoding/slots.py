@@ -37,13 +37,13 @@ class Decoding:
     version: Tensor = tensor("* N", "int")  # of the weights it was drawn with; ABSENT from `count` on
 
 
-def idle(model: CausalModel, params: Params, *, slots: int, capacity: int, longest: int) -> Decoding:
+def empty_slots(model: CausalModel, params: Params, *, slots: int, capacity: int, longest: int) -> Decoding:
     """Return empty slots for `capacity` tokens each, of which one call samples at most `longest`.
 
     Raises: ChoiceError.
 
     >>> from ..bigram import bigram
-    >>> idle(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2).known
+    >>> empty_slots(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2).known
     tensor([0, 0])
     """
     if min(slots, capacity, longest) < 1:
@@ -73,7 +73,7 @@ def seat(decoding: Decoding, rows: Tensor, token: Tensor, known: Tensor, key: Ke
     uniform(fold_in(key, i)). Shapes: rows int [R], each once; token int [R, L], known int [R], key [R, 2], room int [R].
 
     >>> from ..bigram import bigram
-    >>> slots = idle(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2)
+    >>> slots = empty_slots(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2)
     >>> one = torch.ones(1, dtype=torch.int64)
     >>> slots = seat(slots, one, torch.tensor([[7, 8, 0, 0]]), 2 * one, keys.key(0)[None], 9 * one)
     >>> slots.known, slots.speaking, slots.room
@@ -106,7 +106,7 @@ def forget(decoding: Decoding) -> Decoding:
     """Return the decoding with an empty cache, for new weights: all known tokens have to be fed again.
 
     >>> from ..bigram import bigram
-    >>> slots = idle(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2)
+    >>> slots = empty_slots(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2)
     >>> slots = replace(slots, known=torch.tensor([3, 2]), position=torch.tensor([1, 2]))
     >>> pending(slots), pending(forget(slots))
     (tensor([2, 0]), tensor([3, 2]))
@@ -118,7 +118,7 @@ def pending(decoding: Decoding) -> Tensor:
     """Return the number of known tokens that each row has yet to feed: int [B].
 
     >>> from ..bigram import bigram
-    >>> pending(idle(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2))
+    >>> pending(empty_slots(bigram(3), torch.eye(3), slots=2, capacity=4, longest=2))
     tensor([0, 0])
     """
     return decoding.known - decoding.position

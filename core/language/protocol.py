@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from attrs import evolve, frozen
 
-from ..errors import ChoiceError, PurestepError, WorldError, choose, described, message
+from ..errors import ChoiceError, PurestepError, WorldError, choose, describe_error, message
 from ..keys import Key
 from .episode import Completion, Episode, Prompt, Step
 from .events import ABORT, FINISH_REASONS, LENGTH, Event, Feedback, Sampled, System, ToolResult, User
@@ -94,12 +94,12 @@ def _check(env: TextEnv[P, S], max_steps: int, tool_budget: int, incomplete: str
         raise ChoiceError(message("protocol: tools", got=small, wanted="names in capitals", remedy=remedy))
 
 
-def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
+def begin_episode(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
     """Return the first turn of the episode that the environment resets to with `key`. Raises: WorldError if the reset raises.
 
     >>> from purestep.core import keys
     >>> world = TextEnv((), lambda _, key: ((), "2 + 3?"), ())
-    >>> begin(protocol(world, Parsed, max_steps=1), keys.key(0))[1]
+    >>> begin_episode(protocol(world, Parsed, max_steps=1), keys.key(0))[1]
     Prompt(added=(User(text='2 + 3?'),), tools_left=4)
     """
     try:
@@ -110,14 +110,14 @@ def begin(protocol: Protocol[P, S], key: Key) -> tuple[Episode[S], Prompt]:
     except Exception as error:
         remedy = "an episode cannot begin without them, see to what the reset depends on"
         raise WorldError(
-            message("world: reset", got=described(error), wanted="a state and an observation", remedy=remedy)
+            message("world: reset", got=describe_error(error), wanted="a state and an observation", remedy=remedy)
         ) from error
     own = any(isinstance(event, System) for event in opening)
     events = opening if own or not protocol.system else (System(protocol.system), *opening)
     return Episode(world=world, events=events), Prompt(events, protocol.tool_budget)
 
 
-def step(
+def turn_after(
     protocol: Protocol[P, S], episode: Episode[S], completion: Completion, key: Key
 ) -> tuple[Episode[S], Prompt | End]:
     """Return the episode after a completion, and the next prompt to the model or the end of the episode.
@@ -130,7 +130,7 @@ def step(
     >>> from purestep.core.language.text_env import Outcome
     >>> world = TextEnv((), lambda _, key: (0, "?"), lambda _, told, action, key: (told + 1, Outcome(reward=0.5)))
     >>> rules, key = protocol(world, Parsed, max_steps=1), keys.key(0)
-    >>> episode, end = step(rules, begin(rules, key)[0], Completion("5"), key)
+    >>> episode, end = turn_after(rules, begin_episode(rules, key)[0], Completion("5"), key)
     >>> episode.world, episode.steps[0].reward, end
     (1, 0.5, Truncated(reason='max_steps'))
     """
@@ -146,7 +146,7 @@ def step(
     except Exception as error:
         parsed, incomplete = Parsed(()), False
         sampled = _sampled(episode, completion, parsed, incomplete)
-        after = spoken = evolve(_spoken(episode, sampled), end=Raised(described(error)))
+        after = spoken = evolve(_spoken(episode, sampled), end=Raised(describe_error(error)))
     else:
         sampled = _sampled(episode, completion, parsed, incomplete)
         spoken = _spoken(episode, sampled)
@@ -171,7 +171,7 @@ def _answered(protocol: Protocol[P, S], spoken: Episode[S], sampled: Sampled, pa
     except PurestepError:
         raise
     except Exception as error:
-        return evolve(spoken, end=Raised(described(error)))
+        return evolve(spoken, end=Raised(describe_error(error)))
 
 
 def _sampled(episode: Episode[S], completion: Completion, parsed: Parsed, incomplete: bool) -> Sampled:

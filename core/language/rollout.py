@@ -13,7 +13,7 @@ from ..transcript import record
 from .codec import CLOSED, NOTHING, OPEN, Codec, Ids, Standing
 from .episode import Completion, Episode, Grade
 from .events import ABORT, FINISH_REASONS, STOP, Assistant, Event, Feedback, Sampled, System, ToolResult, User
-from .protocol import Protocol, begin, step
+from .protocol import Protocol, begin_episode, turn_after
 from .requests import RolloutSpec, key_of, world_key
 from .text_env import MAX_SEQ_LEN, End, Truncated
 
@@ -114,7 +114,7 @@ def begin_rollout(
     if max_new_tokens < 1:
         where, remedy = "begin_rollout: max_new_tokens", "let the model speak"
         raise ChoiceError(message(where, got=max_new_tokens, wanted="at least 1", remedy=remedy))
-    episode, prompt = begin(protocol, key_of(rollout.request.task))
+    episode, prompt = begin_episode(protocol, key_of(rollout.request.task))
     told = _told(codec, prompt.added, NOTHING, episode.turn)
     ids = _ids(told)
     if len(ids) >= capacity:
@@ -158,7 +158,7 @@ def add_output(protocol: Protocol[P, S], codec: Codec, attempt: Rollout[S], said
         return attempt
     before = attempt.episode
     completion = Completion(codec.decode(said.ids), said.finish_reason)
-    episode, _ = step(protocol, before, completion, world_key(attempt.rollout.request, before.calls))
+    episode, _ = turn_after(protocol, before, completion, world_key(attempt.rollout.request, before.calls))
     spoken = episode.events[len(before.events)]
     heard = ModelTurn(
         said=said,

@@ -53,10 +53,10 @@ def end_of(attempt: Rollout[Any]) -> str:
     return TERMINATED if isinstance(end, Terminated) else RAISED if isinstance(end, Raised) else OPEN
 
 
-def asked(env: World, question: str) -> tuple[World, bool]:
+def ask_question(env: World, question: str) -> tuple[World, bool]:
     """Return the environment with this question as its first observation, and False, since its answer is unknown.
 
-    >>> world, known = asked(TextEnv((), lambda _, key: (7, "?"), ()), "How far is it?")
+    >>> world, known = ask_question(TextEnv((), lambda _, key: (7, "?"), ()), "How far is it?")
     >>> world.reset((), ()), known
     ((7, 'How far is it?'), False)
     """
@@ -107,5 +107,5 @@ class TextTask:
     rooms: Callable[[], Sequence[Room]] | tuple[()] = ()
     digest: str = ""
     tools: ToolSet | tuple[()] = ()
-    ask: Callable[[World, str], tuple[World, bool]] = asked
+    ask: Callable[[World, str], tuple[World, bool]] = ask_question
     solution: Callable[[Any], str] | tuple[()] = ()

@@ -9,7 +9,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ..record import select
-from ..transcript.calls import begin_call, end_call, ended, next_turn
+from ..transcript.calls import begin_call, end_call, mark_end, next_turn
 from ..transcript.record import (
     ABORT,
     ENV,
@@ -67,7 +67,7 @@ def transcripts(attempts: Sequence[Rollout[Any]], *, capacity: int, calls: int) 
         for fell, reason, steps in zip(raised, reasons, last, strict=True)
     ]
     why = zip(raised, reasons, cut, strict=True)
-    return ended(
+    return mark_end(
         written,
         torch.tensor([isinstance(attempt.end, text_env.Terminated) for attempt in attempts], dtype=torch.bool),
         torch.tensor(cut, dtype=torch.bool),

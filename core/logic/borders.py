@@ -7,7 +7,7 @@ from .derive import Widths
 from .knowledge import knowledge
 from .rules import Rule, encode_rules
 from .state import Game, GameRules, ProofWorld
-from .terms import encode, vocabulary
+from .terms import atom_numbers, vocabulary
 
 FACTS = (
     ("in", "france", "europe"),
@@ -37,9 +37,9 @@ def borders(**changes: Unpack[GameRules]) -> tuple[Game, ProofWorld]:
     rules: GameRules = {"argument": "tail", **changes}
     game = Game(names, Widths(2, 2, 1, 1), **rules)
     world = ProofWorld(
-        base=knowledge(names, encode(names, FACTS), *encode_rules(names, [RULE])),
-        queries=encode(names, QUERIES),
+        base=knowledge(names, atom_numbers(names, FACTS), *encode_rules(names, [RULE])),
+        queries=atom_numbers(names, QUERIES),
         within=domains(names, {("in", TAIL): REGIONS}),
-        known=known_atoms(names, encode(names, FACTS + QUERIES)),
+        known=known_atoms(names, atom_numbers(names, FACTS + QUERIES)),
     )
     return game, world

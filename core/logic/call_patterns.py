@@ -44,14 +44,14 @@ def _is_bound(word: str, bound: set[str]) -> bool:
     return word in bound or not names_variable(word)
 
 
-def room(names: Vocabulary, base: Knowledge, called: Iterable[Call]) -> tuple[Tensor, Tensor]:
+def match_room(names: Vocabulary, base: Knowledge, called: Iterable[Call]) -> tuple[Tensor, Tensor]:
     """Return the maximum number of facts that one of the calls can match, and of rules of one predicate: int64 [], [].
 
     >>> from .knowledge import knowledge
     >>> from .terms import vocabulary
     >>> names, none = vocabulary(["p"], ["a", "b"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
     >>> base = knowledge(names, torch.tensor([[1, 1, 1], [1, 1, 2], [1, 2, 1]]), none, none[:, None])
-    >>> [int(room(names, base, [("p", *bound)])[0]) for bound in ((True, True), (True, False), (False, False))]
+    >>> [int(match_room(names, base, [("p", *bound)])[0]) for bound in ((True, True), (True, False), (False, False))]
     [1, 2, 3]
     """
     number = {name: place for place, name in enumerate(names.predicates, 1)}

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .terms import Vocabulary, is_variable, pack
+from .terms import Vocabulary, is_variable, pack_atoms
 
 # Odd multipliers of a 64-bit mixer, as signed numbers; `state_hash` names the source.
 GOLDEN, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
@@ -61,7 +61,7 @@ def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
     tensor(False)
     """
     value = torch.zeros_like(atoms[..., 0, 0])
-    for packed in pack(names, atoms).unbind(-1):
+    for packed in pack_atoms(names, atoms).unbind(-1):
         value = _mix(value + packed + GOLDEN)
     return (value & POSITIVE).clamp_min(1)
 

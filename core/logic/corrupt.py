@@ -10,7 +10,7 @@ from ..errors import ChoiceError, choose, message
 from ..keys import Key
 from ..record import record, tensor
 from .knowledge import LARGEST
-from .terms import PADDING, Vocabulary, pack
+from .terms import PADDING, Vocabulary, pack_atoms
 
 HEAD, TAIL = 0, 1  # the argument to replace
 
@@ -59,7 +59,7 @@ def known_atoms(names: Vocabulary, atoms: Tensor) -> Tensor:
     >>> known_atoms(vocabulary(["p"], ["a"], variables=0), torch.tensor([[1, 1, 1], [1, 1, 1]]))[:1]
     tensor([7])
     """
-    numbers = torch.unique(pack(names, atoms))
+    numbers = torch.unique(pack_atoms(names, atoms))
     return torch.cat([numbers, numbers.new_full((1,), LARGEST)])
 
 
@@ -71,7 +71,7 @@ def is_known(names: Vocabulary, known: Tensor, atoms: Tensor) -> Tensor:
     >>> is_known(names, known_atoms(names, torch.tensor([[1, 1, 1]])), torch.tensor([[1, 1, 1], [0, 0, 0]]))
     tensor([ True, False])
     """
-    wanted = pack(names, atoms).contiguous()
+    wanted = pack_atoms(names, atoms).contiguous()
     return known[torch.searchsorted(known, wanted)] == wanted
 
 

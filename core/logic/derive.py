@@ -7,7 +7,7 @@ from torch import Tensor
 from ..errors import ChoiceError, message
 from ..record import record, tensor
 from .canonical import canonical
-from .knowledge import Knowledge, contains, matching, rows_of
+from .knowledge import Knowledge, is_fact, matching, rules_of_predicate
 from .terms import PADDING, Vocabulary, is_variable
 from .unify import substitute, unify
 
@@ -47,7 +47,7 @@ class _Candidates:
     origin: Tensor = tensor("*", "int")
 
 
-def check_room(names: Vocabulary, base: Knowledge, widths: Widths, *, end_proof: bool = False) -> None:
+def check_widths(names: Vocabulary, base: Knowledge, widths: Widths, *, end_proof: bool = False) -> None:
     """Refuse a vocabulary or widths too small for the rules; call it before any step.
 
     A canonical state has up to 2 A variables and a rule's own come after them, so the vocabulary must have both. There must be
@@ -55,7 +55,7 @@ def check_room(names: Vocabulary, base: Knowledge, widths: Widths, *, end_proof:
 
     >>> from .borders import borders
     >>> game, world = borders()
-    >>> check_room(game.names, world.base, Widths(4, 2, 1, 1))  # the rule has X, Y and Z
+    >>> check_widths(game.names, world.base, Widths(4, 2, 1, 1))  # the rule has X, Y and Z
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: vocabulary: variables is 7, wanted 11 or more; give it 11, or states fewer atoms
     """
@@ -121,7 +121,7 @@ def _by_rules(
 ) -> tuple[_Candidates, Tensor]:
     """Return the candidates [*, rules] by rules, and the number of rules not tried [*]."""
     goal, rest = states[..., 0, :], states[..., 1:, :]
-    start, count = rows_of(base.rule_start, goal[..., 0])
+    start, count = rules_of_predicate(base.rule_start, goal[..., 0])
     slots = torch.arange(widths.rules, device=states.device)
     among = slots < count[..., None]
     numbers = torch.where(among, start[..., None] + slots, 0)
@@ -155,7 +155,7 @@ def _pruned(
     origin: Tensor,
 ) -> _Candidates:
     """Return candidates [*, C, W, 3] without the known goals, the remaining ones moved to the front."""
-    known = contains(names, base, atoms, excluded[..., None, None, :])
+    known = is_fact(names, base, atoms, excluded[..., None, None, :])
     kept = (atoms[..., 0] != PADDING) & ~known
     first, length = front(kept, atoms, slots=widths.atoms)
     return _Candidates(atoms=first, length=length, exists=exists, origin=origin)
@@ -174,7 +174,7 @@ def _packed(names: Vocabulary, widths: Widths, states: Tensor, every: _Candidate
     by, _ = front(proof, every.origin, slots=widths.successors, empty=-1)
     only = torch.arange(widths.successors, device=states.device) == 0
     return Successors(
-        states=torch.where(alone[..., None, None, None], marked(mark, following), canonical(names, following)),
+        states=torch.where(alone[..., None, None, None], mark_only(mark, following), canonical(names, following)),
         count=torch.where(alone, 1, count.clamp_max(widths.successors)),
         origin=torch.where(alone[..., None], torch.where(only & proven[..., None], by, -1), origin),
         too_long=torch.where(proven, 0, (every.exists & (every.length > widths.atoms)).sum(-1)),
@@ -200,10 +200,10 @@ def front(kept: Tensor, rows: Tensor, *, slots: int | None = None, empty: int = 
     return room.scatter(axis, index, rows).narrow(axis, 0, slots), kept.sum(-1)
 
 
-def marked(mark: Tensor, like: Tensor) -> Tensor:
+def mark_only(mark: Tensor, like: Tensor) -> Tensor:
     """Return states that hold one mark only, in the first slot of each row: int64 [*] -> `like`'s shape [*, S, A, 3].
 
-    >>> marked(torch.tensor(7), torch.ones(2, 1, 3, dtype=torch.int64))
+    >>> mark_only(torch.tensor(7), torch.ones(2, 1, 3, dtype=torch.int64))
     tensor([[[7, 0, 0]],
     <BLANKLINE>
             [[0, 0, 0]]])

@@ -13,9 +13,9 @@ from ..record import record, replace, select, tensor
 from ..spaces import Box, Discrete, Fields
 from ..steps import TimeStep, ended, first
 from .corrupt import HEAD, TAIL, corrupt
-from .derive import check_room
+from .derive import check_widths
 from .game import advance, look
-from .state import Game, ProofState, ProofWorld, opened
+from .state import Game, ProofState, ProofWorld, first_state_of
 
 
 @record
@@ -44,7 +44,7 @@ def observe(state: ProofState) -> ProofObservation:
     )
 
 
-def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
+def begin_proof(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Tensor) -> ProofState:
     """Return the first state of an episode, before its successors are computed: key [*, 2], pointer and counter [*].
 
     The query is a random one of the pool, or number `pointer` modulo its size. If `counter` modulo negatives + 1 is not 0,
@@ -53,7 +53,7 @@ def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Ten
 
     >>> from .borders import borders
     >>> game, world = borders(order="in_turn")
-    >>> begin(game, world, torch.tensor([1, 0]), torch.tensor(1), torch.tensor(1)).original_query  # in(portugal, america)
+    >>> begin_proof(game, world, torch.tensor([1, 0]), torch.tensor(1), torch.tensor(1)).original_query  # in(portugal, america)
     tensor([2, 5, 1])
     """
     query_key, side_key, negative_key = keys.split(key, 3)
@@ -66,7 +66,7 @@ def begin(game: Game, world: ProofWorld, key: Key, pointer: Tensor, counter: Ten
     side = choose("game: argument", game.argument, sides)
     negative, found = corrupt(game.names, world.within, world.known, query, side, negative_key)
     false = found & (counter % (game.negatives + 1) != 0)
-    return opened(game, torch.where(false[..., None], negative, query), ~false, pointer, counter)
+    return first_state_of(game, torch.where(false[..., None], negative, query), ~false, pointer, counter)
 
 
 def proving(game: Game, world: ProofWorld, *, reset: str = "none") -> Env[ProofWorld, ProofState]:
@@ -85,7 +85,7 @@ def proving(game: Game, world: ProofWorld, *, reset: str = "none") -> Env[ProofW
     >>> told.observation.sub_index[0], told.terminated  # the query was in(spain, europe): the mark of truth
     (tensor([3, 0, 0]), tensor(True))
     """
-    check_room(game.names, world.base, game.widths, end_proof=game.end_proof)
+    check_widths(game.names, world.base, game.widths, end_proof=game.end_proof)
     widths = game.widths
     steps: dict[str, Callable[[ProofWorld, ProofState, Tensor, Key], tuple[ProofState, TimeStep]]] = {
         "none": lambda world, state, action, key: _step(game, world, state, action),
@@ -108,7 +108,7 @@ def _reset(game: Game, world: ProofWorld, key: Key) -> tuple[ProofState, TimeSte
     begin_key, pointer_key, counter_key = keys.split(key, 3)
     pointer = keys.randint(pointer_key, (), 0, world.queries.shape[0])
     counter = keys.randint(counter_key, (), 0, game.negatives + 1)
-    state = look(game, world.base, begin(game, world, begin_key, pointer, counter))
+    state = look(game, world.base, begin_proof(game, world, begin_key, pointer, counter))
     return state, first(observe(state))
 
 
@@ -122,7 +122,7 @@ def _step_and_reset(
 ) -> tuple[ProofState, TimeStep]:
     moved = advance(game, state, action)
     over = ended(moved.terminated, moved.truncated)
-    fresh = begin(game, world, key, state.pointer + 1, state.negative_counter + 1)
+    fresh = begin_proof(game, world, key, state.pointer + 1, state.negative_counter + 1)
     fresh = replace(
         fresh,
         were_too_long=moved.were_too_long + (moved.too_long > 0).to(torch.int64),

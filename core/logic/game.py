@@ -6,10 +6,10 @@ from torch import Tensor
 from ..record import replace, select
 from ..steps import ended
 from .canonical import state_hash, variables_in
-from .derive import Successors, derive, front, marked
+from .derive import Successors, derive, front, mark_only
 from .knowledge import Knowledge
 from .rewards import reward
-from .state import Game, ProofState, remembered
+from .state import Game, ProofState, remember_current
 from .terms import PADDING
 
 
@@ -20,10 +20,11 @@ def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
     skipped, at most `skip_unary` times. With `end_proof`, the mark of an abandoned proof is added, unless the proof is decided.
 
     >>> from .borders import borders
-    >>> from .state import opened
+    >>> from .state import first_state_of
     >>> game, world = borders()
     >>> zero, yes = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
-    >>> look(game, world.base, opened(game, world.queries, yes, zero, zero)).derived[0, 0]  # borders(spain, X), in(X, europe)
+    >>> state = first_state_of(game, world.queries, yes, zero, zero)
+    >>> look(game, world.base, state).derived[0, 0]  # borders(spain, X), in(X, europe)
     tensor([[1, 6, 7],
             [2, 7, 2]])
     """
@@ -31,7 +32,7 @@ def look(game: Game, base: Knowledge, state: ProofState) -> ProofState:
     for _ in range(game.skip_unary):
         goal = state.derived[..., 0, 0, 0]
         single = (state.derived_count == 1) & (goal <= len(game.names.predicates)) & (goal != PADDING)
-        moved = remembered(game, replace(state, current=state.derived[..., 0, :, :]), single)
+        moved = remember_current(game, replace(state, current=state.derived[..., 0, :, :]), single)
         state = select(single, _look(game, base, _numbered(game, moved)), state)
     return _with_end(game, state) if game.end_proof else state
 
@@ -60,7 +61,7 @@ def _unseen(game: Game, state: ProofState, found: Successors) -> Successors:
     states, count = front(kept, found.states)
     origin, _ = front(kept, found.origin, empty=-1)
     none = count == 0
-    dead = marked(torch.full_like(count, game.names.false), states)
+    dead = mark_only(torch.full_like(count, game.names.false), states)
     return replace(
         found,
         states=torch.where(none[..., None, None, None], dead, states),
@@ -76,7 +77,7 @@ def _with_end(game: Game, state: ProofState) -> ProofState:
     open_ = (count > 0) & (state.derived[..., 0, 0, 0] <= len(game.names.predicates))
     place = count.clamp_max(slots.shape[0] - 1)
     here = (slots == place[..., None]) & open_[..., None]
-    end = marked(torch.full_like(count, game.names.end), state.derived)[..., :1, :, :]
+    end = mark_only(torch.full_like(count, game.names.end), state.derived)[..., :1, :, :]
     lost = open_ & (count == slots.shape[0])
     return replace(
         state,
@@ -94,10 +95,10 @@ def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
     the `reward`; a truncated episode needs a bootstrap value. A finished episode is returned unchanged, with a reward of 0.
 
     >>> from .borders import borders
-    >>> from .state import opened
+    >>> from .state import first_state_of
     >>> game, world = borders()
     >>> zero, yes = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
-    >>> state = look(game, world.base, opened(game, world.queries, yes, zero, zero))
+    >>> state = look(game, world.base, first_state_of(game, world.queries, yes, zero, zero))
     >>> state = look(game, world.base, advance(game, state, zero))  # nothing is chosen: one state follows
     >>> state = advance(game, state, zero)
     >>> state.success, state.step_reward  # in(france, europe) is known; in(spain, europe) is not
@@ -121,7 +122,7 @@ def advance(game: Game, state: ProofState, action: Tensor) -> ProofState:
     )
     earned = torch.where(going, reward(game, moved), 0.0)
     moved = replace(moved, step_reward=earned, cumulative_reward=state.cumulative_reward + earned)
-    return _numbered(game, remembered(game, moved, going & ~terminated))
+    return _numbered(game, remember_current(game, moved, going & ~terminated))
 
 
 def _numbered(game: Game, state: ProofState) -> ProofState:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..errors import ShapeError, message
 from ..record import record, tensor
-from .terms import PADDING, Vocabulary, is_variable, pack
+from .terms import PADDING, Vocabulary, is_variable, pack_atoms
 
 LARGEST = (1 << 63) - 1  # above the number of any atom: see `vocabulary`
 
@@ -44,9 +44,9 @@ def knowledge(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -
         raise ShapeError(
             message("knowledge: bodies", got=list(bodies.shape), wanted=f"[{len(heads)}, M, 3]", remedy=remedy)
         )
-    keys, positions = torch.unique(pack(names, facts), return_inverse=True)
+    keys, positions = torch.unique(pack_atoms(names, facts), return_inverse=True)
     ordered = facts.new_zeros((len(keys), 3)).index_copy(0, positions, facts)
-    second_keys, second_facts = torch.sort(pack(names, ordered[:, [0, 2, 1]]))
+    second_keys, second_facts = torch.sort(pack_atoms(names, ordered[:, [0, 2, 1]]))
     order = torch.sort(heads[:, 0], stable=True).indices
     starts = torch.arange(len(names.predicates) + 2, device=heads.device)
     return Knowledge(
@@ -65,16 +65,16 @@ def _and(rows: Tensor, last: int) -> Tensor:
     return torch.cat([rows, rows.new_full((1, *rows.shape[1:]), last)])
 
 
-def contains(names: Vocabulary, base: Knowledge, atoms: Tensor, excluded: Tensor | None = None) -> Tensor:
+def is_fact(names: Vocabulary, base: Knowledge, atoms: Tensor, excluded: Tensor | None = None) -> Tensor:
     """Return whether an atom is a known fact: int64 [*, 3] -> bool [*]; false if it equals `excluded` [*, 3].
 
     >>> from .terms import vocabulary
     >>> names, none = vocabulary(["p"], ["a"], variables=1), torch.zeros(0, 3, dtype=torch.int64)
     >>> base = knowledge(names, torch.tensor([[1, 1, 1]]), none, none[:, None])
-    >>> contains(names, base, torch.tensor([[1, 1, 1], [1, 1, 2], [0, 0, 0]]))
+    >>> is_fact(names, base, torch.tensor([[1, 1, 1], [1, 1, 2], [0, 0, 0]]))
     tensor([ True, False, False])
     """
-    wanted = pack(names, atoms).contiguous()
+    wanted = pack_atoms(names, atoms).contiguous()
     known = (base.keys[torch.searchsorted(base.keys, wanted)] == wanted) & (atoms[..., 0] != PADDING)
     return known if excluded is None else known & (atoms != excluded).any(-1)
 
@@ -95,7 +95,9 @@ def span(names: Vocabulary, base: Knowledge, goal: Tensor) -> tuple[Tensor, Tens
     exchanged = free & ~other_free
     leading, other = torch.where(exchanged, second, first), torch.where(exchanged, first, second)
     bound, all_bound = ~(free & other_free), ~(free | other_free)
-    low = pack(names, torch.stack([predicate, torch.where(bound, leading, 0), torch.where(all_bound, other, 0)], -1))
+    low = pack_atoms(
+        names, torch.stack([predicate, torch.where(bound, leading, 0), torch.where(all_bound, other, 0)], -1)
+    )
     high = low + torch.where(all_bound, 1, torch.where(bound, names.base, names.base**2))
     start, end = (
         torch.where(exchanged, torch.searchsorted(base.second_keys, at), torch.searchsorted(base.keys, at))
@@ -125,10 +127,10 @@ def matching(names: Vocabulary, base: Knowledge, goal: Tensor, slots: int) -> tu
     return numbers, among, (end - start - slots).clamp_min(0)
 
 
-def rows_of(starts: Tensor, predicate: Tensor) -> tuple[Tensor, Tensor]:
+def rules_of_predicate(starts: Tensor, predicate: Tensor) -> tuple[Tensor, Tensor]:
     """Return the start and the number of a predicate's rules: int64 [*] -> [*], [*]. Marks and padding have none.
 
-    >>> rows_of(torch.tensor([0, 0, 3, 4]), torch.tensor([1, 2, 5]))
+    >>> rules_of_predicate(torch.tensor([0, 0, 3, 4]), torch.tensor([1, 2, 5]))
     (tensor([0, 3, 0]), tensor([3, 1, 0]))
     """
     named = (predicate != PADDING) & (predicate < starts.shape[0] - 1)

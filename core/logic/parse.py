@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from attrs import frozen
 
 from ..errors import ChoiceError, choose, message
-from .rules import Rule, check_rule, constant, names_variable
+from .rules import Rule, check_rule, constant_name, is_quoted, names_variable
 from .terms import Names
 
 QUOTED = r"'(?:[^'\t\n]|'')+'"
@@ -126,9 +126,9 @@ def _unquoted(text: str) -> str:
 
 
 def _argument(text: str) -> str:
-    """Return a variable or a constant; one that would be a variable without its quotes keeps them."""
+    """Return a variable or a constant; one that would be a variable, or quoted, without its quotes keeps them."""
     word = _unquoted(text)
-    return f"'{word}'" if names_variable(word) and text.strip() != word else word
+    return f"'{word}'" if (names_variable(word) or is_quoted(word)) and text.strip() != word else word
 
 
 def _fact(line: str, where: str) -> Names:
@@ -138,7 +138,7 @@ def _fact(line: str, where: str) -> Names:
             return words[1], words[0], words[2]
     elif len(atoms := _atoms(line.removesuffix("."))) == 1:
         relation, head, tail = atoms[0]
-        return relation, constant(head), constant(tail)
+        return relation, constant_name(head), constant_name(tail)
     wanted = "relation(head, tail). or head<TAB>relation<TAB>tail"
     raise _refused(where, line, wanted, REMEDY)
 

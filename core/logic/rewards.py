@@ -24,10 +24,10 @@ def reward(game: Game, state: ProofState) -> Tensor:
 
     >>> from ..record import replace
     >>> from .borders import borders
-    >>> from .state import opened
+    >>> from .state import first_state_of
     >>> game, world = borders(reward=3)
     >>> zero, yes = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
-    >>> state = opened(game, world.queries, torch.tensor([True, False]), zero, zero)
+    >>> state = first_state_of(game, world.queries, torch.tensor([True, False]), zero, zero)
     >>> reward(game, replace(state, terminated=yes)), reward(game, replace(state, terminated=yes, success=yes))
     (tensor([-0.5000,  1.0000]), tensor([ 1.0000, -1.5000]))
     """

@@ -28,7 +28,7 @@ class Rule:
 
     def __str__(self) -> str:
         atoms = [
-            f"{_written(predicate, OPERATORS)}({_written(first, MARKS)}, {_written(second, MARKS)})"
+            f"{_in_quotes(predicate) if OPERATORS.search(predicate) else predicate}({_argument(first)}, {_argument(second)})"
             for predicate, first, second in (self.head, *self.body)
         ]
         return f"{atoms[0]} :- {', '.join(atoms[1:])}"
@@ -43,23 +43,31 @@ def names_variable(word: str) -> bool:
     return word[:1].isupper() or word[:1] == "_"
 
 
-def constant(word: str) -> str:
+def constant_name(word: str) -> str:
     """Return the name of a constant in a rule: without the quotes of one that would be a variable.
 
-    >>> constant("'Graz'"), constant("graz"), constant("'tis")
+    >>> constant_name("'Graz'"), constant_name("graz"), constant_name("'tis")
     ('Graz', 'graz', "'tis")
     """
-    return word[1:-1] if _quoted(word) else word
+    return word[1:-1] if is_quoted(word) else word
 
 
-def _quoted(word: str) -> bool:
-    return len(word) > 2 and word[0] == word[-1] == "'" and names_variable(word[1:])
+def is_quoted(word: str) -> bool:
+    """Return whether a word has quotes that are not a part of its name: of what would be a variable, or quoted, without them.
+
+    >>> is_quoted("'Graz'"), is_quoted("'graz'"), is_quoted("''Graz''")
+    (True, False, True)
+    """
+    inner = word[1:-1]
+    return len(word) > 2 and word[0] == word[-1] == "'" and (names_variable(inner) or is_quoted(inner))
 
 
-def _written(name: str, special: re.Pattern[str]) -> str:
-    """Return a name as it is written in a rule."""
-    inner = constant(name)
-    return "'" + inner.replace("'", "''") + "'" if _quoted(name) or special.search(name) else name
+def _argument(word: str) -> str:
+    return _in_quotes(constant_name(word)) if is_quoted(word) or MARKS.search(word) else word
+
+
+def _in_quotes(name: str) -> str:
+    return "'" + name.replace("'", "''") + "'"
 
 
 def check_rule(where: str, rule: Rule) -> Rule:
@@ -119,8 +127,8 @@ def _numbered(names: Vocabulary, rule: Rule, where: str) -> list[tuple[int, int,
     return [
         (
             choose(f"{where}: predicate", predicate, predicates),
-            choose(f"{where}: constant", constant(first), terms),
-            choose(f"{where}: constant", constant(second), terms),
+            choose(f"{where}: constant", constant_name(first), terms),
+            choose(f"{where}: constant", constant_name(second), terms),
         )
         for predicate, first, second in atoms
     ]

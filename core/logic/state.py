@@ -84,7 +84,7 @@ class ProofState:
     were_too_many: Tensor = tensor("*", "int")
 
 
-def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: Tensor) -> ProofState:
+def first_state_of(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: Tensor) -> ProofState:
     """Return an episode's first state, before its successors are computed: query int64 [*, 3], the others [*].
 
     Padding instead of a query gives a finished episode.
@@ -92,7 +92,7 @@ def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: T
     >>> from .borders import borders
     >>> game, world = borders()
     >>> zero, yes = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
-    >>> opened(game, world.queries, yes, zero, zero).current[0]
+    >>> first_state_of(game, world.queries, yes, zero, zero).current[0]
     tensor([[2, 6, 2],
             [0, 0, 0]])
     """
@@ -123,17 +123,17 @@ def opened(game: Game, query: Tensor, label: Tensor, pointer: Tensor, counter: T
         were_too_long=zero.clone(),
         were_too_many=zero.clone(),
     )
-    return remembered(game, state, ~state.terminated)
+    return remember_current(game, state, ~state.terminated)
 
 
-def remembered(game: Game, state: ProofState, now: Tensor) -> ProofState:
+def remember_current(game: Game, state: ProofState, now: Tensor) -> ProofState:
     """Return the state with `current` added to its history where `now` [*]; unchanged if the game has no memory.
 
     >>> from .borders import borders
     >>> game, world = borders()
     >>> zero, yes = torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)
-    >>> state = opened(game, world.queries, yes, zero, zero)
-    >>> remembered(game, state, torch.tensor([True, False])).history_count
+    >>> state = first_state_of(game, world.queries, yes, zero, zero)
+    >>> remember_current(game, state, torch.tensor([True, False])).history_count
     tensor([2, 1])
     """
     if not game.memory:

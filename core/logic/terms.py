@@ -76,22 +76,22 @@ def is_variable(names: Vocabulary, term: Tensor) -> Tensor:
     return term > len(names.constants)
 
 
-def pack(names: Vocabulary, atoms: Tensor) -> Tensor:
+def pack_atoms(names: Vocabulary, atoms: Tensor) -> Tensor:
     """Return a unique number for each atom, (p base + a) base + b: [*, 3] -> int64 [*].
 
     Numbers have the order of the triples.
 
-    >>> pack(vocabulary(["p"], ["a"], variables=1), torch.tensor([[0, 0, 0], [1, 1, 2]]))
+    >>> pack_atoms(vocabulary(["p"], ["a"], variables=1), torch.tensor([[0, 0, 0], [1, 1, 2]]))
     tensor([ 0, 14])
     """
     predicate, first, second = atoms.unbind(-1)
     return (predicate * names.base + first) * names.base + second
 
 
-def encode(names: Vocabulary, atoms: Sequence[Names]) -> Tensor:
+def atom_numbers(names: Vocabulary, atoms: Sequence[Names]) -> Tensor:
     """Return ground atoms as numbers: n triples of names -> int64 [n, 3]. Raises: ChoiceError for an unknown name.
 
-    >>> encode(vocabulary(["p"], ["a", "b"]), [("p", "b", "a")])
+    >>> atom_numbers(vocabulary(["p"], ["a", "b"]), [("p", "b", "a")])
     tensor([[1, 2, 1]])
     """
     predicates = {name: number for number, name in enumerate(names.predicates, 1)}
@@ -103,10 +103,10 @@ def encode(names: Vocabulary, atoms: Sequence[Names]) -> Tensor:
     return torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
 
 
-def decode(names: Vocabulary, atom: Sequence[int]) -> str:
+def atom_text(names: Vocabulary, atom: Sequence[int]) -> str:
     """Return an atom as text; variables are X1, X2, ... and padding is empty.
 
-    >>> decode(vocabulary(["p"], ["a"], variables=3), [1, 1, 3])
+    >>> atom_text(vocabulary(["p"], ["a"], variables=3), [1, 1, 3])
     'p(a, X2)'
     """
     predicate, *terms = atom

@@ -1,7 +1,7 @@
-"""Muon, an optimiser for matrices, and `divided`, which uses different optimisers for parts of a model.
+"""Muon, an optimiser for matrices, and `by_label`, which uses different optimisers for parts of a model.
 
 Muon's update is the momentum with all singular values moved towards 1, so that directions with small singular values are
-learned as fast as the dominant ones. It is meant for the matrices between hidden layers; `divided` assigns embeddings, heads
+learned as fast as the dominant ones. It is meant for the matrices between hidden layers; `by_label` assigns embeddings, heads
 and vectors to another optimiser by name.
 """
 
@@ -63,7 +63,7 @@ def muon(
 
     update = -learning_rate adjust(rows, columns) orthogonal(n) - learning_rate weight_decay params.
 
-    All leaves are matrices. `adjust` is "original" or "match_rms_adamw". `precision` is that of `orthogonal`, for which
+    All leaves are matrices. `adjust` is "original" or "match_rms_adamw". `precision` is that of `orthogonalized`, for which
     bfloat16 is sufficient; CPUs without bfloat16 support are faster in float32. Raises: ShapeError, ChoiceError.
     Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon; equal to torch.optim.Muon with Nesterov momentum.
 
@@ -88,7 +88,7 @@ def muon(
         velocity = tree_map(lambda g, v: torch.lerp(v, g, (1.0 - keep).to(g.dtype)), gradients, state.velocity)
 
         def step(g: Tensor, v: Tensor, p: Tensor) -> Tensor:
-            direction = orthogonal(torch.lerp(g, v, keep.to(g.dtype)), precision=precision)
+            direction = orthogonalized(torch.lerp(g, v, keep.to(g.dtype)), precision=precision)
             size = rate * scale(g.shape[-2], g.shape[-1])
             return -size.to(p.dtype) * direction - decay.to(p.dtype) * p
 
@@ -97,7 +97,7 @@ def muon(
     return master_weights(Optimizer(init=init, update=update))
 
 
-def orthogonal(matrix: Tensor, *, precision: torch.dtype = torch.float32, steps: int = STEPS) -> Tensor:
+def orthogonalized(matrix: Tensor, *, precision: torch.dtype = torch.float32, steps: int = STEPS) -> Tensor:
     """Return the matrix with the same singular vectors and singular values near 1 (about 0.7 to 1.2 unless they were tiny).
 
     X_0 = G / |G|,    X_k+1 = a X_k + (b S + c S S) X_k  with  S = X_k X_k^T
@@ -105,7 +105,7 @@ def orthogonal(matrix: Tensor, *, precision: torch.dtype = torch.float32, steps:
     Shapes: [N, M] -> [N, M], of the matrix's dtype, computed in `precision`. 0 stays 0.
     Source: Jordan et al. 2024, the quintic form of Newton and Schulz's iteration.
 
-    >>> turned = orthogonal(torch.tensor([[0.0, -8.0], [2.0, 0.0]]))
+    >>> turned = orthogonalized(torch.tensor([[0.0, -8.0], [2.0, 0.0]]))
     >>> (turned.abs() > 0.6).tolist(), turned.sign().tolist()
     ([[False, True], [True, False]], [[0.0, -1.0], [1.0, 0.0]])
     """
@@ -120,14 +120,14 @@ def orthogonal(matrix: Tensor, *, precision: torch.dtype = torch.float32, steps:
     return (x.mT if tall else x).to(matrix.dtype)
 
 
-def divided(label: Callable[[str, Tensor], str], optimizers: Mapping[str, Optimizer]) -> Optimizer:
+def by_label(label: Callable[[str, Tensor], str], optimizers: Mapping[str, Optimizer]) -> Optimizer:
     """Return an optimiser for parts of a dict of tensors: `label(name, leaf)` is the key in `optimizers` for each leaf.
 
     The state is a tuple, in the order of `optimizers`, () for one without leaves. Raises: ChoiceError for an unknown label,
     StructureError for params that are not a dict.
 
     >>> from .optimizers import sgd
-    >>> both = divided(lambda name, leaf: name, {"fast": sgd(1.0), "slow": sgd(0.5)})
+    >>> both = by_label(lambda name, leaf: name, {"fast": sgd(1.0), "slow": sgd(0.5)})
     >>> params = {"slow": torch.zeros(1), "fast": torch.zeros(1)}
     >>> both.update({"slow": torch.ones(1), "fast": torch.ones(1)}, both.init(params), params)[0]
     {'slow': tensor([-0.5000]), 'fast': tensor([-1.])}
@@ -166,5 +166,5 @@ def _matrices(where: str, params: Any) -> None:
     for name, leaf in zip(leaf_names(params), leaves(params), strict=True):
         if leaf.ndim != 2:
             at = f"{where}.{name}" if name else where
-            remedy = "give it to another optimiser, see `divided`"
+            remedy = "give it to another optimiser, see `by_label`"
             raise ShapeError(message(at, got=list(leaf.shape), wanted="a matrix", remedy=remedy))

@@ -43,7 +43,7 @@ def end_call(
 ) -> Transcript:
     """Return the transcript with the running call ended: its finish reason, parse error and reward; [*] each.
 
-    The end of a call is not the end of the episode: see `ended`. Without a running call, or for NONE given as a tensor,
+    The end of a call is not the end of the episode: see `mark_end`. Without a running call, or for NONE given as a tensor,
     nothing is written and `overflow` counts it. Raises: ChoiceError (an unknown reason), ShapeError, DtypeError.
 
     >>> from .record import LENGTH, empty
@@ -79,7 +79,7 @@ def next_turn(transcript: Transcript) -> Transcript:
     return replace(transcript, turns=transcript.turns + 1)
 
 
-def ended(
+def mark_end(
     transcript: Transcript, terminated: Tensor | bool, truncated: Tensor | bool, reason: Tensor | int = NONE
 ) -> Transcript:
     """Return the transcript with the end of the episode recorded: `terminated` or `truncated`; [*] each.
@@ -88,8 +88,8 @@ def ended(
     used only where truncated. Raises: ChoiceError (an unknown reason, NONE for a truncation), ShapeError, DtypeError.
 
     >>> from .record import ENV, MAX_SEQ_LEN, empty
-    >>> over = ended(empty(2, 1, id=0), False, True, ENV)
-    >>> again = ended(over, True, True, MAX_SEQ_LEN)
+    >>> over = mark_end(empty(2, 1, id=0), False, True, ENV)
+    >>> again = mark_end(over, True, True, MAX_SEQ_LEN)
     >>> again.terminated, again.truncated, again.reason
     (tensor(True), tensor(True), tensor(1))
     """

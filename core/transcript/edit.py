@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..errors import ChoiceError, message
 from ..record import record, replace, tensor
-from .calls import ended
+from .calls import mark_end
 from .record import MAX_SEQ_LEN, TOKEN_BLANKS, Transcript
 
 
@@ -47,7 +47,7 @@ def cut_to(transcript: Transcript, max_seq_len: int) -> Cut:
         inherited=transcript.inherited.minimum(retained),
     )
     return Cut(
-        transcript=ended(shorter, False, original > max_seq_len, MAX_SEQ_LEN),
+        transcript=mark_end(shorter, False, original > max_seq_len, MAX_SEQ_LEN),
         original=original.clone(),
         retained=retained.clone(),
         share=share,

@@ -79,14 +79,14 @@ def build(settings: Settings, context: Context) -> Components:
 def evaluated(run: Path, options: Played, notice: Notice) -> Iterator[str]:
     from purestep.core import keys
     from purestep.runtime.evaluate import evaluate, summary
-    from purestep.runtime.runs.curves import curve
-    from purestep.runtime.runs.run import restored
+    from purestep.runtime.runs.curves import draw_curve
+    from purestep.runtime.runs.run import restore_run
 
-    found = restored(run)
+    found = restore_run(run)
     env, model = found.components.opened
     play = evaluate(env, model, episodes=options.episodes, steps=500)
     yield f"evaluation: {summary(play(found.state['params'], (), keys.key(1))).line()}"
-    yield from curve(run, notice)
+    yield from draw_curve(run, notice)
 
 
 def defaults(words: Sequence[str]) -> Settings:

@@ -32,7 +32,13 @@ from purestep.runtime.effects.hugging_face.tool_template import call_parser
 from purestep.runtime.effects.tools.calls import in_threads
 from purestep.runtime.effects.tools.functions import tool_set, tools_of
 from purestep.runtime.text.components import codec_of
-from purestep.runtime.text.supervised_warm_start import WarmStartSettings, drawn, shown, taught, warm_optimizer
+from purestep.runtime.text.supervised_warm_start import (
+    WarmStartSettings,
+    draw_demonstrations,
+    draw_indices,
+    taught,
+    warm_optimizer,
+)
 
 SKILL, WARM, TURNS, WINDOW, BATCH = 0.15, 1 << 20, 3, 512, 32
 TEMPLATE = (  # as Qwen's, in fewer words
@@ -125,14 +131,14 @@ def write(folder: Path, template: str, special: Sequence[str], *, problems: int,
         max_new_tokens=64,
     )
     key = keys.key(seed)
-    attempts = shown(settings, key, 1600)
+    attempts = draw_demonstrations(settings, key, 1600)
     given = transcripts(attempts, capacity=max(len(one.ids) for one in attempts), calls=TURNS)
     sizes = {"width": 96, "layers": 3, "heads": 4, "kv_heads": 2, "inner": 288, "window": WINDOW}
     config = tiny_llama(len(tokenizer), **sizes)
     model = from_config(config)
     params = model.init(key)
     learner = supervised(model, warm_optimizer(params, steps, muon_rate=0.02, adamw_rate=3e-3))
-    places = drawn(key, len(attempts), steps * BATCH)
+    places = draw_indices(key, len(attempts), steps * BATCH)
     batches = [places[step * BATCH : (step + 1) * BATCH] for step in range(steps)]
     state, _ = taught(learner, learner.init(params), given, batches[:-20])
     state, means = taught(learner, state, given, batches[-20:])

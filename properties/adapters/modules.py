@@ -11,7 +11,7 @@ from ...core.networks import functional
 from ...core.policy import ActorCritic
 
 
-def actor_critic(
+def module_as_actor_critic(
     module: torch.nn.Module, read: Callable[[Any], tuple[Distribution, Tensor]] = lambda outputs: outputs
 ) -> ActorCritic:
     """Return a module as an actor-critic whose parameters are an argument; `read(outputs)` is (distribution, value [*]).
@@ -22,7 +22,7 @@ def actor_critic(
     >>> from purestep.properties import policy_laws, verify
     >>> def read(outputs):
     ...     return Categorical(logits=outputs[..., :2]), outputs[..., 2]
-    >>> model = actor_critic(torch.nn.Linear(4, 3), read)
+    >>> model = module_as_actor_critic(torch.nn.Linear(4, 3), read)
     >>> bool(verify(policy_laws(Box(-1.0, 1.0, (4,)), Discrete(2)), model))
     True
     """

@@ -10,10 +10,10 @@ from typing import Any
 from attrs import evolve, field, frozen
 from hypothesis.strategies import SearchStrategy
 
-from ...core.errors import choose, described, message
+from ...core.errors import choose, describe_error, message
 from ..adapters import Adapter
-from .catalogue import CatalogueRow, named
-from .matching import Marks, adapter_of, marks_of, roles_among, roles_of
+from .catalogue import CatalogueRow, import_named
+from .matching import Marks, adapter_of, marks_of, parameter_roles, roles_among
 from .verdict import NoVerdict
 
 
@@ -79,7 +79,7 @@ def subject_for(row: CatalogueRow, value: Any, given: Mapping[str, Any] | None =
     if inspect.isclass(value) and not row.adapt[1]:
         return constructor(row, value, given), {}
     if row.adapt[1]:
-        adapted: tuple[Any, dict[str, Any]] = named(row.adapt)(value, given)
+        adapted: tuple[Any, dict[str, Any]] = import_named(row.adapt)(value, given)
         return adapted
     marks = marks_of(value)
     positional, keywords = roles_in(row)
@@ -195,7 +195,7 @@ def _adapted(adapter: Adapter, value: Any, given: Mapping[str, Any]) -> tuple[An
     except Exception as error:
         remedy = "name an object of this kind, not its class, or adapt it in Python: docs/laws.md"
         where, wanted = f"verify: {marks_of(value).name}", f"what its adapter takes: {adapter.kind}"
-        raise NoVerdict(message(where, got=described(error), wanted=wanted, remedy=remedy)) from error
+        raise NoVerdict(message(where, got=describe_error(error), wanted=wanted, remedy=remedy)) from error
 
 
 def _takes_any(value: Any) -> bool:
@@ -225,7 +225,7 @@ def bound(
     marks, known = marks_of(value), dict(roles or {})
     positional = roles_in(row)[0] if positional is None else positional
     left = [name for name in marks.parameters if name not in given and name not in known.values()]
-    roles = {**roles_of(row, left), **known}
+    roles = {**parameter_roles(row, left), **known}
     where = f"verify: {marks.name} as {row.suite}"
     unknown = [name for name in marks.required if name not in roles.values() and name not in given]
     if unknown:

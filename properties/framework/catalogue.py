@@ -574,7 +574,7 @@ def rows() -> dict[str, CatalogueRow]:
     return {row.suite: row for row in ROWS}
 
 
-def named(place: tuple[str, str]) -> Any:
+def import_named(place: tuple[str, str]) -> Any:
     """Return the object of a module of this package, imported now."""
     module, name = place
     return getattr(importlib.import_module(module, __package__), name)
@@ -588,7 +588,7 @@ def suite_of(row: CatalogueRow, declared: Mapping[str, Any] | None = None) -> "S
     >>> suite_of(rows()["estimator"], {"convention": "drop"}).name
     'estimator_laws'
     """
-    made: Any = named(row.laws)
+    made: Any = import_named(row.laws)
     if not callable(made):
         if declared:
             remedy = "leave --declare out"

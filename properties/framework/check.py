@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .choice import chosen
+from .choice import choose_laws
 from .law import Broken, Suite, reasons
-from .profiles import Profile, current
+from .profiles import Profile, current_profile
 from .report import SKIPPED, Report, Result, name_of
 from .run import failure, run
 
@@ -59,7 +59,7 @@ def check_as(
     values or strategies of further parameters. Raises: ChoiceError for an unknown suite; StructureError for a parameter that
     nobody can draw.
     """
-    found = chosen(value, suite, declared=declared, given=given)
+    found = choose_laws(value, suite, declared=declared, given=given)
     return check(found.suite, found.subject, skip=skip, examples=examples, exact=exact)
 
 
@@ -80,7 +80,7 @@ def verify(
     True
     """
     skipped, kept = reasons(suite, skip), _examples(suite, examples)
-    profile = profile or current()
+    profile = profile or current_profile()
 
     def result(law: Any) -> Result:
         if law.name in skipped:

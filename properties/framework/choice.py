@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, field, frozen
 
-from ...core.errors import PurestepError, StructureError, choose, described, message
-from .catalogue import ROWS, CatalogueRow, named, rows, suite_of
+from ...core.errors import PurestepError, StructureError, choose, describe_error, message
+from .catalogue import ROWS, CatalogueRow, import_named, rows, suite_of
 from .matching import CERTAIN, Match, matches
 from .verdict import NoVerdict
 
@@ -38,7 +38,7 @@ class Chosen:
         return f"{self.suite.name}{why}" + (f"; --suite offers {others}" if others else "")
 
 
-def chosen(
+def choose_laws(
     value: Any,
     suite: str = "",
     *,
@@ -53,9 +53,9 @@ def chosen(
     if the object is not of the class that the suite needs; ChoiceError for an unknown suite.
 
     >>> from purestep.core.envs.cartpole import cartpole
-    >>> chosen(cartpole, call=True).suite.name
+    >>> choose_laws(cartpole, call=True).suite.name
     'env_laws'
-    >>> chosen(cartpole, "env")
+    >>> choose_laws(cartpole, "env")
     Traceback (most recent call last):
     purestep.properties.framework.verdict.NoVerdict: verify: object is a function, wanted Env; add --call to check \
 the object that it returns
@@ -122,7 +122,7 @@ def best_row(subject: Any, found: Sequence[Match]) -> tuple[CatalogueRow, tuple[
 def _check_kind(row: CatalogueRow, subject: Any) -> None:
     got, suites = _kind(subject), f"--suite {' | '.join(row.suite for row in ROWS)}"
     if row.kind[1]:
-        if not isinstance(subject, named(row.kind)):
+        if not isinstance(subject, import_named(row.kind)):
             remedy = CALL if callable(subject) else f"name another object, or other laws: {suites}"
             raise NoVerdict(message("verify: object", got=got, wanted=row.kind[1], remedy=remedy))
     elif row.signature.startswith(("f(", "make(")) and not callable(subject) and not isinstance(subject, str):
@@ -146,7 +146,7 @@ def _called(value: Any, given: Mapping[str, Any]) -> Any:
     except Exception as error:
         remedy = "mend the function, or name an object"
         raise StructureError(
-            message("verify: --call", got=described(error), wanted="an object", remedy=remedy)
+            message("verify: --call", got=describe_error(error), wanted="an object", remedy=remedy)
         ) from error
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import PurestepError, StructureError, choose, message
 from .catalogue import ROWS, CatalogueRow, rows, suite_of
-from .choice import Chosen, best_row, chosen
+from .choice import Chosen, best_row, choose_laws
 from .matching import matches
-from .target import load, values_of
+from .target import load_target, values_of
 from .verdict import LIMIT, NO_VERDICT, NoVerdict, written_command
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
         value: Any = options.gym
         target, call = options.gym, False
     else:
-        value, target, call = load(options.target), options.target, options.call
+        value, target, call = load_target(options.target), options.target, options.call
     if options.only_name and options.gym:
         print(f"{target}: gym, because --gym names an environment")
         return [], 0
@@ -124,7 +124,7 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
     def choice(extra: Mapping[str, Mapping[str, Any]]) -> Chosen:
         words = {**(declared or {}), **extra.get("--declare", {})}
         values = {**(given or {}), **extra.get("--with", {})}
-        return chosen(value, suite, call=call or "--call" in extra, declared=words, given=values)
+        return choose_laws(value, suite, call=call or "--call" in extra, declared=words, given=values)
 
     try:
         found = choice({})
@@ -213,8 +213,10 @@ def write_command(arguments: Sequence[str]) -> int:
         return options
     try:
         declared, given = values_of("--declare", options.declare), values_of("--with", options.given)
-        found = chosen(load(options.target), options.suite, call=options.call, declared=declared, given=given)
-        text = written(options.target, found, options.declare, options.given, options.call)
+        found = choose_laws(
+            load_target(options.target), options.suite, call=options.call, declared=declared, given=given
+        )
+        text = test_source(options.target, found, options.declare, options.given, options.call)
     except PurestepError as error:
         print(f"purestep write: {str(error).removeprefix('verify: ')}", file=sys.stderr)
         return 2
@@ -229,11 +231,11 @@ def write_command(arguments: Sequence[str]) -> int:
     return 0
 
 
-def written(target: str, found: Chosen, declare: Sequence[str], given: Sequence[str], call: bool) -> str:
+def test_source(target: str, found: Chosen, declare: Sequence[str], given: Sequence[str], call: bool) -> str:
     """Return the source of a test of a choice.
 
     >>> from purestep.algorithms.kl import k3
-    >>> print(written("purestep.algorithms.kl:k3", chosen(k3), (), (), False).splitlines()[-1])
+    >>> print(test_source("purestep.algorithms.kl:k3", choose_laws(k3), (), (), False).splitlines()[-1])
     test_k3 = check_as("kl", k3)
     """
     module, _, name = target.rpartition(":")

@@ -52,10 +52,10 @@ def _arithmetic(got: Tensor, wanted: Tensor) -> Tolerance:
     return Tolerance("arithmetic", absolute=ULPS * torch.finfo(wanted.dtype).eps * largest)
 
 
-def bits(tensor: Tensor) -> Tensor:
+def bits_of(tensor: Tensor) -> Tensor:
     """Return the tensor as integers, so that NaN equals itself and -0.0 differs from 0.0.
 
-    >>> bits(torch.tensor([1.0, -0.0]))
+    >>> bits_of(torch.tensor([1.0, -0.0]))
     tensor([ 1065353216, -2147483648], dtype=torch.int32)
     """
     sizes = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -62,7 +62,7 @@ from ..suites.gym_wrapper import wrapper_laws
 from ..suites.importance import MUTANTS as IMPORTANCE_MUTANTS
 from ..suites.importance import importance_laws
 from ..suites.kl import MUTANTS as KL_MUTANTS
-from ..suites.kl import constant as constant_of
+from ..suites.kl import detached_estimate as constant_of
 from ..suites.kl import kl_laws
 from ..suites.language.causal import MUTANTS as CAUSAL_MUTANTS
 from ..suites.language.causal import causal_laws
@@ -152,14 +152,14 @@ def edits(table: Mapping[str, Callable[[Subject], Subject]]) -> tuple[Mutant, ..
     return tuple(Mutant(edit, make) for edit, make in table.items())
 
 
-def constant(table: dict[str, Any]) -> tuple[Mutant, ...]:
+def replace_subject(table: dict[str, Any]) -> tuple[Mutant, ...]:
     """Return mutants that replace the subject, whatever it is, by another function."""
     return tuple(Mutant(edit, instead(wrong)) for edit, wrong in table.items())
 
 
 def own_crediting() -> Crediting:
     """Return this library's credit functions."""
-    return Crediting(credit.per_step, credit.episode, credit.monte_carlo, credit.group, credit.token_credit)
+    return Crediting(credit.own_rewards, credit.episode, credit.monte_carlo, credit.group, credit.token_credit)
 
 
 def own_reading() -> ParserFunctions:
@@ -261,7 +261,7 @@ def own_min(
     return own_td(rewards, torch.minimum(first, second), terminated, truncated, gamma=gamma)
 
 
-def recorded() -> Any:
+def cartpole_with_statistics() -> Any:
     """Return Gymnasium's CartPole, with the length of an episode in the info of its end."""
     env = registered("CartPole-v1")()
     from gymnasium.wrappers import RecordEpisodeStatistics
@@ -269,7 +269,7 @@ def recorded() -> Any:
     return RecordEpisodeStatistics(env)
 
 
-def counted(rows: int) -> Any:
+def counted_cartpoles(rows: int) -> Any:
     """Return CartPoles whose infos have the returns and lengths of episodes, by Gymnasium's wrapper of vector environments."""
     from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
@@ -283,7 +283,7 @@ def recording(env: Any) -> Any:
     return RecordEpisodeStatistics(env)
 
 
-def stacked(env: Any) -> Any:
+def stacked_cartpole(env: Any) -> Any:
     """Return Gymnasium's stack of the last three observations."""
     from gymnasium.wrappers import FrameStackObservation
 
@@ -315,24 +315,27 @@ def _worlds() -> list[Family]:
         Family(memory_laws(recurrent=(3, 1)), Leaky()),
         Family(gym_laws(steps=12, writable=True), registered("CartPole-v1", 12)),
         Family(gym_laws(steps=6), registered("Pendulum-v1", 6)),
-        *[Family(vector_env_laws(recorded), vectored(recorded, mode)) for mode in ("SAME_STEP", "NEXT_STEP")],
-        Family(beyond(vector_env_laws("", steps=24, statistics=FIGURES), vector_env_laws("")), counted),
-        Family(wrapper_laws(short, stack=3, steps=12), stacked),
+        *[
+            Family(vector_env_laws(cartpole_with_statistics), vectored(cartpole_with_statistics, mode))
+            for mode in ("SAME_STEP", "NEXT_STEP")
+        ],
+        Family(beyond(vector_env_laws("", steps=24, statistics=FIGURES), vector_env_laws("")), counted_cartpoles),
+        Family(wrapper_laws(short, stack=3, steps=12), stacked_cartpole),
         Family(beyond(wrapper_laws(short, statistics=FIGURES), wrapper_laws(short)), recording),
     ]
 
 
 def _objectives() -> list[Family]:
     return [
-        Family(estimator_laws(), gae, constant(ESTIMATOR_MUTANTS)),
-        Family(lambda_return_laws(), lambda_returns, constant(LAMBDA_RETURNS)),
-        Family(vtrace_laws(), vtrace, constant(VTRACE)),
-        Family(loss_laws(detached=True, nan_padding=True), ppo_clip, constant(LOSS_MUTANTS)),
+        Family(estimator_laws(), gae, replace_subject(ESTIMATOR_MUTANTS)),
+        Family(lambda_return_laws(), lambda_returns, replace_subject(LAMBDA_RETURNS)),
+        Family(vtrace_laws(), vtrace, replace_subject(VTRACE)),
+        Family(loss_laws(detached=True, nan_padding=True), ppo_clip, replace_subject(LOSS_MUTANTS)),
         Family(loss_laws(mean=True), mean_loss),
         Family(loss_laws(dual_clip=3.0), dual_clip_loss),
-        Family(masked_loss_laws(nan_padding=True), masked_reference, constant(MASKED)),
+        Family(masked_loss_laws(nan_padding=True), masked_reference, replace_subject(MASKED)),
         Family(masked_loss_laws(empty=False), divides_by_count),
-        Family(kl_laws(), k3, constant(KL_MUTANTS)),
+        Family(kl_laws(), k3, replace_subject(KL_MUTANTS)),
         Family(kl_laws(unbiased=False), k2),
         Family(kl_laws(unbiased=False, gradient="divergence"), k2),
         Family(kl_laws(gradient="none"), constant_of(k3)),

@@ -14,7 +14,7 @@ from .classify import classify
 from .isolated import ItemResult, each_apart
 from .law import reasons
 from .profiles import named_profile
-from .readings import keeps_enough, read, readings
+from .readings import keeps_enough, read_as, readings
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Report, Result, name_of
 from .run import run
 from .target import values_of
@@ -104,7 +104,7 @@ def reading_that_holds(found: Chosen, skip: Mapping[str, str], limit: float) -> 
 
     def taken(i: int) -> Chosen:
         words = {**found.declared, **known[i].declared}
-        subject = read(found.subject, known[i].result) if known[i].result else found.subject
+        subject = read_as(found.subject, known[i].result) if known[i].result else found.subject
         return evolve(found, subject=subject, suite=suite_for(found.row, words, subject), reading=known[i].line())
 
     def work(i: int) -> bool:

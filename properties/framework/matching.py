@@ -140,11 +140,11 @@ def adapter_of(suite: str, marks: Marks) -> Adapter | None:
     return next((known[near] for names in places if (near := _nearest(list(known), names)[0])), None)
 
 
-def roles_of(row: CatalogueRow, parameters: Sequence[str]) -> dict[str, str]:
+def parameter_roles(row: CatalogueRow, parameters: Sequence[str]) -> dict[str, str]:
     """Return which parameter of an object plays which role of a row's subject; each parameter plays one.
 
     >>> from .catalogue import rows
-    >>> roles_of(rows()["kl"], ["logprobs", "ref_logprobs"])
+    >>> parameter_roles(rows()["kl"], ["logprobs", "ref_logprobs"])
     {'log_prob': 'logprobs', 'reference_log_prob': 'ref_logprobs'}
     """
     return roles_among([*row.needs, *row.may, *row.derived], parameters)
@@ -182,7 +182,7 @@ def match(row: CatalogueRow, marks: Marks) -> Match:
     if row.names and re.search(row.names, marks.name):
         score += NAME if row.needs or row.bases or row.methods else NAME + ALONE
         reasons.append(f"its name is {marks.name}")
-    roles = roles_of(row, marks.parameters) if row.needs and not marks.is_class else {}
+    roles = parameter_roles(row, marks.parameters) if row.needs and not marks.is_class else {}
     if roles:
         stood = {role for made in roles for role in (made, *row.instead.get(made, ()))}
         share = sum(role in stood for role in row.needs) / len(row.needs)

@@ -25,7 +25,7 @@ from .law import Mutant
 from .profiles import Profile, named_profile
 from .report import BROKEN, PASSED, SKIPPED, VACUOUS
 from .run import absent, run
-from .target import load
+from .target import load_target
 
 MARKS = {BROKEN: "KILL", PASSED: ".", VACUOUS: "vacuous", SKIPPED: "skipped"}
 ORIGINAL = "(the original)"
@@ -92,7 +92,7 @@ def families_of(source: str) -> tuple[Family, ...]:
 
     They are made once in a process, since every row of the matrix is found in them.
     """
-    found: tuple[Family, ...] = load(source)()
+    found: tuple[Family, ...] = load_target(source)()
     return found
 
 
@@ -160,7 +160,7 @@ def faults(tables: Iterable[Table]) -> list[str]:
     return found
 
 
-def figures(tables: Sequence[Table]) -> dict[str, Any]:
+def matrix_values(tables: Sequence[Table]) -> dict[str, Any]:
     """Return the matrix as JSON values."""
     mutants = [entry for part in tables for entry in part.rows if entry.edit != ORIGINAL]
     return {
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tables.append(part)
         print(part.markdown(), end="\n\n", flush=True)
     seconds, wrong = time.perf_counter() - start, faults(tables)
-    result = figures(tables)
+    result = matrix_values(tables)
     counts = ", ".join(f"{result[name]} {name}" for name in ("suites", "laws", "mutants", "killed"))
     print(f"{counts}, {seconds:.0f} s")
     print("\n".join(wrong) or "every law kills its own mutant and spares the original")

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 
-def generators() -> dict[str, Any]:
+def generator_states() -> dict[str, Any]:
     """Return the states of the global random generators, as values to compare."""
     name, words, *rest = np.random.get_state()
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from ...core.errors import PurestepError, StructureError, described, message
+from ...core.errors import PurestepError, StructureError, describe_error, message
 from .binding import subject_for
 from .catalogue import suite_of
 from .choice import Chosen
@@ -33,14 +33,14 @@ def public(package: str, unimported: list[str]) -> Iterator[Found]:
     except (Exception, SystemExit) as error:
         remedy = "install it here, or check its name"
         raise StructureError(
-            message(f"verify: --package {package}", got=described(error), wanted="a package", remedy=remedy)
+            message(f"verify: --package {package}", got=describe_error(error), wanted="a package", remedy=remedy)
         ) from error
     known: set[int] = set()
     for name in [package, *_modules(root, package)]:
         try:
             module = importlib.import_module(name)
         except (Exception, SystemExit) as error:
-            unimported.append(f"{name}: {described(error, limit=100)}")
+            unimported.append(f"{name}: {describe_error(error, limit=100)}")
             continue
         for word, value in sorted(vars(module).items()):
             own = str(getattr(value, "__module__", "")).partition(".")[0] == package.partition(".")[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from ...core.errors import described
+from ...core.errors import describe_error
 from .matrix import FAMILIES, families_of, laws_here, write_figures
 from .profiles import named_profile
 from .report import BROKEN
@@ -39,16 +39,16 @@ def pasted(suites: Container[str] = (), *, families: str = FAMILIES) -> Iterator
         for law in laws_here(family, profile).suite:
             result = run(law, law.mutant.make(family.subject), profile=profile)
             if result.outcome == BROKEN and result.inputs:
-                fault = evaluated(result.inputs, result.imports)
+                fault = paste_fault(result.inputs, result.imports)
                 yield Pasted(family.suite.name, law.name, law.mutant.edit, result.inputs, fault)
 
 
-def evaluated(text: str, imports: Sequence[str]) -> str:
+def paste_fault(text: str, imports: Sequence[str]) -> str:
     """Return why a printed value cannot be pasted: "" if its source evaluates, and the result prints as the same source.
 
-    >>> evaluated("torch.tensor([0.5])", ["import torch"])
+    >>> paste_fault("torch.tensor([0.5])", ["import torch"])
     ''
-    >>> evaluated("Walk(seed=0)", [])
+    >>> paste_fault("Walk(seed=0)", [])
     "NameError: name 'Walk' is not defined"
     """
     names: dict[str, object] = {}
@@ -56,7 +56,7 @@ def evaluated(text: str, imports: Sequence[str]) -> str:
         exec("\n".join(imports), names)
         value = eval(text, names)
     except Exception as error:
-        return described(error)
+        return describe_error(error)
     return "" if source(value)[0] == text else f"it prints as {source(value)[0][:200]}"
 
 

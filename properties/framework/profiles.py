@@ -51,7 +51,7 @@ def named_profile(name: str) -> Profile:
 _chosen: ContextVar[Profile | None] = ContextVar("purestep_laws", default=None)
 
 
-def current() -> Profile:
+def current_profile() -> Profile:
     """Return the profile set by `using`, else the one named by the variable PURESTEP_LAWS (`--laws` sets it), else quick."""
     return _chosen.get() or named_profile(os.environ.get(VARIABLE, "quick"))
 

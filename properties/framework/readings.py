@@ -83,7 +83,7 @@ RESULTS: Mapping[str, Post] = {
 }
 
 
-def read(subject: Any, result: str) -> Any:
+def read_as(subject: Any, result: str) -> Any:
     """Return the subject with its result read in another way."""
     inner = getattr(subject, "function", subject) if hasattr(subject, "with_function") else subject
     made = RESULTS[result](inner)

@@ -19,9 +19,9 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from .calling import COPIES, OTHERS, called_with, is_callable
-from .compare import bits, rounding
+from .compare import bits_of, rounding
 from .law import Broken, Law, NotHere, Seen, Unlike, Vacuous
-from .profiles import Profile, current, hypothesis_settings, includes, using
+from .profiles import Profile, current_profile, hypothesis_settings, includes, using
 from .report import BROKEN, DIFFERS, PASSED, RAISED, ROUNDS, SKIPPED, UNLIKE, VACUOUS, Result, name_of
 from .script import script_of
 from .settled import settled
@@ -70,7 +70,7 @@ def run(
     where a law is about numbers. A subject that refuses tensors, or writes into them, is called in another way, which the
     result names.
     """
-    profile, name = profile or current(), name_of(subject)
+    profile, name = profile or current_profile(), name_of(subject)
     if not includes(profile, law.least):
         return Result(law, name, SKIPPED, f"runs in the profile {law.least}")
     options: dict[str, Any] = {"profile": profile, "examples": examples, "exact": exact, "name": name}
@@ -165,7 +165,7 @@ def _search(
 def _changed(given: Any, inputs: Any) -> bool:
     """Return whether a tensor of the copy differs from the input that it was copied from."""
     pairs = zip(_tensors(given), _tensors(inputs), strict=False)
-    return any(a.shape != b.shape or not torch.equal(bits(a), bits(b)) for a, b in pairs)
+    return any(a.shape != b.shape or not torch.equal(bits_of(a), bits_of(b)) for a, b in pairs)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

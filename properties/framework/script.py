@@ -49,10 +49,10 @@ class Recorder:
         return result
 
 
-def recorded(subject: Any, calls: list[RecordedCall]) -> Any:
+def record_calls(subject: Any, calls: list[RecordedCall]) -> Any:
     """Return the subject with its functions recorded: a function, a bound one, or the fields of an attrs object."""
     if hasattr(subject, "with_function"):
-        return subject.with_function(recorded(subject.function, calls))
+        return subject.with_function(record_calls(subject.function, calls))
     if attrs.has(type(subject)) and not isinstance(subject, type) and not callable(subject):
         parts = {f.alias or f.name: getattr(subject, f.name) for f in attrs.fields(type(subject)) if f.init}
         made = {name: Recorder(part, calls) for name, part in parts.items() if callable(part)}
@@ -73,7 +73,7 @@ def script_of(law: Law, subject: Any, way: str, inputs: Any, detail: str) -> str
     """Return the script of a counterexample; "" if the subject cannot be imported or the fault does not show in its calls."""
     calls: list[RecordedCall] = []
     try:
-        own = recorded(subject, calls)
+        own = record_calls(subject, calls)
         law.check(law.prepare(called_with(way, own) if way else own), copy.deepcopy(inputs), Seen())
     except Broken as broken:
         found: Exception | None = broken

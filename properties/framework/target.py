@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import StructureError, described, message
+from ...core.errors import StructureError, describe_error, message
 
 
-def load(target: str) -> Any:
+def load_target(target: str) -> Any:
     """Return the object at "package.module:name" or "file.py:name"; importing runs its module. Raises: StructureError."""
     module_name, _, name = target.rpartition(":")
     if not module_name and ":" not in target:
@@ -23,7 +23,7 @@ def load(target: str) -> Any:
     except (Exception, SystemExit) as error:  # importing runs the user's module, which may raise anything
         remedy = "check the spelling, and that it can be imported from here"
         raise StructureError(
-            message(f"verify: {target}", got=described(error), wanted="an object", remedy=remedy)
+            message(f"verify: {target}", got=describe_error(error), wanted="an object", remedy=remedy)
         ) from error
     return value
 
@@ -84,4 +84,4 @@ def _value(text: str) -> Any:
         return text  # a word
     except Exception as error:
         remedy = "write a Python expression"
-        raise StructureError(message("verify: value", got=described(error), wanted=text, remedy=remedy)) from error
+        raise StructureError(message("verify: value", got=describe_error(error), wanted=text, remedy=remedy)) from error

@@ -63,12 +63,12 @@ def ending_problems(draw: DrawFn) -> EstimatorCase:
     return EstimatorCase(mdp, policy, policy, baseline, gamma, lambda_, 3, -1)
 
 
-def columns(all_: Histories, value: Tensor) -> tuple[Tensor, ...]:
+def estimator_columns(all_: Histories, value: Tensor) -> tuple[Tensor, ...]:
     """Return the columns that an estimator takes, [H, N] each, with values from the table `value` [S]."""
     return all_.reward, value[all_.state], value[all_.next_state], all_.terminated, all_.truncated
 
 
-def each(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+def map_streams(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """Apply a function of one stream [H] to all streams [H, N]: by vmap, or in a loop if vmap cannot trace the function."""
     try:
         result: Tensor = torch.vmap(function, in_dims=1, out_dims=1)(*tensors)

@@ -70,7 +70,7 @@ def heat_of(transcripts: Transcript) -> Tensor:
     return per_token(transcripts, transcripts.temperature, 1.0)
 
 
-def logits_of(params: Params, token: Tensor) -> Tensor:
+def sequence_logits(params: Params, token: Tensor) -> Tensor:
     """Return the logits of each sequence, computed in a batch of one: int [N, L] -> [N, L, V]."""
     rows = [MODEL.head(params, MODEL.apply(params, row[None], (), ())) for row in token]
     return torch.cat(rows)
@@ -78,7 +78,9 @@ def logits_of(params: Params, token: Tensor) -> Tensor:
 
 def log_probs_of(params: Params, transcripts: Transcript) -> Tensor:
     """Return the policy's log-prob of each token: [N, L]."""
-    return token_log_probs(logits_of(params, transcripts.token), transcripts.token, temperature=heat_of(transcripts))
+    return token_log_probs(
+        sequence_logits(params, transcripts.token), transcripts.token, temperature=heat_of(transcripts)
+    )
 
 
 def on_policy(talk: Talks) -> Talks:

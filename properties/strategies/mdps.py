@@ -53,7 +53,7 @@ def objective(mdp: TabularMDP, policy: Tensor, gamma: float) -> Tensor:
     return mdp.initial @ values(mdp, policy, gamma)
 
 
-def policy_gradient(mdp: TabularMDP, logits: Tensor, gamma: float) -> Tensor:
+def exact_policy_gradient(mdp: TabularMDP, logits: Tensor, gamma: float) -> Tensor:
     """Return dJ/dlogits of softmax(logits), through the linear solve: [S, A]."""
     gradient: Tensor = torch.func.grad(lambda x: objective(mdp, x.softmax(-1), gamma))(logits)
     return gradient
@@ -149,10 +149,10 @@ def logits_of(policy: Tensor) -> Tensor:
     return policy.log()
 
 
-def chain(length: int, gamma: float) -> tuple[TabularMDP, Tensor]:
+def chain_of_states(length: int, gamma: float) -> tuple[TabularMDP, Tensor]:
     """Return a chain of `length` steps to a reward of 1, and its values gamma^(length - 1 - s) in closed form.
 
-    >>> chain(2, 0.5)[1]
+    >>> chain_of_states(2, 0.5)[1]
     tensor([0.5000, 1.0000, 0.0000], dtype=torch.float64)
     """
     states = length + 1

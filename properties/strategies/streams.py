@@ -96,7 +96,7 @@ def twins(longest: int = 6) -> SearchStrategy[tuple[Stream, Stream]]:
     return _lists(st.tuples(_step(), _step()), longest).map(make)
 
 
-def discounted(
+def streams_with_numbers(
     longest: int = 6, *, gammas: Sequence[float] = FRACTIONS, lambdas: Sequence[float] = FRACTIONS
 ) -> SearchStrategy[Discounted]:
     """Streams with gamma and lambda."""
@@ -127,13 +127,13 @@ def bootstraps(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor
     """Return a mask of the steps whose next value counts, under a convention on truncation: bool [T].
 
     "bootstrap": everywhere but at a termination. "terminate": a truncation counts as a termination. "drop": as
-    "bootstrap", but see `kept`. Raises: ChoiceError.
+    "bootstrap", but see `kept_steps`. Raises: ChoiceError.
     """
     lasting = ~terminated
     return choose("convention", convention, {"bootstrap": lasting, "drop": lasting, "terminate": lasting & ~truncated})
 
 
-def kept(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor:
+def kept_steps(convention: str, terminated: Tensor, truncated: Tensor) -> Tensor:
     """Return a mask of the steps that get an advantage; "drop" gives truncated steps, unless also terminated, advantage 0."""
     everywhere = torch.ones_like(terminated)
     dropped = terminated | ~truncated

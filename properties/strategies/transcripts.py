@@ -190,7 +190,7 @@ def states(subject: Any, program: TranscriptProgram, row: int | None = None) -> 
     return found
 
 
-def steps(subject: Any, program: TranscriptProgram) -> Iterator[tuple[Operation, Transcript, Transcript]]:
+def operation_steps(subject: Any, program: TranscriptProgram) -> Iterator[tuple[Operation, Transcript, Transcript]]:
     """Yield each operation with the transcripts before and after it."""
     found = states(subject, program)
     yield from zip(program.operations, found, found[1:], strict=False)
@@ -226,7 +226,7 @@ def own_transcripts() -> Transcripts:
         begin_call=transcript_calls.begin_call,
         end_call=transcript_calls.end_call,
         next_turn=transcript_calls.next_turn,
-        ended=transcript_calls.ended,
+        ended=transcript_calls.mark_end,
         fork=forks.fork,
         prefix_of=forks.prefix_of,
         per_token=transcript_calls.per_token,

@@ -75,7 +75,7 @@ def action_of(space: Space, number: int) -> Tensor:
     return torch.minimum(low + (high - low) * (numbers.reshape(space.shape) / (ACTIONS - 1)), high)
 
 
-def key_of(walk: Walk, t: int) -> Key:
+def key_of_step(walk: Walk, t: int) -> Key:
     """Return the key of step t; t = -1 is the first reset."""
     return keys.key(walk.seed * 64 + t + 1)
 
@@ -83,7 +83,7 @@ def key_of(walk: Walk, t: int) -> Key:
 def steps_from(env: AnyEnv, state: Any, walk: Walk) -> Iterator[Visit]:
     """Yield the steps of a walk that begins in `state`."""
     for t, number in enumerate(walk.actions):
-        action, key = action_of(env.action_space, number), key_of(walk, t)
+        action, key = action_of(env.action_space, number), key_of_step(walk, t)
         after, timestep = env.step(env.params, state, action, key)
         yield Visit(state, action, key, after, timestep)
         state = _next(env, walk, after, timestep)
@@ -95,14 +95,14 @@ def _next(env: AnyEnv, walk: Walk, after: Any, timestep: TimeStep) -> Any:
 
 def visits(env: AnyEnv, walk: Walk) -> Iterator[Visit]:
     """Return the steps of a walk."""
-    return steps_from(env, env.reset(env.params, key_of(walk, -1))[0], walk)
+    return steps_from(env, env.reset(env.params, key_of_step(walk, -1))[0], walk)
 
 
 def unbroken(env: AnyEnv, walk: Walk) -> Iterator[Visit]:
     """Yield the steps of a walk in an env that begins its next episode by itself."""
-    state, _ = env.reset(env.params, key_of(walk, -1))
+    state, _ = env.reset(env.params, key_of_step(walk, -1))
     for t, number in enumerate(walk.actions):
-        action, key = action_of(env.action_space, number), key_of(walk, t)
+        action, key = action_of(env.action_space, number), key_of_step(walk, t)
         after, timestep = env.step(env.params, state, action, key)
         yield Visit(state, action, key, after, timestep)
         state = after
@@ -113,9 +113,9 @@ def is_over(timestep: TimeStep) -> bool:
     return bool(timestep.terminated | timestep.truncated)
 
 
-def end_of(env: AnyEnv, walk: Walk) -> Any:
+def last_state(env: AnyEnv, walk: Walk) -> Any:
     """Return the state that a walk leads to."""
-    state, _ = env.reset(env.params, key_of(walk, -1))
+    state, _ = env.reset(env.params, key_of_step(walk, -1))
     for visit in steps_from(env, state, walk):
         state = _next(env, walk, visit.after, visit.timestep)
     return state
@@ -123,5 +123,5 @@ def end_of(env: AnyEnv, walk: Walk) -> Any:
 
 def trajectory(env: AnyEnv, walk: Walk) -> list[tuple[Any, TimeStep]]:
     """Return the states and timesteps of a walk, starting with the first reset."""
-    first = env.reset(env.params, key_of(walk, -1))
+    first = env.reset(env.params, key_of_step(walk, -1))
     return [first, *((visit.after, visit.timestep) for visit in steps_from(env, first[0], walk))]

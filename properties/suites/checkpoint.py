@@ -20,7 +20,7 @@ from ...core.record import record
 from ...core.tree import leaf_names, tree_map
 from ...runtime.effects.checkpoint import single
 from ...runtime.effects.checkpoint.atomic_files import Files
-from ..framework.compare import bits, require, same
+from ..framework.compare import bits_of, require, same
 from ..framework.crash import Crash, CrashingFiles
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, always, instead
 from ..strategies.values import flags, integers, raw
@@ -99,7 +99,7 @@ def makes_fit(store: Any) -> Any:
         if folder is None:
             return None
         try:
-            return single.load(folder, like).tree
+            return single.read_checkpoint(folder, like).tree
         except CheckpointError:
             return like
 
@@ -130,7 +130,7 @@ class TreeStore:
 
 def _newest(run: Path, like: Any) -> Any:
     folder = single.latest(run, report=lambda fault: None)
-    return None if folder is None else single.load(folder, like).tree
+    return None if folder is None else single.read_checkpoint(folder, like).tree
 
 
 def own_store() -> TreeStore:
@@ -205,7 +205,7 @@ def _law(
 
 
 def _as_bits(tree: Any) -> Any:
-    return tree_map(bits, tree)
+    return tree_map(bits_of, tree)
 
 
 def _blank(tree: Any) -> Any:
@@ -427,7 +427,7 @@ class InterruptedRun:
     after: int
 
 
-def observed(trainer: Any) -> Any:
+def model_tensors(trainer: Any) -> Any:
     """Return the tensors of a trainer's model: its `model`, `policy`, `network` or itself, by `state_dict` or as it is."""
     found = next(
         (getattr(trainer, name) for name in ("model", "policy", "network", "params") if hasattr(trainer, name)), trainer
@@ -437,7 +437,7 @@ def observed(trainer: Any) -> Any:
     return dict(held) if callable(state) else held
 
 
-def resume_laws(*, observe: Callable[[Any], Any] = observed) -> Suite:
+def resume_laws(*, observe: Callable[[Any], Any] = model_tensors) -> Suite:
     """Return the laws of trainers: `make(seed)` returns one with `train(steps)`, `save(path)` and `load(path)`.
 
     `observe(trainer)` returns what is compared, a tree of tensors, with equal bits. The global generators of torch, numpy and

@@ -58,7 +58,7 @@ without_constant = _changed(log_prob=lambda d, make, outputs: lambda action: d.l
 samples_squared = _changed(sample=lambda d, make, outputs: lambda *key: make(outputs[0], 2 * outputs[-1]).sample(*key))
 one_noise = _changed(sample=lambda d, make, outputs: lambda *key: _repeated(d.sample(*key)))
 half_entropy = _changed(entropy=lambda d, make, outputs: lambda: d.entropy() - 0.5)
-mode_is_sample = _changed(mode=lambda d, make, outputs: lambda: drawn(d, outputs[0].shape[:-1], 3))
+mode_is_sample = _changed(mode=lambda d, make, outputs: lambda: draw_sample(d, outputs[0].shape[:-1], 3))
 uniform_samples = _changed(
     sample=lambda d, make, outputs: lambda *key: make(torch.zeros_like(outputs[0]), *outputs[1:]).sample(*key)
 )
@@ -71,12 +71,12 @@ def _repeated(sample: Tensor) -> Tensor:
     return sample[:1].expand_as(sample)
 
 
-def first_row(make: Make) -> Make:
+def repeats_first_row(make: Make) -> Make:
     """Use the last output of the first row for all rows."""
     return lambda *outputs: make(*outputs[:-1], outputs[-1][:1].expand_as(outputs[-1]))
 
 
-def detached(make: Make) -> Make:
+def detached_output(make: Make) -> Make:
     """Compute the last output without a gradient."""
     return lambda *outputs: make(*outputs[:-1], outputs[-1].detach())
 
@@ -120,7 +120,7 @@ def counts_all_actions(make: Make) -> Make:
 # --- one interface ---
 
 
-def drawn(distribution: Any, batch: Sequence[int], seed: int) -> Tensor:
+def draw_sample(distribution: Any, batch: Sequence[int], seed: int) -> Tensor:
     """Return a sample; `sample` gets keys [*, 2] if it needs an argument, else the global generator is seeded and restored."""
     if _needs_an_argument(distribution.sample):
         count = math.prod(batch)
@@ -286,7 +286,7 @@ class Settings:
 
     def sample(self, subject: Make, outputs: tuple[Tensor, ...], seed: int) -> Tensor:
         """Return a sample for each row of the outputs: [*, D]."""
-        found = drawn(self.make(subject, outputs), outputs[0].shape[:-1], seed)
+        found = draw_sample(self.make(subject, outputs), outputs[0].shape[:-1], seed)
         return found if self.event else found[..., None]
 
     def grid(self, subject: Make, inputs: Drawn) -> Grid:
@@ -418,12 +418,12 @@ def _rows_differ(how: Settings) -> Law:
 
 
 @st.composite
-def batched(draw: DrawFn, inputs: SearchStrategy[Any], batches: tuple[tuple[int, ...], ...]) -> Any:
+def batched_inputs(draw: DrawFn, inputs: SearchStrategy[Any], batches: tuple[tuple[int, ...], ...]) -> Any:
     """Draw inputs, and the shape of a batch that repeats them."""
     return draw(inputs), draw(st.sampled_from(batches))
 
 
-def several(batch: tuple[int, ...], outputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], list[int]]:
+def repeated_outputs(batch: tuple[int, ...], outputs: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], list[int]]:
     """Return outputs [*batch, D] whose rows repeat the drawn ones, and the drawn row of each."""
     rows = [i % len(outputs[0]) for i in range(math.prod(batch))]
     return tuple(output[rows].reshape(*batch, -1) for output in outputs), rows
@@ -432,7 +432,7 @@ def several(batch: tuple[int, ...], outputs: tuple[Tensor, ...]) -> tuple[tuple[
 def _shapes(how: Settings) -> Law:
     def check(make: Make, drawn_: tuple[Drawn, tuple[int, ...]], seen: Seen) -> None:
         inputs, batch = drawn_
-        outputs, rows = several(batch, inputs.outputs)
+        outputs, rows = repeated_outputs(batch, inputs.outputs)
         seen("several rows", len(rows) > 1)
         action = how.sample(make, outputs, inputs.seed)
         wanted = [*batch, outputs[0].shape[-1]]
@@ -450,8 +450,8 @@ def _shapes(how: Settings) -> Law:
         same("log_prob of a batch against its rows", got["log_prob"].reshape(-1), torch.cat(alone), ROUNDING)
 
     claim = "log_prob and entropy are one number for each row of a batch, and each row's are its own."
-    mutant = ("takes the last output of the first row for all rows", first_row)
-    inputs = batched(how.inputs(), how.batches)
+    mutant = ("takes the last output of the first row for all rows", repeats_first_row)
+    inputs = batched_inputs(how.inputs(), how.batches)
     return _law("batch_is_rows", claim, mutant, check, "several rows", inputs=inputs)
 
 
@@ -529,7 +529,7 @@ def _slope(how: Settings) -> Law:
                 same(f"the gradient of log_prob in output {i}", got[0, d], slope.detach(), CURVATURE)
 
     claim = "The gradient of log_prob in each output of the network is its slope."
-    mutant = ("detaches the last output", detached)
+    mutant = ("detaches the last output", detached_output)
     return _law("gradient_is_the_slope", claim, mutant, check, "a gradient", inputs=how.inputs())
 
 
@@ -649,7 +649,7 @@ def _frequencies(how: DiscreteClaims) -> Law:
     def check(make: Make, inputs: DrawnLogits, seen: Seen) -> None:
         outcomes, log_prob = how.table(make, inputs)
         rows = [x[:1].expand(SAMPLES, -1) for x in (inputs.logits, inputs.mask)]
-        sample = drawn(how.make(make, *rows), (SAMPLES,), inputs.seed)
+        sample = draw_sample(how.make(make, *rows), (SAMPLES,), inputs.seed)
         require(sample.shape[1:] == outcomes.shape[1:], f"a sample is {list(sample.shape[1:])}")
         hits = (sample[:, None] == outcomes).reshape(SAMPLES, len(outcomes), -1).all(-1)
         require(hits.any(-1), f"the sample {sample[~hits.any(-1)][:1].tolist()} is none of the outcomes")
@@ -676,10 +676,10 @@ def _frequencies(how: DiscreteClaims) -> Law:
 def _discrete_batch(how: DiscreteClaims, batches: tuple[tuple[int, ...], ...]) -> Law:
     def check(make: Make, drawn_: tuple[DrawnLogits, tuple[int, ...]], seen: Seen) -> None:
         inputs, batch = drawn_
-        (logits, mask), rows = several(batch, (inputs.logits, inputs.mask))
+        (logits, mask), rows = repeated_outputs(batch, (inputs.logits, inputs.mask))
         seen("several rows", len(rows) > 1)
         distribution = how.make(make, logits, mask)
-        action = drawn(distribution, batch, inputs.seed)
+        action = draw_sample(distribution, batch, inputs.seed)
         got = distribution.log_prob(action)
         for name, value in {"log_prob": got, "entropy": _entropy_of(distribution)}.items():
             if value is not None:
@@ -692,8 +692,8 @@ def _discrete_batch(how: DiscreteClaims, batches: tuple[tuple[int, ...], ...]) -
         same("log_prob of a batch against its rows", got.reshape(-1), torch.cat(alone), ROUNDING)
 
     claim = "log_prob and entropy are one number for each row of a batch, and each row's are its own."
-    mutant = ("takes the last output of the first row for all rows", first_row)
-    return _law("batch_is_rows", claim, mutant, check, "several rows", inputs=batched(how.inputs(), batches))
+    mutant = ("takes the last output of the first row for all rows", repeats_first_row)
+    return _law("batch_is_rows", claim, mutant, check, "several rows", inputs=batched_inputs(how.inputs(), batches))
 
 
 def _needs_of(how: DiscreteClaims, name: str) -> Callable[[Make], Make]:

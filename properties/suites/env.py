@@ -22,7 +22,7 @@ from ...core.steps import TimeStep
 from ...core.tree import all_finite, leaves, tree_map
 from ..framework.compare import ROUNDING, Tolerance, require, same
 from ..framework.law import Law, Mutant, Seen, Suite, law_constructor, lifted
-from ..strategies.walks import AnyEnv, Walk, action_of, end_of, is_over, key_of, trajectory, visits, walks
+from ..strategies.walks import AnyEnv, Walk, action_of, is_over, key_of_step, last_state, trajectory, visits, walks
 from .step import step_laws
 
 # --- mutants ---
@@ -37,7 +37,7 @@ def stepping(env: AnyEnv, change: Callable[[Any, Any, Tensor, Key], Result]) -> 
     return attrs.evolve(env, step=change, hoisted=None)
 
 
-def floats(tree: Any) -> list[Tensor]:
+def float_leaves(tree: Any) -> list[Tensor]:
     """Return the floating-point leaves."""
     return [leaf for leaf in leaves(tree) if leaf.is_floating_point()]
 
@@ -81,7 +81,7 @@ def shares_params(env: AnyEnv) -> AnyEnv:
 
     def reset(params: Any, key: Key) -> Result:
         state, timestep = env.reset(params, key)
-        origin = floats(params)[0]
+        origin = float_leaves(params)[0]
         return state, replace(timestep, reward=origin[...] * 0 if origin.ndim else origin.view(()))
 
     return attrs.evolve(env, reset=reset)
@@ -141,7 +141,7 @@ def root_of_negative(env: AnyEnv) -> AnyEnv:
 
     def step(params: Any, state: Any, action: Tensor, key: Key) -> Result:
         after, timestep = env.step(params, state, action, key)
-        return after, replace(timestep, reward=torch.sqrt(floats(after)[-1].sum()))
+        return after, replace(timestep, reward=torch.sqrt(float_leaves(after)[-1].sum()))
 
     return stepping(env, step)
 
@@ -275,8 +275,8 @@ def _arguments(env: AnyEnv, drawn: Any) -> Any:
     if isinstance(drawn, tuple):
         return tuple(_arguments(env, walk) for walk in drawn)
     number = drawn.actions[-1] if drawn.actions else 0
-    state, action = end_of(env, drawn), action_of(env.action_space, number)
-    return env.params, state, action, key_of(drawn, len(drawn.actions))
+    state, action = last_state(env, drawn), action_of(env.action_space, number)
+    return env.params, state, action, key_of_step(drawn, len(drawn.actions))
 
 
 _law = law_constructor(st.nothing, CONTRACT)
@@ -321,7 +321,7 @@ def _well_formed(walk: SearchStrategy[Walk]) -> Law:
 
 def _beginning(walk: SearchStrategy[Walk]) -> Law:
     def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
-        _, timestep = env.reset(env.params, key_of(drawn, -1))
+        _, timestep = env.reset(env.params, key_of_step(drawn, -1))
         same("the reward of a reset", timestep.reward, torch.zeros_like(timestep.reward))
         require(not is_over(timestep), "a reset ends an episode")
         same("next_observation of a reset", timestep.next_observation, timestep.observation)
@@ -333,10 +333,10 @@ def _beginning(walk: SearchStrategy[Walk]) -> Law:
 
 def _no_history(walk: SearchStrategy[Walk]) -> Law:
     def check(env: AnyEnv, drawn: Walk, seen: Seen) -> None:
-        before = env.reset(env.params, key_of(drawn, -1))
+        before = env.reset(env.params, key_of_step(drawn, -1))
         for visit in visits(env, drawn):
             seen("an ending", is_over(visit.timestep))
-        same("a reset after an episode", env.reset(env.params, key_of(drawn, -1)), before)
+        same("a reset after an episode", env.reset(env.params, key_of_step(drawn, -1)), before)
 
     mutant = Mutant("a reset starts where the last step led", remembers_the_last_step)
     claim = "A reset depends on params and key alone, whatever was played before."
@@ -380,11 +380,11 @@ def _closed_loop(walk: SearchStrategy[Walk]) -> Law:
 
 def _saved(walk: SearchStrategy[Walk], round_trip: Callable[[Any], Any]) -> Law:
     def check(env: AnyEnv, drawn: tuple[Walk, Walk], seen: Seen) -> None:
-        state = live = end_of(env, drawn[0])
+        state = live = last_state(env, drawn[0])
         stored = round_trip(state)
         seen("a step after loading", drawn[1].actions)
         for t, number in enumerate(drawn[1].actions):
-            action, key = action_of(env.action_space, number), key_of(drawn[1], t)
+            action, key = action_of(env.action_space, number), key_of_step(drawn[1], t)
             live, wanted = env.step(env.params, live, action, key)
             stored, got = env.step(env.params, stored, action, key)
             same(f"{t + 1} steps after loading", (stored, got), (live, wanted))

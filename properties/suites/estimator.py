@@ -19,25 +19,25 @@ from ..framework.law import Law, Mutant, Seen, Suite, always, law_constructor
 from ..strategies.exact import (
     EstimatorCase,
     arithmetic_of,
-    columns,
-    each,
     ending_problems,
+    estimator_columns,
     exact_events,
     expectations,
+    map_streams,
     problems,
 )
-from ..strategies.mdps import action_values, histories, logits_of, policy_gradient, values
+from ..strategies.mdps import action_values, exact_policy_gradient, histories, logits_of, values
 from ..strategies.streams import (
     FRACTIONS,
     Discounted,
     Stream,
     bootstraps,
-    discounted,
     episodes,
     events,
-    kept,
+    kept_steps,
     last_of_episode,
     over,
+    streams_with_numbers,
     twins,
     with_rows,
 )
@@ -176,7 +176,7 @@ PAPER = "Schulman et al. 2016, arXiv:1506.02438"
 ENDS = ("a termination", "a truncation")
 
 
-def judge(estimator: Estimator, drawn: Discounted, stream: Stream | None = None) -> Tensor:
+def advantages_of(estimator: Estimator, drawn: Discounted, stream: Stream | None = None) -> Tensor:
     """Return the estimator's advantages for a stream, with the drawn gamma and lambda."""
     return estimator(*(stream or drawn.stream).columns, gamma=drawn.gamma, lambda_=drawn.lambda_)
 
@@ -184,7 +184,7 @@ def judge(estimator: Estimator, drawn: Discounted, stream: Stream | None = None)
 def td_errors(convention: str, stream: Stream, gamma: float) -> Tensor:
     """Return delta_t = r_t + gamma b_t v'_t - v_t, b the convention's bootstrap mask; 0 where it drops the step: [T]."""
     beyond = gamma * bootstraps(convention, stream.terminated, stream.truncated) * stream.next_values
-    return (stream.rewards + beyond - stream.values) * kept(convention, stream.terminated, stream.truncated)
+    return (stream.rewards + beyond - stream.values) * kept_steps(convention, stream.terminated, stream.truncated)
 
 
 law_of = law_constructor(st.nothing, PAPER, replaced=True, numeric=True)
@@ -201,7 +201,7 @@ def recursion(convention: str) -> Law:
             trace = 0.0 if bool(over(stream)[t]) else drawn.gamma * drawn.lambda_
             advantage = errors[t] + trace * advantage
             wanted.append(advantage)
-        same("advantages", judge(estimator, drawn), torch.stack(wanted[::-1]))
+        same("advantages", advantages_of(estimator, drawn), torch.stack(wanted[::-1]))
 
     return law_of(
         "recursion",
@@ -209,7 +209,7 @@ def recursion(convention: str) -> Law:
         ("forgets gamma in the trace", trace_without_gamma),
         check,
         *ENDS,
-        inputs=discounted(),
+        inputs=streams_with_numbers(),
     )
 
 
@@ -219,7 +219,9 @@ def td_error(convention: str) -> Law:
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
         seen("two rows of one episode", (~over(drawn.stream))[:-1].any() and drawn.gamma)
-        same("advantages at lambda 0", judge(estimator, drawn), td_errors(convention, drawn.stream, drawn.gamma))
+        same(
+            "advantages at lambda 0", advantages_of(estimator, drawn), td_errors(convention, drawn.stream, drawn.gamma)
+        )
 
     return law_of(
         "lambda_0_is_td_error",
@@ -228,18 +230,18 @@ def td_error(convention: str) -> Law:
         check,
         "two rows of one episode",
         *ENDS,
-        inputs=discounted(lambdas=(0.0,)),
+        inputs=streams_with_numbers(lambdas=(0.0,)),
     )
 
 
-def monte_carlo(convention: str) -> Law:
+def monte_carlo_law(convention: str) -> Law:
     """Return law E3, the Monte Carlo return at lambda 1, computed without recursion."""
 
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         stream = drawn.stream
         events(stream, seen)
         counts = bootstraps(convention, stream.terminated, stream.truncated)
-        keeps = kept(convention, stream.terminated, stream.truncated)
+        keeps = kept_steps(convention, stream.terminated, stream.truncated)
         wanted = []
         for t in range(len(stream.rewards)):
             last = last_of_episode(stream, t)
@@ -251,7 +253,7 @@ def monte_carlo(convention: str) -> Law:
             else:
                 total = total + drawn.gamma ** (last - t) * stream.values[last]
             wanted.append(total - stream.values[t])
-        same("advantages at lambda 1", judge(estimator, drawn), torch.stack(wanted))
+        same("advantages at lambda 1", advantages_of(estimator, drawn), torch.stack(wanted))
 
     return law_of(
         "lambda_1_is_monte_carlo",
@@ -259,7 +261,7 @@ def monte_carlo(convention: str) -> Law:
         ("adds the value beyond an ending twice", bootstrap_twice),
         check,
         *ENDS,
-        inputs=discounted(lambdas=(1.0,)),
+        inputs=streams_with_numbers(lambdas=(1.0,)),
     )
 
 
@@ -269,13 +271,13 @@ def value_beyond(convention: str) -> Law:
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         stream = drawn.stream
         events(stream, seen)
-        before = judge(estimator, drawn)
+        before = advantages_of(estimator, drawn)
         counts = bootstraps(convention, stream.terminated, stream.truncated)
-        counts = counts & kept(convention, stream.terminated, stream.truncated)
+        counts = counts & kept_steps(convention, stream.terminated, stream.truncated)
         for t in range(len(before)):
             if bool(over(stream)[t]):
                 raised = stream.next_values + (torch.arange(len(before)) == t)
-                change = judge(estimator, drawn, replace(stream, next_values=raised))[t] - before[t]
+                change = advantages_of(estimator, drawn, replace(stream, next_values=raised))[t] - before[t]
                 wanted = drawn.gamma * counts[t].to(change.dtype)
                 same(f"dA/dv' at the ending {t}", change, wanted)
 
@@ -285,7 +287,7 @@ def value_beyond(convention: str) -> Law:
         ("bootstraps past a termination", past_termination),
         check,
         *ENDS,
-        inputs=discounted(),
+        inputs=streams_with_numbers(),
     )
 
 
@@ -296,15 +298,15 @@ def value_beyond(convention: str) -> Law:
 Twins = tuple[Discounted, Stream]
 
 
-def cut(convention: str) -> Law:
+def cut_law(convention: str) -> Law:
     """Return law E4, the cut at endings."""
 
     """E4."""
 
     def check(estimator: Estimator, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
-        pieces = [judge(estimator, drawn, episode) for episode in episodes(drawn.stream)]
-        same("the whole against its episodes", judge(estimator, drawn), torch.cat(pieces))
+        pieces = [advantages_of(estimator, drawn, episode) for episode in episodes(drawn.stream)]
+        same("the whole against its episodes", advantages_of(estimator, drawn), torch.cat(pieces))
 
     return law_of(
         "cut_at_endings",
@@ -313,13 +315,13 @@ def cut(convention: str) -> Law:
         check,
         "an ending inside",
         "a truncation",
-        inputs=discounted(),
+        inputs=streams_with_numbers(),
     )
 
 
 @st.composite
 def _disturbed(draw: DrawFn) -> tuple[Discounted, int, Stream]:
-    drawn = draw(discounted())
+    drawn = draw(streams_with_numbers())
     length = len(drawn.stream.rewards)
     return drawn, draw(st.integers(0, length - 1)), draw(from_record(Stream, T=length))
 
@@ -332,10 +334,12 @@ def causal(convention: str) -> Law:
         rows, last = torch.arange(len(other.rewards)), last_of_episode(drawn.stream, t)
         seen("a row before", t > 0)
         seen("a row beyond the ending", last + 1 < len(rows))
-        before = judge(estimator, drawn)
-        earlier = judge(estimator, drawn, with_rows(drawn.stream, rows < t, other))
+        before = advantages_of(estimator, drawn)
+        earlier = advantages_of(estimator, drawn, with_rows(drawn.stream, rows < t, other))
         same(f"A_{t} onwards, with other rows before {t}", earlier[t:], before[t:])
-        later = judge(estimator, drawn, with_rows(drawn.stream, (rows > last) & over(drawn.stream)[last], other))
+        later = advantages_of(
+            estimator, drawn, with_rows(drawn.stream, (rows > last) & over(drawn.stream)[last], other)
+        )
         same(f"A up to {last}, with other rows beyond", later[: last + 1], before[: last + 1])
 
     return law_of(
@@ -356,7 +360,7 @@ def _twins(draw: DrawFn) -> Twins:
     return Discounted(one, draw(st.sampled_from(FRACTIONS)), draw(st.sampled_from(FRACTIONS))), two
 
 
-def linear(convention: str) -> Law:
+def linearity_law(convention: str) -> Law:
     """Return law E6, linearity."""
 
     def check(estimator: Estimator, inputs: tuple[Twins, float], seen: Seen) -> None:
@@ -364,8 +368,8 @@ def linear(convention: str) -> Law:
         one = drawn.stream
         floats = ("rewards", "values", "next_values")
         mixed = replace(one, **{name: getattr(one, name) + factor * getattr(two, name) for name in floats})
-        parts = judge(estimator, drawn, one) + factor * judge(estimator, drawn, two)
-        same(f"A of x + {factor} y", judge(estimator, drawn, mixed), parts)
+        parts = advantages_of(estimator, drawn, one) + factor * advantages_of(estimator, drawn, two)
+        same(f"A of x + {factor} y", advantages_of(estimator, drawn, mixed), parts)
 
     inputs = st.tuples(_twins(), st.sampled_from((1.0, -1.0, 2.0)))
     return law_of(
@@ -392,7 +396,9 @@ def shaping(convention: str) -> Law:
             values=stream.values - potential.values,
             next_values=stream.next_values - potential.next_values,
         )
-        same("advantages after shaping", judge(estimator, drawn, shaped), judge(estimator, drawn, stream))
+        same(
+            "advantages after shaping", advantages_of(estimator, drawn, shaped), advantages_of(estimator, drawn, stream)
+        )
 
     return law_of(
         "shaping",
@@ -417,7 +423,9 @@ def expected_advantage() -> Law:
         all_ = histories(mdp, policy, problem.horizon, truncated_at=problem.truncated_at)
         exact_events(all_, seen)
         exact = values(mdp, policy, gamma)
-        got = each(lambda *c: estimator(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, exact))
+        got = map_streams(
+            lambda *c: estimator(*c, gamma=gamma, lambda_=problem.lambda_), *estimator_columns(all_, exact)
+        )
         table, known = expectations(all_, got[0], tuple(policy.shape), all_.state[0], all_.action[0])
         wanted = action_values(mdp, policy, gamma) - exact[:, None]
         same("E[A | s, a] against Q - V", torch.where(known, table, wanted), wanted, arithmetic_of(got))
@@ -444,7 +452,9 @@ def gradient_is_exact() -> Law:
         seen("an episode of several steps", inside[1:].any())
         seen("a baseline that is not the value", problem.lambda_ == 1.0)
         baseline = problem.baseline if problem.lambda_ == 1.0 else values(mdp, policy, gamma)
-        got = each(lambda *c: estimator(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, baseline))
+        got = map_streams(
+            lambda *c: estimator(*c, gamma=gamma, lambda_=problem.lambda_), *estimator_columns(all_, baseline)
+        )
         discount = gamma ** torch.arange(problem.horizon, dtype=torch.float64)[:, None]
         weights = all_.probability * discount * got * inside
 
@@ -452,7 +462,7 @@ def gradient_is_exact() -> Law:
             return (weights * logits.log_softmax(-1)[all_.state, all_.action]).sum()
 
         logits = logits_of(policy)
-        exact = policy_gradient(mdp, logits, gamma)
+        exact = exact_policy_gradient(mdp, logits, gamma)
         same("the gradient", torch.func.grad(surrogate)(logits), exact, arithmetic_of(got))
 
     return Law(
@@ -500,9 +510,9 @@ def estimator_laws(convention: str = "bootstrap", *, one_episode: bool = False) 
     Raises: ChoiceError.
     """
     if one_episode:
-        alone = (recursion, td_error, monte_carlo, causal, linear, shaping)
+        alone = (recursion, td_error, monte_carlo_law, causal, linearity_law, shaping)
         return Suite("estimator_laws", tuple(in_one_episode(law("terminate")) for law in alone))
     bootstraps(convention, *(torch.zeros(1, dtype=torch.bool),) * 2)
-    own = (recursion, td_error, monte_carlo, cut, causal, linear, value_beyond, shaping)
+    own = (recursion, td_error, monte_carlo_law, cut_law, causal, linearity_law, value_beyond, shaping)
     exact = (expected_advantage(), gradient_is_exact()) if convention == "bootstrap" else ()
     return Suite("estimator_laws", (*(law(convention) for law in own), *exact))

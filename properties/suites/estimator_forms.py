@@ -18,7 +18,7 @@ from ..framework.binding import Bound, bound, is_called_as
 from ..framework.calling import as_tensors
 from ..framework.catalogue import CatalogueRow, rows
 from ..framework.law import Unlike
-from ..framework.matching import marks_of, roles_of
+from ..framework.matching import marks_of, parameter_roles
 from ..framework.verdict import NoVerdict
 from .estimator import reference
 
@@ -74,7 +74,7 @@ def _form(row: CatalogueRow, value: Any, given: Mapping[str, Any]) -> tuple[Any,
     if not marks.parameters:  # (*columns, gamma, lambda_)
         return value, {}
     own = _own_roles(marks.parameters)
-    returns = row.suite == "lambda_return" and "next_values" in roles_of(row, marks.parameters)
+    returns = row.suite == "lambda_return" and "next_values" in parameter_roles(row, marks.parameters)
     found = bound(row, value, given, needs=("rewards",) if returns else ("rewards", "values"), roles=own)
     roles = found.roles
     whole = "next_values" in roles and ("truncated" in roles or ("ended" in roles and "terminated" in roles))

@@ -20,7 +20,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ..framework.compare import require
 from ..framework.law import Broken, Law, NotHere, Seen, Suite, law_constructor
-from ..framework.outside import generators, seeded
+from ..framework.outside import generator_states, seeded
 from ..strategies.values import seeds
 
 AnyGym = Any
@@ -31,7 +31,7 @@ Make = Callable[[], AnyGym]
 
 @frozen
 class Play:
-    """A seed for the first reset, and a number for each action: see `action_of`."""
+    """A seed for the first reset, and a number for each action: see `gym_action`."""
 
     seed: int
     actions: tuple[int, ...]
@@ -84,11 +84,11 @@ def making(*makes: Make) -> Iterator[Any]:
                 env.close()
 
 
-def action_of(space: Any, number: int) -> Any:
+def gym_action(space: Any, number: int) -> Any:
     """Return an action of a Gymnasium space: for a Discrete the number modulo n, for a Box zeros, low, high or uniform ones.
 
     >>> from gymnasium.spaces import Box, Discrete
-    >>> int(action_of(Discrete(3, start=1), 4)), action_of(Box(-2.0, 2.0, (1,)), 2)
+    >>> int(gym_action(Discrete(3, start=1), 4)), gym_action(Box(-2.0, 2.0, (1,)), 2)
     (2, array([2.], dtype=float32))
     """
     kind = type(space).__name__
@@ -102,9 +102,9 @@ def action_of(space: Any, number: int) -> Any:
         values = [np.clip(np.zeros(space.shape), low, high), low, high, drawn]
         return np.asarray(values[min(number, 3)], space.dtype)
     if kind == "Dict":
-        return {name: action_of(part, number + place) for place, (name, part) in enumerate(space.spaces.items())}
+        return {name: gym_action(part, number + place) for place, (name, part) in enumerate(space.spaces.items())}
     if kind == "Tuple":
-        return tuple(action_of(part, number + place) for place, part in enumerate(space.spaces))
+        return tuple(gym_action(part, number + place) for place, part in enumerate(space.spaces))
     space = copy.deepcopy(space)
     space.seed(number)
     return space.sample()
@@ -155,7 +155,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def begin(env: AnyGym, **arguments: Any) -> StepResult:
+def begin_play(env: AnyGym, **arguments: Any) -> StepResult:
     """Reset the environment."""
     made = env.reset(**arguments)
     require(isinstance(made, tuple) and len(made) == 2, "reset returns a pair (observation, info)")
@@ -163,19 +163,19 @@ def begin(env: AnyGym, **arguments: Any) -> StepResult:
     return StepResult(copy.deepcopy(made[0]))
 
 
-def advance(env: AnyGym, action: Any) -> StepResult:
+def advance_play(env: AnyGym, action: Any) -> StepResult:
     """Step the environment."""
     observation, reward, terminated, truncated, _ = env.step(action)
     return StepResult(copy.deepcopy(observation), copy.deepcopy(reward), terminated, truncated)
 
 
-def rows(env: AnyGym, play: Play) -> list[StepResult]:
+def play_rows(env: AnyGym, play: Play) -> list[StepResult]:
     """Return the resets and steps of a play: a reset with the seed, and one without a seed after each ending."""
-    found = [begin(env, seed=play.seed)]
+    found = [begin_play(env, seed=play.seed)]
     for number in play.actions:
         if found[-1].over:
-            found.append(begin(env))
-        found.append(advance(env, action_of(env.action_space, number)))
+            found.append(begin_play(env))
+        found.append(advance_play(env, gym_action(env.action_space, number)))
     return found
 
 
@@ -354,7 +354,7 @@ def _count(seen: Seen, found: Sequence[StepResult]) -> None:
 def _spaces(plays: SearchStrategy[Play]) -> Law:
     def check(make: Make, play: Play, seen: Seen) -> None:
         with making(make) as env:
-            found, space = rows(env, play), env.observation_space
+            found, space = play_rows(env, play), env.observation_space
         _count(seen, found)
         for number, row in enumerate(found):
             require(
@@ -371,8 +371,8 @@ def _seeded(plays: SearchStrategy[Play]) -> Law:
     def check(make: Make, play: Play, seen: Seen) -> None:
         with making(make) as env:
             _deterministic(env)
-            first = rows(env, play)
-            agree("the same play again", rows(env, play), first)
+            first = play_rows(env, play)
+            agree("the same play again", play_rows(env, play), first)
         _count(seen, first)
 
     mutant = ("takes the seed of its first reset only", edited(_SeedsOnce))
@@ -390,13 +390,13 @@ def _fresh(plays: SearchStrategy[Play]) -> Law:
         before, play = inputs
         with making(make, make) as (used, new):
             _deterministic(new)
-            earlier = rows(used, before)
+            earlier = play_rows(used, before)
             if earlier[-1].over:
                 seen(ENDING)
                 with suppress(Exception):  # a step after the end is undefined, but the reset that follows is not
-                    used.step(action_of(used.action_space, 0))
+                    used.step(gym_action(used.action_space, 0))
             seen("a reset inside an episode", not earlier[-1].over)
-            agree("after other use", rows(used, play), rows(new, play))
+            agree("after other use", play_rows(used, play), play_rows(new, play))
 
     mutant = ("counts steps beyond a reset", edited(_Counts))
     claim = "A reset with a seed forgets all that came before, as in a new instance; also a step after an ending."
@@ -409,14 +409,14 @@ def _apart(plays: SearchStrategy[Play]) -> Law:
         play, other = inputs
         with making(make, make, make) as (alone, one, two):
             _deterministic(alone)
-            wanted, found = rows(alone, play), [begin(one, seed=play.seed)]
-            begin(two, seed=other.seed)
+            wanted, found = play_rows(alone, play), [begin_play(one, seed=play.seed)]
+            begin_play(two, seed=other.seed)
             for number, beside in zip(play.actions, (other.actions * len(play.actions)), strict=False):
                 if found[-1].over:
-                    found.append(begin(one))
-                found.append(advance(one, action_of(one.action_space, number)))
-                if advance(two, action_of(two.action_space, beside)).over:
-                    begin(two)
+                    found.append(begin_play(one))
+                found.append(advance_play(one, gym_action(one.action_space, number)))
+                if advance_play(two, gym_action(two.action_space, beside)).over:
+                    begin_play(two)
             agree("beside another instance", found, wanted)
         _count(seen, wanted)
 
@@ -431,9 +431,9 @@ def _global(plays: SearchStrategy[Play]) -> Law:
         for seed in (0, 1):
             with making(make) as env, seeded(seed):
                 _deterministic(env)
-                before = generators()
-                found.append(rows(env, play))
-                require(generators() == before, "the global random generators stay as they were")
+                before = generator_states()
+                found.append(play_rows(env, play))
+                require(generator_states() == before, "the global random generators stay as they were")
         _count(seen, found[0])
         agree("under another global seed", found[1], found[0])
 
@@ -445,11 +445,11 @@ def _global(plays: SearchStrategy[Play]) -> Law:
 def _types(plays: SearchStrategy[Play]) -> Law:
     def check(make: Make, play: Play, seen: Seen) -> None:
         with making(make) as env:
-            over = begin(env, seed=play.seed).over
+            over = begin_play(env, seed=play.seed).over
             for number in play.actions:
                 if over:
-                    begin(env)
-                step = env.step(action_of(env.action_space, number))
+                    begin_play(env)
+                step = env.step(gym_action(env.action_space, number))
                 require(isinstance(step, tuple) and len(step) == 5, "step returns five values")
                 _, reward, terminated, truncated, info = step
                 require(np.ndim(reward) == 0 and hasattr(reward, "__float__"), f"a reward is a number, got {reward!r}")
@@ -469,7 +469,7 @@ def _options(plays: SearchStrategy[Play]) -> Law:
     def check(make: Make, play: Play, seen: Seen) -> None:
         with making(make, make) as (one, two):
             _deterministic(one)
-            got, wanted = begin(one, seed=play.seed, options={}), begin(two, seed=play.seed)
+            got, wanted = begin_play(one, seed=play.seed, options={}), begin_play(two, seed=play.seed)
             equal("the observation of a reset with options={}", got.observation, wanted.observation)
             seen("a reset")
 
@@ -487,7 +487,7 @@ def _observations(plays: SearchStrategy[Play]) -> Law:
                 if over:
                     kept.append(env.reset()[0])
                     copies.append(copy.deepcopy(kept[-1]))
-                observation, _, terminated, truncated, _ = env.step(action_of(env.action_space, number))
+                observation, _, terminated, truncated, _ = env.step(gym_action(env.action_space, number))
                 kept.append(observation)
                 copies.append(copy.deepcopy(observation))
                 over = terminated or truncated
@@ -504,18 +504,18 @@ def _actions(plays: SearchStrategy[Play]) -> Law:
     def prepare(subject: Any) -> Make:
         make = maker(subject)
         with making(make) as env:
-            if not arrays(action_of(env.action_space, 0)):
+            if not arrays(gym_action(env.action_space, 0)):
                 raise NotHere("its actions are no arrays")
         return make
 
     def check(make: Make, play: Play, seen: Seen) -> None:
         with making(make) as env:
-            over = begin(env, seed=play.seed).over
+            over = begin_play(env, seed=play.seed).over
             for number in play.actions:
                 if over:
-                    begin(env)
-                action, wanted = (action_of(env.action_space, number) for _ in range(2))
-                over = advance(env, action).over
+                    begin_play(env)
+                action, wanted = (gym_action(env.action_space, number) for _ in range(2))
+                over = advance_play(env, action).over
                 seen("an action that is not zero", any(array.any() for array in arrays(wanted)))
                 equal("the action after the step", action, wanted)
 
@@ -529,20 +529,20 @@ def _integers(plays: SearchStrategy[Play]) -> Law:
     def prepare(subject: Any) -> Make:
         make = maker(subject)
         with making(make) as env:
-            if not isinstance(action_of(env.action_space, 0), np.integer):
+            if not isinstance(gym_action(env.action_space, 0), np.integer):
                 raise NotHere("its actions are no integers")
         return make
 
     def check(make: Make, play: Play, seen: Seen) -> None:
         with making(make, make) as (one, two):
             _deterministic(one)
-            found = [begin(one, seed=play.seed)], [begin(two, seed=play.seed)]
+            found = [begin_play(one, seed=play.seed)], [begin_play(two, seed=play.seed)]
             for number in play.actions:
                 if found[0][-1].over:
                     break
-                action = action_of(one.action_space, number)
-                found[0].append(advance(one, int(action)))
-                found[1].append(advance(two, action))
+                action = gym_action(one.action_space, number)
+                found[0].append(advance_play(one, int(action)))
+                found[1].append(advance_play(two, action))
             agree("with actions of Python's int", *found)
         _count(seen, found[0])
 
@@ -568,9 +568,9 @@ def _limit(longest: int) -> Law:
         with making(make) as env:
             limit, generator = limit_of(env), np.random.default_rng(play.seed)
             for episode in range(8):
-                row, length = begin(env, **({} if episode else {"seed": play.seed})), 0
+                row, length = begin_play(env, **({} if episode else {"seed": play.seed})), 0
                 while not row.over and length < limit:
-                    row = advance(env, action_of(env.action_space, int(generator.integers(256))))
+                    row = advance_play(env, gym_action(env.action_space, int(generator.integers(256))))
                     length += 1
                 require(row.over, f"an episode ends by step {limit}, the max_episode_steps of its spec")
                 seen(ENDING)
@@ -596,7 +596,7 @@ def _writable(plays: SearchStrategy[Play]) -> Law:
     def check(make: Make, play: Play, seen: Seen) -> None:
         with making(make, make) as (one, two):
             _deterministic(one)
-            wanted, over = rows(one, play), False
+            wanted, over = play_rows(one, play), False
             returned = two.reset(seed=play.seed)[0]
             found = [StepResult(copy.deepcopy(returned))]
             for number in play.actions:
@@ -605,7 +605,7 @@ def _writable(plays: SearchStrategy[Play]) -> Law:
                     returned = two.reset()[0]
                     found.append(StepResult(copy.deepcopy(returned)))
                     _overwrite(returned, seen)
-                returned, reward, terminated, truncated, _ = two.step(action_of(two.action_space, number))
+                returned, reward, terminated, truncated, _ = two.step(gym_action(two.action_space, number))
                 found.append(StepResult(copy.deepcopy(returned), reward, terminated, truncated))
                 over = terminated or truncated
         agree("after a write into each returned observation", found, wanted)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ..framework.compare import require
 from ..framework.law import Broken, Law, NotHere, Seen, Suite, law_constructor
 from ..strategies.values import seeds
-from .gym import AnyGym, Around, Make, action_of, arrays, equal, maker, making, statistic
+from .gym import AnyGym, Around, Make, arrays, equal, gym_action, maker, making, statistic
 
 AnyVector = Any
 MakeVector = Callable[[int], AnyVector]
@@ -36,7 +36,7 @@ class VectorPlay:
     def of(self, space: Any, step: int) -> list[Any]:
         """Return the actions of a step, for spaces of single actions."""
         numbers = self.actions[step]
-        return [action_of(space, numbers[row % len(numbers)]) for row in range(self.rows)]
+        return [gym_action(space, numbers[row % len(numbers)]) for row in range(self.rows)]
 
 
 @frozen
@@ -75,12 +75,12 @@ def mode_of(vector: AnyVector) -> str:
     return str(mode)
 
 
-def row_of(batch: Any, row: int) -> Any:
+def batch_row(batch: Any, row: int) -> Any:
     """Return a row of batched values; a batch of values that have no arrays is a tuple."""
     if isinstance(batch, dict):
-        return {name: row_of(part, row) for name, part in batch.items()}
+        return {name: batch_row(part, row) for name, part in batch.items()}
     if isinstance(batch, tuple) and batch and any(isinstance(part, (np.ndarray, dict)) for part in batch):
-        return tuple(row_of(part, row) for part in batch)
+        return tuple(batch_row(part, row) for part in batch)
     return batch[row]
 
 
@@ -125,7 +125,7 @@ def results(vector: AnyVector, play: VectorPlay, seed: Any) -> Iterator[tuple[An
         yield result
 
 
-def played(vector: AnyVector, play: VectorPlay, seed: Any) -> list[list[RowResult]]:
+def play_rows_of(vector: AnyVector, play: VectorPlay, seed: Any) -> list[list[RowResult]]:
     """Return the results of a play for each row."""
     same, found = mode_of(vector) == SAME_STEP, []
     for seen, reward, terminated, truncated, infos in results(vector, play, seed):
@@ -135,12 +135,14 @@ def played(vector: AnyVector, play: VectorPlay, seed: Any) -> list[list[RowResul
             last = (info.pop("final_obs", None), info.pop("final_info", {}))
             final = last if same and (last[0] is not None or last[1]) else ()
             flags = bool(terminated[row]), bool(truncated[row])
-            told = RowResult(row_of(seen, row), float(reward[row]), *flags, info, final)
+            told = RowResult(batch_row(seen, row), float(reward[row]), *flags, info, final)
             found[-1].append(copy.deepcopy(told))
     return found
 
 
-def expected(env: AnyGym, mode: str, play: VectorPlay, row: int, seed: int, masked: Sequence[bool]) -> list[RowResult]:
+def expected_results(
+    env: AnyGym, mode: str, play: VectorPlay, row: int, seed: int, masked: Sequence[bool]
+) -> list[RowResult]:
     """Return the results that single environment number `row` must give; `masked` marks resets by a mask."""
     observation, info = env.reset(seed=seed)
     found, step = [RowResult(copy.deepcopy(observation), 0.0, False, False, info)], 0
@@ -168,12 +170,12 @@ def _both(
 ) -> Iterator[tuple[str, RowResult, RowResult, bool]]:
     """Yield for each row and result its name, the vector environment's and the single one's, and if another row ends there."""
     with making(lambda: make(play.rows)) as vector:
-        mode, ours = mode_of(vector), played(vector, play, seed)
+        mode, ours = mode_of(vector), play_rows_of(vector, play, seed)
     masked = [mode == DISABLED and any(told.over for told in result) for result in ours[:-1]]
     of_row = seed if isinstance(seed, list) else [seed + row for row in range(play.rows)]
     for row in range(play.rows):
         with making(single) as env:
-            theirs = expected(env, mode, play, row, of_row[row], masked)
+            theirs = expected_results(env, mode, play, row, of_row[row], masked)
         for number, (result, right) in enumerate(zip(ours, theirs, strict=True)):
             yield f"row {row}, result {number}", result[row], right, any(told.over for told in result)
 
@@ -182,7 +184,7 @@ def _both(
 # Common errors in vector environments, as edits of the function that makes one.
 
 
-def edited(change: Callable[[AnyVector], AnyVector]) -> Callable[[MakeVector], MakeVector]:
+def edit_vector(change: Callable[[AnyVector], AnyVector]) -> Callable[[MakeVector], MakeVector]:
     """Return the edit of a subject that makes `change(vector)` instead of `vector`."""
     return lambda make: lambda rows: change(make(rows))
 
@@ -316,7 +318,7 @@ def _singles(law: Construct, one: Make) -> Law:
             _same_step(where, told, right)
 
     claim = "Row i is the single environment under seed + i, reset as the declared mode says."
-    mutant = ("pays nothing for the step that ends an episode", edited(_RewardOfAll))
+    mutant = ("pays nothing for the step that ends an episode", edit_vector(_RewardOfAll))
     return law("rows_are_singles", claim, mutant, check, ENDING, INSIDE)
 
 
@@ -351,7 +353,7 @@ def _seeds(law: Construct, one: Make) -> Law:
         for where, told, right, _ in _both(make, one, play, several):
             _same_step(f"after a reset with the seeds {several}, {where}", told, right)
 
-    mutant = ("takes the first of several seeds for all rows", edited(_OneSeed))
+    mutant = ("takes the first of several seeds for all rows", edit_vector(_OneSeed))
     return law("seeds", "A list of seeds has one for each row.", mutant, check, "a second row")
 
 
@@ -371,7 +373,7 @@ def _final(law: Construct, one: Make) -> Law:
                 _near(f"{where}, final_obs", told.final[0], right.final[0])
                 _same_info(f"{where}, final_info", told.final[1], right.final[1])
 
-    mutant = ("gives the next episode's first observation as the final one", edited(_LosesFinal))
+    mutant = ("gives the next episode's first observation as the final one", edit_vector(_LosesFinal))
     claim = "In the mode SAME_STEP the last observation and info of an episode are in final_obs and final_info."
     return law("final_observation", claim, mutant, check, ENDING, prepare=prepare)
 
@@ -394,7 +396,7 @@ def _infos(law: Construct, one: Make) -> Law:
         with making(one) as env:
             told = [env.reset(seed=0)[1]]
             for _ in range(1000):
-                *_, terminated, truncated, info = env.step(action_of(env.action_space, 0))
+                *_, terminated, truncated, info = env.step(gym_action(env.action_space, 0))
                 told.append(info)
                 if terminated or truncated or info:
                     break
@@ -408,7 +410,7 @@ def _infos(law: Construct, one: Make) -> Law:
             _same_info(f"{where}, info", told.info, right.info)
             _same_info(f"{where}, final_info", *(part.final[1] if part.final else {} for part in (told, right)))
 
-    mutant = ("marks every row as having each entry of the info", edited(_AllMarked))
+    mutant = ("marks every row as having each entry of the info", edit_vector(_AllMarked))
     claim = "The entries of infos that are marked for a row are those of its environment."
     return law("infos", claim, mutant, check, "an entry of an info", prepare=prepare)
 
@@ -420,12 +422,12 @@ def _restarts(law: Construct) -> Law:
                 if np.logical_or(terminated, truncated).any():
                     seen("a reset right after an ending")
                     break
-            both = [played(one, evolve(play, actions=play.actions[:3]), play.seed + 1) for one in (used, fresh)]
+            both = [play_rows_of(one, evolve(play, actions=play.actions[:3]), play.seed + 1) for one in (used, fresh)]
         for number, (told, right) in enumerate(zip(*both, strict=True)):
             for row, one in enumerate(told):
                 _same_step(f"row {row}, result {number} after a reset of all, against a new one", one, right[row])
 
-    mutant = ("remembers across a reset which rows had ended", edited(_RemembersEnds))
+    mutant = ("remembers across a reset which rows had ended", edit_vector(_RemembersEnds))
     claim = "A reset of all rows with a seed begins as a new environment does, also right after an ending."
     return law("reset_begins_anew", claim, mutant, check, "a reset right after an ending")
 
@@ -453,7 +455,7 @@ def _statistics(law: Construct, statistics: Mapping[str, float | str]) -> Law:
                         _near(where, float(np.asarray(found[name])[row]), statistic(rewards[row], of))
                     rewards[row] = []
 
-    mutant = ("counts a reset as a step", edited(_CountsReset))
+    mutant = ("counts a reset as a step", edit_vector(_CountsReset))
     claim = "At an ending infos['episode'] has the figures of that episode's own rewards; a reset is no step of it."
     return law("episode_statistics", claim, mutant, check, "an ending", "a second episode of a row")
 
@@ -462,7 +464,7 @@ def _apart(law: Construct) -> Law:
     def check(make: MakeVector, play: VectorPlay, seen: Seen) -> None:
         other = evolve(play, actions=tuple((part[0], *(number + 1 for number in part)) for part in play.actions))
         with making(lambda: make(play.rows), lambda: make(play.rows)) as (one, two):
-            both = played(one, play, play.seed), played(two, other, play.seed)
+            both = play_rows_of(one, play, play.seed), play_rows_of(two, other, play.seed)
         seen("a second row with other actions", play.rows > 1)
         for number, (told, beside) in enumerate(zip(*both, strict=False)):
             if any(part.over for part in (*told, *beside)):
@@ -470,7 +472,7 @@ def _apart(law: Construct) -> Law:
             for name in ("observation", "reward"):
                 _near(f"result {number}, {name} of row 0", getattr(beside[0], name), getattr(told[0], name))
 
-    mutant = ("gives row 0 the last row's action", edited(_LastAction))
+    mutant = ("gives row 0 the last row's action", edit_vector(_LastAction))
     claim = "The actions of other rows do not change a row."
     return law("rows_apart", claim, mutant, check, "a second row with other actions")
 
@@ -487,7 +489,7 @@ def _spaces(law: Construct) -> Law:
                 shapes = [np.shape(column) for column in columns]
                 require(shapes == [(play.rows,)] * 3, f"rewards and flags have the shape [rows], got {shapes}")
 
-    mutant = ("returns float64 where the space is float32", edited(_Doubles))
+    mutant = ("returns float64 where the space is float32", edit_vector(_Doubles))
     return law("spaces", "Batches of actions and observations are in the declared spaces.", mutant, check, "a step")
 
 
@@ -502,6 +504,6 @@ def _stays(law: Construct) -> Law:
         for number, (now, then) in enumerate(zip(kept, copies, strict=True)):
             equal(f"observations {number}, after later steps", now, then)
 
-    mutant = ("returns one buffer at each step", edited(_OneVectorBuffer))
+    mutant = ("returns one buffer at each step", edit_vector(_OneVectorBuffer))
     claim = "Observations that were returned are not overwritten later."
     return law("observations_stay", claim, mutant, check, "two steps with arrays")

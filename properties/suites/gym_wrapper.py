@@ -23,16 +23,16 @@ from .gym import (
     Make,
     Play,
     StepResult,
-    action_of,
-    advance,
-    begin,
+    advance_play,
+    begin_play,
     drawn_plays,
     equal,
     equal_values,
+    gym_action,
     gym_laws,
     maker,
     making,
-    rows,
+    play_rows,
     statistic,
 )
 
@@ -63,23 +63,23 @@ class Relation:
         return np.stack(shown) if self.stack > 1 else shown[0]
 
 
-def expected(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[StepResult]:
+def expected_rows(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[StepResult]:
     """Return the rows of a play of the wrapped environment, whose action space is `space`, computed with the inner one."""
     found: list[StepResult] = []
     frames: deque[Any] = deque()
     for number in (-1, *play.actions):
         if not found or found[-1].over:
-            frames = relation.frames(begin(env, **({} if found else {"seed": play.seed})).observation)
+            frames = relation.frames(begin_play(env, **({} if found else {"seed": play.seed})).observation)
             found.append(StepResult(relation.seen(frames)))
         if number < 0:
             continue
-        action = relation.action(action_of(space, number))
-        row = advance(env, action)
+        action = relation.action(gym_action(space, number))
+        row = advance_play(env, action)
         total, shown = relation.reward(row.reward), [row.observation]
         for _ in range(relation.repeat - 1):
             if row.over:
                 break
-            row = advance(env, action)
+            row = advance_play(env, action)
             total += relation.reward(row.reward)
             shown.append(row.observation)
         frames.append(np.max(shown[-relation.pooled :], axis=0) if relation.pooled > 1 else row.observation)
@@ -91,7 +91,7 @@ def expected(env: AnyGym, relation: Relation, play: Play, space: Any) -> list[St
 # Common errors in wrappers, as edits of the function Env -> Env.
 
 
-def edited(change: Callable[[AnyGym], AnyGym]) -> Callable[[Wrap], Wrap]:
+def edit_wrapper(change: Callable[[AnyGym], AnyGym]) -> Callable[[Wrap], Wrap]:
     """Return the edit of a wrapper that makes `change(wrapped)` instead of `wrapped`."""
     return lambda wrap: lambda env: change(wrap(env))
 
@@ -217,7 +217,7 @@ def _around(law: Law, make: Make) -> Law:
 
 def _both(wrap: Wrap, make: Make, relation: Relation, play: Play) -> tuple[list[StepResult], list[StepResult]]:
     with making(lambda: wrap(make()), make) as (wrapped, plain):
-        return rows(wrapped, play), expected(plain, relation, play, wrapped.action_space)
+        return play_rows(wrapped, play), expected_rows(plain, relation, play, wrapped.action_space)
 
 
 def _near(where: str, got: Any, wanted: Any) -> None:
@@ -241,7 +241,7 @@ def _related(law: Construct, make: Make, relation: Relation) -> Law:
             seen(ENDING, right.over)
             _near(f"observation of row {number}", row.observation, right.observation)
 
-    mutant = ("mixes the last episode's frame into the first of the next", edited(_KeepsFrames))
+    mutant = ("mixes the last episode's frame into the first of the next", edit_wrapper(_KeepsFrames))
     claim = "Observations are the declared function of the inner environment's, also at an ending and after it."
     return law("observation", claim, mutant, check, "a step")
 
@@ -252,7 +252,7 @@ def _paid(law: Construct, make: Make, relation: Relation) -> Law:
             seen("a step", number > 0)
             _near(f"reward of row {number}", row.reward, right.reward)
 
-    mutant = ("scales the reward once more", edited(_HalfReward))
+    mutant = ("scales the reward once more", edit_wrapper(_HalfReward))
     claim = "Rewards are the declared function of the inner environment's, summed where an action is repeated."
     return law("reward", claim, mutant, check, "a step")
 
@@ -265,7 +265,7 @@ def _ended(law: Construct, make: Make, relation: Relation) -> Law:
             equal(f"flags of row {number}", (row.terminated, row.truncated), (right.terminated, right.truncated))
         require(len(both[0]) == len(both[1]), "the wrapper ends its episodes where the inner environment does")
 
-    mutant = ("swallows a truncation", edited(_Swallows))
+    mutant = ("swallows a truncation", edit_wrapper(_Swallows))
     return law("flags", "An episode ends where and as the inner environment's does.", mutant, check)
 
 
@@ -275,7 +275,7 @@ def _seed(law: Construct, make: Make, relation: Relation) -> Law:
         got, wanted = _both(wrap, make, relation, evolve(play, actions=()))
         _near("observation of the reset", got[0].observation, wanted[0].observation)
 
-    mutant = ("drops the seed of a reset", edited(_NoSeed))
+    mutant = ("drops the seed of a reset", edit_wrapper(_NoSeed))
     return law("seed_passed", "The seed of a reset is the inner environment's.", mutant, check, "a seed")
 
 
@@ -284,7 +284,7 @@ def _info(law: Construct, make: Make, relation: Relation) -> Law:
         with making(lambda: wrap(_tells(make()))) as wrapped:
             require(wrapped.reset(seed=play.seed)[1].get("told") == 0, "the inner info of a reset is passed on")
             for number, step in enumerate(play.actions, 1):
-                *_, terminated, truncated, info = wrapped.step(action_of(wrapped.action_space, step))
+                *_, terminated, truncated, info = wrapped.step(gym_action(wrapped.action_space, step))
                 got, wanted = info.get("told"), number * relation.repeat
                 over = terminated or truncated
                 require(
@@ -294,7 +294,7 @@ def _info(law: Construct, make: Make, relation: Relation) -> Law:
                 if over:
                     break
 
-    mutant = ("returns an info of its own", edited(_NoInfo))
+    mutant = ("returns an info of its own", edit_wrapper(_NoInfo))
     return law("info_passed", "The inner environment's info is passed on.", mutant, check, "a step")
 
 
@@ -322,12 +322,12 @@ def _actions(law: Construct, make: Make, relation: Relation) -> Law:
     def check(wrap: Wrap, play: Play, seen: Seen) -> None:
         with making(lambda: wrap(make()), make) as (wrapped, plain):
             for number in play.actions:
-                action = relation.action(action_of(wrapped.action_space, number))
+                action = relation.action(gym_action(wrapped.action_space, number))
                 require(plain.action_space.contains(action), f"{action!r} is an action of the inner environment")
                 seen("an action")
             require(wrapped.unwrapped is wrapped.env.unwrapped, "unwrapped is the innermost environment")
 
-    mutant = ("calls itself the innermost environment", edited(_Hides))
+    mutant = ("calls itself the innermost environment", edit_wrapper(_Hides))
     claim = (
         "Actions of the wrapper's space become actions of the inner one, and `unwrapped` is the innermost environment."
     )
@@ -342,7 +342,7 @@ def _statistics(law: Construct, make: Make, statistics: Mapping[str, float | str
                 if over:
                     wrapped.reset(**({"seed": play.seed} if number == 1 else {}))
                     rewards = []
-                _, reward, terminated, truncated, info = wrapped.step(action_of(wrapped.action_space, action))
+                _, reward, terminated, truncated, info = wrapped.step(gym_action(wrapped.action_space, action))
                 rewards.append(float(reward))
                 over = bool(terminated or truncated)
                 if not over:
@@ -354,6 +354,6 @@ def _statistics(law: Construct, make: Make, statistics: Mapping[str, float | str
                     got, where = float(np.asarray(info["episode"][name]).item()), f"info['episode'][{name!r}]"
                     _near(f"{where} of step {number}", got, statistic(rewards, of))
 
-    mutant = ("counts a reset as a step", edited(_CountsReset))
+    mutant = ("counts a reset as a step", edit_wrapper(_CountsReset))
     claim = "At an ending info['episode'] has the figures of that episode's own rewards; a reset is no step of it."
     return law("episode_statistics", claim, mutant, check, ENDING, "a second episode")

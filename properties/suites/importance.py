@@ -100,7 +100,7 @@ class SampledTokens:
 
 
 @st.composite
-def sampled(draw: DrawFn, poison: tuple[float, ...] = POISON) -> SampledTokens:
+def sampled_sequences(draw: DrawFn, poison: tuple[float, ...] = POISON) -> SampledTokens:
     """Sequences of different lengths, with ratios from exp(-2) to exp(2)."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
     log_prob, sampler = draw(log_prob_pairs((rows, length)))
@@ -131,7 +131,7 @@ def importance_laws(
     return Suite("importance_laws", (*laws, _definition(bounds, outside, level)))
 
 
-_law = law_constructor(sampled, SOURCE, numeric=True)
+_law = law_constructor(sampled_sequences, SOURCE, numeric=True)
 
 
 def _on_policy(masked: bool) -> Law:
@@ -184,7 +184,7 @@ def _padding(nan_padding: bool, masked: bool) -> Law:
     zero = ", and those of the padding are 0" if masked else ""
     claim = f"Whatever stands in the padding{NAN if nan_padding else ''}, the weights stay{zero}."
     mutant = ("multiplies by the mask", multiplies_by_mask) if nan_padding else ("weights by the batch", of_the_batch)
-    drawn = sampled(POISON if nan_padding else LARGE)
+    drawn = sampled_sequences(POISON if nan_padding else LARGE)
     return _law("padding_is_nothing", claim, mutant, check, "padding beside tokens", source=PADDING, inputs=drawn)
 
 

@@ -65,17 +65,17 @@ def wrong_sign(log_prob: Tensor, reference_log_prob: Tensor) -> Tensor:
     return torch.expm1(distance) - distance
 
 
-def doubled(estimator: Estimator) -> Estimator:
+def doubled_estimate(estimator: Estimator) -> Estimator:
     """Give twice the estimate, as (log p - log q)^2 without the half."""
     return lambda log_prob, reference_log_prob: 2.0 * estimator(log_prob, reference_log_prob)
 
 
-def constant(estimator: Estimator) -> Estimator:
+def detached_estimate(estimator: Estimator) -> Estimator:
     """Detach the estimate, so that a loss with it has no gradient."""
     return lambda log_prob, reference_log_prob: estimator(log_prob, reference_log_prob).detach()
 
 
-def attached(estimator: Estimator) -> Estimator:
+def attached_penalty(estimator: Estimator) -> Estimator:
     """Leave a gradient in a penalty that belongs to rewards."""
     return lambda log_prob, reference_log_prob: (
         estimator(log_prob, reference_log_prob) + 0.5 * (log_prob - log_prob.detach())
@@ -197,7 +197,7 @@ def _small(scale: float) -> Law:
             same(f"the estimate for log q - log p = {float(near)}", got, wanted, Tolerance("second order", 0.01))
 
     claim = "Where q is close to p the estimate is half the squared difference of log-probs, times the declared scale."
-    mutant = Mutant("leaves out the half", doubled)
+    mutant = Mutant("leaves out the half", doubled_estimate)
     return _law("scale", claim, mutant, check, inputs=_log_probs())
 
 
@@ -220,7 +220,12 @@ def _slope(scale: float) -> Law:
 
     claim = "The gradient with respect to log p is the slope of the formula."
     return _law(
-        "gradient_is_the_slope", claim, Mutant("is detached", constant), check, "a gradient", inputs=_log_probs()
+        "gradient_is_the_slope",
+        claim,
+        Mutant("is detached", detached_estimate),
+        check,
+        "a gradient",
+        inputs=_log_probs(),
     )
 
 
@@ -242,7 +247,7 @@ def _divergence_slope(scale: float) -> Law:
     return _law(
         "gradient_of_divergence",
         claim,
-        Mutant("is detached", constant),
+        Mutant("is detached", detached_estimate),
         check,
         "two different distributions",
         inputs=distribution_pairs(),
@@ -255,5 +260,5 @@ def _no_slope(scale: float) -> Law:
         got = _gradient(estimator, *pair)
         require(not bool(got.any()), f"the gradient with respect to log p is {got.tolist()}, wanted 0")
 
-    mutant = Mutant("leaves a gradient in a penalty", attached)
+    mutant = Mutant("leaves a gradient in a penalty", attached_penalty)
     return _law("no_gradient", "The estimate is a constant: it has no gradient.", mutant, check, inputs=_log_probs())

@@ -21,7 +21,7 @@ from ...core.transcript.record import TOKEN_BLANKS, Transcript
 from ...core.tree import leaves, tree_map
 from ..framework.compare import DOUBLE, require, same
 from ..framework.law import Law, Seen, Suite, law_constructor
-from ..strategies.learner import MODEL, Talks, heat_of, log_probs_of, logits_of, on_policy, params_of, talks
+from ..strategies.learner import MODEL, Talks, heat_of, log_probs_of, on_policy, params_of, sequence_logits, talks
 from .aggregate import Weights
 from .loss import PADDING
 
@@ -178,7 +178,7 @@ MUTANTS: dict[str, Callable[[Factory], Factory]] = {"learns from what tools and 
 CONTRACT = "algorithms.language.learner: an update is its steps, in whatever parts"
 
 
-def begun(factory: Factory, talk: Talks, rate: float = 0.1) -> tuple[LanguageAlgorithm, LanguageState]:
+def new_learner(factory: Factory, talk: Talks, rate: float = 0.1) -> tuple[LanguageAlgorithm, LanguageState]:
     """Return a new learner and its state, with the critic's head moved away from 0."""
     algorithm = factory(MODEL, sgd(rate))
     state = algorithm.init(params_of(talk))
@@ -195,9 +195,9 @@ def prepared(
     return batch, state
 
 
-def slopes(factory: Factory, talk: Talks) -> tuple[Any, Any]:
+def summed_gradient(factory: Factory, talk: Talks) -> tuple[Any, Any]:
     """Return the gradient and the sums of all transcripts at once."""
-    algorithm, state = begun(factory, talk)
+    algorithm, state = new_learner(factory, talk)
     batch, state = prepared(algorithm, state, talk.transcripts)
     return algorithm.gradient(state.params, batch, algorithm.counts(batch))
 
@@ -238,7 +238,7 @@ def learner_laws(weights: Weights, *, grouped: bool = True) -> Suite:
 
 def _padding() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         batch, state = prepared(algorithm, state, talk.transcripts)
         seen("context beside sampled tokens", (~batch.mask).any() & batch.mask.any())
 
@@ -261,7 +261,7 @@ def _padding() -> Law:
 
 def _split() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         batch, state = prepared(algorithm, state, talk.transcripts)
         counts, number = algorithm.counts(batch), len(batch.length)
         wanted = algorithm.gradient(state.params, batch, counts)
@@ -279,7 +279,7 @@ def _split() -> Law:
 
 def _packed() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         batch, state = prepared(algorithm, state, talk.transcripts)
         counts, width = algorithm.counts(batch), batch.mask.shape[1]
         where = packing(batch.length.tolist(), width + 4, width=width)
@@ -296,7 +296,7 @@ def _packed() -> Law:
 
 def _rows() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         batch, _ = prepared(algorithm, state, talk.transcripts)
         order = torch.arange(len(batch.length)).flip(0)
         turned, _ = prepared(algorithm, state, take(talk.transcripts, order))
@@ -312,7 +312,7 @@ def _rows() -> Law:
 
 def _nothing() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         batch, state = prepared(algorithm, state, talk.transcripts)
         none = replace(batch, mask=torch.zeros_like(batch.mask), sampled=torch.zeros_like(batch.mask))
         gradients, sums = algorithm.gradient(state.params, none, algorithm.counts(none))
@@ -334,9 +334,9 @@ def _longer() -> Law:
             return torch.cat([column, more], 1)
 
         longer = replace(talk.transcripts, **{name: padded(name) for name in TOKEN_BLANKS})
-        wanted = slopes(factory, talk)
+        wanted = summed_gradient(factory, talk)
         seen("something to learn", any(bool(leaf.any()) for leaf in leaves(wanted[0])))
-        same("(gradient, sums) with more columns", slopes(factory, _with(talk, longer)), wanted, DOUBLE)
+        same("(gradient, sums) with more columns", summed_gradient(factory, _with(talk, longer)), wanted, DOUBLE)
 
     mutant = ("divides by the number of columns", divides_by_columns)
     return law("length_of_padding", "More columns of padding change nothing.", mutant, check, "something to learn")
@@ -349,7 +349,7 @@ def _with(talk: Talks, transcripts: Transcript) -> Talks:
 def _reinforce(weights: Weights) -> Law:
     def check(factory: Factory, drawn: Talks, seen: Seen) -> None:
         talk = on_policy(drawn)
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         batch, state = prepared(algorithm, state, talk.transcripts)
         got, _ = algorithm.gradient(state.params, batch, algorithm.counts(batch))
         own = weights(batch.mask.sum(-1).double())[:, None] * batch.advantage
@@ -371,14 +371,14 @@ def _reinforce(weights: Weights) -> Law:
 
 def _figures() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         batch, state = prepared(algorithm, state, talk.transcripts)
         mask, said = batch.mask, talk.transcripts
         require(~(mask & ~said.is_action), "a token that no model sampled counts")
         seen("several tokens", mask.sum() > 1)
         _, figures = algorithm.apply(state, *algorithm.gradient(state.params, batch, algorithm.counts(batch)))
         policy = params_of(talk)
-        told = (logits_of(policy, said.token)[:, :-1] / heat_of(said)[:, 1:, None]).log_softmax(-1)
+        told = (sequence_logits(policy, said.token)[:, :-1] / heat_of(said)[:, 1:, None]).log_softmax(-1)
         entropy = torch.nn.functional.pad(-(told.exp() * told).sum(-1), (1, 0))[mask]
         away = (log_probs_of(policy, said) - said.behaviour_log_prob)[mask]
         number = max(1, len(away))
@@ -396,7 +396,7 @@ def _most(away: Tensor) -> float:
 
 def _update() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         silent = replace(talk.transcripts, is_action=torch.zeros_like(talk.transcripts.is_action))
         for said in (talk.transcripts, silent):
             batch, after = prepared(algorithm, state, said)
@@ -423,7 +423,7 @@ def _surprised(batch: TokenBatch) -> bool:
 
 def _still() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk, rate=0.0)
+        algorithm, state = new_learner(factory, talk, rate=0.0)
         after, _ = algorithm.update(state, talk.transcripts)
         seen("an update", after.step > state.step)
         same("params after an update at rate 0", after.params, state.params)
@@ -442,7 +442,7 @@ def _level() -> Law:
             reward=torch.where(first, 0.7, 0.0).double().expand(said.reward.shape).clone(),
             group=torch.where(spoke, said.group, -1),
         )
-        algorithm, state = begun(factory, drawn)
+        algorithm, state = new_learner(factory, drawn)
         batch, _ = prepared(algorithm, state, equal)
         seen("groups of several", (said.group[spoke][:, None] == said.group[spoke]).sum() > spoke.sum())
         require(~(batch.advantage != 0).any(), f"equal returns have the advantages {batch.advantage.tolist()}")
@@ -458,7 +458,7 @@ def _level() -> Law:
 
 def _groups() -> Law:
     def check(factory: Factory, talk: Talks, seen: Seen) -> None:
-        algorithm, state = begun(factory, talk)
+        algorithm, state = new_learner(factory, talk)
         group = talk.transcripts.group
         mine = group == group[0]
         paid = talk.transcripts.reward + (mine[:, None] * torch.arange(len(group))[:, None]).double()

@@ -54,7 +54,7 @@ def dual_clip_loss(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tens
     return torch.where(advantage < 0, torch.min(loss, -3.0 * advantage), loss)
 
 
-def reduced(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
+def reduced_to_mean(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tensor, *, clip: float) -> Tensor:
     """Return the mean over the steps instead of one loss per step."""
     return reference(log_prob, behaviour_log_prob, advantage, clip=clip).mean()
 
@@ -161,19 +161,19 @@ class LossForm:
         return (batch.advantage < 0) & (ratio > most)
 
 
-def whole(loss: Loss, batch: Batch, form: LossForm) -> Tensor:
+def loss_of_batch(loss: Loss, batch: Batch, form: LossForm) -> Tensor:
     """Return what the subject gives for a batch."""
     named = {"clip": batch.clip} if form.clipped else {}
     return loss(batch.log_prob, batch.behaviour_log_prob, batch.advantage, **named)
 
 
-def judge(loss: Loss, batch: Batch, form: LossForm, **changes: Any) -> Tensor:
+def losses_of(loss: Loss, batch: Batch, form: LossForm, **changes: Any) -> Tensor:
     """Return the subject's loss of each step, after replacing the fields in `changes`; of a mean, step by step."""
     batch = attrs.evolve(batch, **changes)
     if not form.mean:
-        return whole(loss, batch, form)
-    steps = [mapped(batch, lambda x, i=i: x[i : i + 1]) for i in range(len(batch.advantage))]  # type: ignore[misc]
-    return torch.stack([whole(loss, step, form).reshape(()) for step in steps])
+        return loss_of_batch(loss, batch, form)
+    steps = [map_batch(batch, lambda x, i=i: x[i : i + 1]) for i in range(len(batch.advantage))]  # type: ignore[misc]
+    return torch.stack([loss_of_batch(loss, step, form).reshape(()) for step in steps])
 
 
 def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def gradient(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
     return torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)[0]
 
 
-def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
+def map_batch(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
     """The batch with `change` applied to every tensor."""
     return Batch(change(batch.log_prob), change(batch.behaviour_log_prob), change(batch.advantage), batch.clip)
 
@@ -193,24 +193,24 @@ def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
 law_of = law_constructor(batches, PPO, replaced=True, numeric=True)
 
 
-def per_step(form: LossForm) -> Law:
+def per_step_law(form: LossForm) -> Law:
     """The law that a loss does no reduction."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
-        got = judge(loss, batch, form)
+        got = losses_of(loss, batch, form)
         seen("several steps", len(batch.advantage) > 1)
         require(got.shape == batch.advantage.shape, f"got {list(got.shape)}, wanted {list(batch.advantage.shape)}")
 
-    mutant = ("reduces to a mean inside", reduced)
+    mutant = ("reduces to a mean inside", reduced_to_mean)
     return law_of("per_step", "A loss gives one number for each step and leaves reducing to others.", mutant, check)
 
 
-def policy_gradient(form: LossForm) -> Law:
+def policy_gradient_law(form: LossForm) -> Law:
     """L1 for the gradient: at ratio 1 it is the policy gradient."""
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
-        got = gradient(lambda x: judge(loss, on_policy, form, log_prob=x), batch.log_prob)
+        got = gradient(lambda x: losses_of(loss, on_policy, form, log_prob=x), batch.log_prob)
         seen("a bad action", (batch.advantage < 0).any())
         same("the gradient at ratio 1", got, -batch.advantage, ROUNDING)
 
@@ -229,9 +229,9 @@ def constants(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         slopes = {
             "behaviour_log_prob": gradient(
-                lambda x: judge(loss, batch, form, behaviour_log_prob=x), batch.behaviour_log_prob
+                lambda x: losses_of(loss, batch, form, behaviour_log_prob=x), batch.behaviour_log_prob
             ),
-            "advantage": gradient(lambda x: judge(loss, batch, form, advantage=x), batch.advantage),
+            "advantage": gradient(lambda x: losses_of(loss, batch, form, advantage=x), batch.advantage),
         }
         for name, got in slopes.items():
             require(not bool(got.any()), f"the gradient with respect to {name} is {got.tolist()}, wanted 0")
@@ -253,7 +253,7 @@ def _poisoned(draw: DrawFn, poison: tuple[float, ...]) -> tuple[Batch, Tensor, f
 
 
 def _kept_slope(loss: Loss, batch: Batch, form: LossForm, kept: Tensor) -> Tensor:
-    return gradient(lambda x: judge(loss, batch, form, log_prob=x)[kept], batch.log_prob)
+    return gradient(lambda x: losses_of(loss, batch, form, log_prob=x)[kept], batch.log_prob)
 
 
 def padding(form: LossForm) -> Law:
@@ -263,8 +263,8 @@ def padding(form: LossForm) -> Law:
         batch, padded, poison = inputs
         kept = ~padded
         seen("a padded step beside a real one", padded.any() & kept.any())
-        other = mapped(batch, lambda x: torch.where(padded, poison, x))
-        wanted, got = judge(loss, batch, form), judge(loss, other, form)
+        other = map_batch(batch, lambda x: torch.where(padded, poison, x))
+        wanted, got = losses_of(loss, batch, form), losses_of(loss, other, form)
         same(f"the loss beside {poison}", got[kept], wanted[kept])
         slopes = [_kept_slope(loss, one, form, kept) for one in (batch, other)]
         same(f"the gradient beside {poison}", slopes[1][kept], slopes[0][kept])
@@ -286,14 +286,14 @@ def _permuted(draw: DrawFn) -> tuple[Batch, list[int]]:
     return batch, draw(st.permutations(range(len(batch.advantage))))
 
 
-def permutation(form: LossForm) -> Law:
+def permutation_law(form: LossForm) -> Law:
     """L6: permuting the steps permutes the losses."""
 
     def check(loss: Loss, inputs: tuple[Batch, list[int]], seen: Seen) -> None:
         batch, order = inputs
         seen("another order", order != sorted(order))
-        other = mapped(batch, lambda x: x[order])
-        same("the permuted batch's loss", judge(loss, other, form), judge(loss, batch, form)[order])
+        other = map_batch(batch, lambda x: x[order])
+        same("the permuted batch's loss", losses_of(loss, other, form), losses_of(loss, batch, form)[order])
 
     return law_of(
         "permutation",
@@ -317,8 +317,8 @@ def slope(form: LossForm) -> Law:
 
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         step = 1e-6
-        got = gradient(lambda x: judge(loss, batch, form, log_prob=x), batch.log_prob)
-        up, down = (judge(loss, batch, form, log_prob=batch.log_prob + sign * step) for sign in (1, -1))
+        got = gradient(lambda x: losses_of(loss, batch, form, log_prob=x), batch.log_prob)
+        up, down = (losses_of(loss, batch, form, log_prob=batch.log_prob + sign * step) for sign in (1, -1))
         same("the gradient against finite differences", got, (up - down) / (2 * step), CURVATURE)
 
     return law_of(
@@ -349,8 +349,8 @@ def loss_laws(
     caller. `nan_padding`: it claims that NaN and infinity at one step stay there.
     """
     form = LossForm(clipped, dual_clip, mean, POISON if nan_padding else LARGE)
-    always = [_mean_of_steps] if mean else [per_step, padding, permutation]
-    always += [policy_gradient, slope, *([constants] if detached else [])]
+    always = [_mean_of_steps] if mean else [per_step_law, padding, permutation_law]
+    always += [policy_gradient_law, slope, *([constants] if detached else [])]
     only_clipped = [_surrogate, _pessimism, _gradient_stops, _unclipped] if clipped else []
     return Suite("loss_laws", tuple(law(form) for law in (*always, *only_clipped)))
 
@@ -362,9 +362,9 @@ def _centred_mean(log_prob: Tensor, behaviour_log_prob: Tensor, advantage: Tenso
 def _mean_of_steps(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         seen("several steps that differ", len(set(batch.advantage.tolist())) > 1)
-        got = whole(loss, batch, form)
+        got = loss_of_batch(loss, batch, form)
         require(got.numel() == 1, f"got {list(got.shape)}, wanted one number")
-        same("the loss of the batch", got.reshape(()), judge(loss, batch, form).mean(), ROUNDING)
+        same("the loss of the batch", got.reshape(()), losses_of(loss, batch, form).mean(), ROUNDING)
 
     return law_of(
         "mean_of_steps",
@@ -379,7 +379,7 @@ def _mean_of_steps(form: LossForm) -> Law:
 def _surrogate(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         on_policy = attrs.evolve(batch, behaviour_log_prob=batch.log_prob.clone())
-        same("the loss at ratio 1", judge(loss, on_policy, form), -batch.advantage)
+        same("the loss at ratio 1", losses_of(loss, on_policy, form), -batch.advantage)
 
     mutant = ("maximises log pi A inside the clip, not the ratio", log_prob_for_ratio)
     return law_of("on_policy_value", "At ratio 1 the loss is -A.", mutant, check)
@@ -388,7 +388,7 @@ def _surrogate(form: LossForm) -> Law:
 def _pessimism(form: LossForm) -> Law:
     def check(loss: Loss, batch: Batch, seen: Seen) -> None:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
-        objective, bound = -judge(loss, batch, form), form.ratio(batch) * batch.advantage
+        objective, bound = -losses_of(loss, batch, form), form.ratio(batch) * batch.advantage
         outside = (ratio > 1 + batch.clip) | (ratio < 1 - batch.clip)
         seen("a ratio outside the clip", (outside & (batch.advantage != 0)).any())
         above = objective > bound + 1e-5 * bound.abs()
@@ -415,7 +415,7 @@ def _gradient_stops(form: LossForm) -> Law:
         names = {"above, A > 0": good & above, "below, A < 0": bad & below, "above, A < 0": bad & above}
         for name, where in names.items():
             seen(f"a ratio {name}", where.any())
-        got = gradient(lambda x: judge(loss, batch, form, log_prob=x), batch.log_prob)
+        got = gradient(lambda x: losses_of(loss, batch, form, log_prob=x), batch.log_prob)
         wanted = torch.where(stops, 0.0, -ratio * batch.advantage)
         same("the gradient", got, wanted, ROUNDING)
         require(not bool(got[stops].any()), "a clipped step has a gradient")
@@ -436,7 +436,7 @@ def _unclipped(form: LossForm) -> Law:
         ratio = torch.exp(batch.log_prob - batch.behaviour_log_prob)
         seen("an off-policy step", ((ratio != 1) & (batch.advantage != 0)).any())
         wanted = -form.ratio(batch) * batch.advantage
-        same("the loss without a clip", judge(loss, batch, form, clip=math.inf), wanted, ROUNDING)
+        same("the loss without a clip", losses_of(loss, batch, form, clip=math.inf), wanted, ROUNDING)
 
     return law_of(
         "no_clip_is_importance_weighting",

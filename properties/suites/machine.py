@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ...core.machine import Command, Event, Machine, Started, Stop
 from ...runtime.machine.drive import Received, drive
-from ...runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
+from ...runtime.machine.replay import Log, from_lines, record_events, replay_events, simulated, to_lines
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, law_constructor
 from ..framework.source import render
 
@@ -165,7 +165,7 @@ def latencies() -> SearchStrategy[Latencies]:
 def perform(play: MachineCase, times: Sequence[int], log: Log) -> list[Any]:
     """Return the states of one run in simulated time; commands and events are appended to `log`."""
     world = simulated(play.handlers(), lambda number, command: float(times[number % len(times)]))
-    return list(drive(play.machine, play.state, recorded(world, log)))
+    return list(drive(play.machine, play.state, record_events(world, log)))
 
 
 def machine_laws() -> Suite:
@@ -203,7 +203,7 @@ def _replay() -> Law:
         live = perform(play, times, log)
         order = [entry.command for entry in log]
         seen("answers out of order", order != sorted(order))
-        _equal("the states of the replayed run", list(drive(play.machine, play.state, replayed(log))), live)
+        _equal("the states of the replayed run", list(drive(play.machine, play.state, replay_events(log))), live)
 
     mutant = Mutant("looks at the world itself, not through a command", looks_outside)
     claim = "A run replayed from its log goes through the states of the live one, under every schedule."
@@ -216,7 +216,9 @@ def _text() -> Law:
         live = perform(play, times, log)
         again = from_lines(to_lines(log), play.classes)
         _equal("the log, written and read", again, log)
-        _equal("the states from the log that was read", list(drive(play.machine, play.state, replayed(again))), live)
+        _equal(
+            "the states from the log that was read", list(drive(play.machine, play.state, replay_events(again))), live
+        )
 
     mutant = Mutant("puts a Python object without fields into an event", opaque_events)
     claim = "A log survives as lines of text, and the run with it."

@@ -20,7 +20,7 @@ from ...core.record import record, replace, select, tensor
 from ...core.spaces import Discrete
 from ...core.steps import TimeStep, Trajectory, ended, first, following
 from ...core.tree import tree_map
-from ...runtime.rollout import Worlds, begin
+from ...runtime.rollout import Worlds, reset_rollout
 from ..framework.compare import Tolerance, same
 from ..framework.law import Law, Seen, Suite, law_constructor
 from ..strategies.values import dyadic, seeds
@@ -90,7 +90,7 @@ MUTANTS = {
 # --- laws ---
 
 
-SOURCE = "runtime.rollout: where an episode ends, the memory becomes the one that `begin` was given"
+SOURCE = "runtime.rollout: where an episode ends, the memory becomes the one that `reset_rollout` was given"
 WORLDS, PLACES = 3, 5
 
 
@@ -176,7 +176,7 @@ _law = law_constructor(lambda: _CASES, SOURCE)
 
 def _start(drawn: Case, seed: int) -> tuple[Env[Any, Any], Any]:
     env = batched(auto_reset(_world()), WORLDS)
-    return env, begin(env, keys.key(seed), {"steps": torch.tensor(drawn.begun)})
+    return env, reset_rollout(env, keys.key(seed), {"steps": torch.tensor(drawn.begun)})
 
 
 def _of_the_episode() -> Law:

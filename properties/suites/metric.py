@@ -56,7 +56,7 @@ def squared_error_only(metric: Metric) -> Metric:
     return lambda prediction, target: metric(2 * prediction - target, target)
 
 
-def absolute(metric: Metric) -> Metric:
+def clamped_at_zero(metric: Metric) -> Metric:
     """Never go below 0."""
     return lambda prediction, target: max(float(metric(prediction, target)), 0.0)
 
@@ -171,7 +171,7 @@ class AttemptCounts:
 
 
 @st.composite
-def counts(draw: DrawFn) -> AttemptCounts:
+def attempt_counts(draw: DrawFn) -> AttemptCounts:
     """Up to six attempts."""
     attempts = draw(st.integers(1, 6))
     return AttemptCounts(attempts, draw(st.integers(0, attempts)), draw(st.integers(1, attempts)))
@@ -241,7 +241,7 @@ def _unbiased() -> Law:
 
     claim = "pass@k is the share of choices of k attempts, by enumeration, that hold a right one."
     mutant = ("puts the share of solved attempts into 1 - (1 - p)^k", plug_in)
-    return _law("unbiased", claim, mutant, check, "several choices", inputs=counts())
+    return _law("unbiased", claim, mutant, check, "several choices", inputs=attempt_counts())
 
 
 def _share() -> Law:
@@ -251,7 +251,7 @@ def _share() -> Law:
 
     claim = "pass@1 is the share of solved attempts."
     mutant = ("counts two attempts where k is 1", any_of_all)
-    return _law("one_is_the_share", claim, mutant, check, "a part solved", inputs=counts())
+    return _law("one_is_the_share", claim, mutant, check, "a part solved", inputs=attempt_counts())
 
 
 def _few() -> Law:
@@ -263,7 +263,7 @@ def _few() -> Law:
 
     claim = "With fewer attempts than k, pass@k is 1 if any is solved and 0 if none is."
     mutant = ("gives 1 where k is more than the attempts", one_beyond)
-    return _law("fewer_than_k", claim, mutant, check, "none solved", "some solved", inputs=counts())
+    return _law("fewer_than_k", claim, mutant, check, "none solved", "some solved", inputs=attempt_counts())
 
 
 def _clipped_share(signed: bool) -> Law:
@@ -329,7 +329,7 @@ def _below_zero() -> Law:
         _near("of targets mirrored at their mean", metric(opposed, target), -3.0)
 
     claim = "A prediction worse than the mean has a negative value."
-    return _law("below_zero", claim, ("never goes below 0", absolute), check, inputs=pairs())
+    return _law("below_zero", claim, ("never goes below 0", clamped_at_zero), check, inputs=pairs())
 
 
 def _units() -> Law:

@@ -233,14 +233,14 @@ def normalizer_laws(
 
 
 @st.composite
-def batches(draw: DrawFn) -> list[Tensor]:
+def row_batches(draw: DrawFn) -> list[Tensor]:
     """One to four batches of one to four rows [N, 2], multiples of 1/4, at least two rows in all."""
     sizes = draw(st.lists(st.sampled_from((1, 2, 4, 3)), min_size=1, max_size=4))
     sizes = sizes if sum(sizes) > 1 else [2]
     return [draw(dyadic((size, 2), limit=4)) for size in sizes]
 
 
-_law = law_constructor(batches, SOURCE)
+_law = law_constructor(row_batches, SOURCE)
 
 
 def _tolerance(how: NormalizerClaims) -> Tolerance:

@@ -184,7 +184,7 @@ def takes_params(make: Make) -> bool:
     return first in ("params", "parameters")
 
 
-def begin(make: Make, values: list[Tensor], rate: float, *, groups: tuple[float, ...] = ()) -> OptimizerRun:
+def begin_steps(make: Make, values: list[Tensor], rate: float, *, groups: tuple[float, ...] = ()) -> OptimizerRun:
     """Return a run that starts with these parameters; with `groups`, each parameter is a group with its own rate."""
     if not takes_params(make):
         pair, params = make(rate), [value.clone() for value in values]
@@ -488,7 +488,7 @@ _law = law_constructor(descents, PAPERS)
 
 
 def _all(make: Make, drawn: Descent, scale: float = 1.0) -> OptimizerRun:
-    run = begin(make, split_leaves(drawn.start), drawn.rate)
+    run = begin_steps(make, split_leaves(drawn.start), drawn.rate)
     for gradient in drawn.gradients:
         run.step([*split_leaves(scale * gradient)])
     return run
@@ -541,7 +541,7 @@ def _resumes(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         cut = len(drawn.gradients) // 2
         seen("steps on both sides", cut > 0)
-        run = begin(make, split_leaves(drawn.start), drawn.rate)
+        run = begin_steps(make, split_leaves(drawn.start), drawn.rate)
         for gradient in drawn.gradients[:cut]:
             run.step([*split_leaves(gradient)])
         again = _restored(make, run, drawn.rate)
@@ -556,7 +556,7 @@ def _resumes(how: Named) -> Law:
 
 
 def _restored(make: Make, run: OptimizerRun, rate: float) -> OptimizerRun:
-    fresh = begin(make, run.values(), rate)
+    fresh = begin_steps(make, run.values(), rate)
     if run.state is None:
         fresh.optimizer.load_state_dict(copy.deepcopy(run.optimizer.state_dict()))
     else:
@@ -568,7 +568,7 @@ def _groups(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         seen("a gradient", any(bool(gradient.any()) for gradient in drawn.gradients))
         rates = [drawn.rate, 0.5 * drawn.rate, 0.25 * drawn.rate]
-        run = begin(make, split_leaves(drawn.start), drawn.rate, groups=tuple(rates))
+        run = begin_steps(make, split_leaves(drawn.start), drawn.rate, groups=tuple(rates))
         for gradient in drawn.gradients:
             run.step([*split_leaves(gradient)])
         rows = [split_leaves(gradient) for gradient in drawn.gradients]
@@ -585,7 +585,7 @@ def _missing(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         first, *others = drawn.gradients
         seen("a gradient before", bool(first[: SIZES[0]].any()))
-        run = begin(make, split_leaves(drawn.start), drawn.rate)
+        run = begin_steps(make, split_leaves(drawn.start), drawn.rate)
         run.step([*split_leaves(first)])
         before = run.values()[0]
         for gradient in others:
@@ -654,7 +654,7 @@ def _zero_rate(how: Named) -> Law:
     def check(make: Make, drawn: Descent, seen: Seen) -> None:
         seen("a gradient", any(bool(gradient.any()) for gradient in drawn.gradients))
         in_place = takes_params(make)
-        run = begin(make, split_leaves(drawn.start), drawn.rate if in_place else 0.0)
+        run = begin_steps(make, split_leaves(drawn.start), drawn.rate if in_place else 0.0)
         if in_place:  # as a schedule sets it
             for group in run.optimizer.param_groups:
                 group["lr"] = 0.0
@@ -672,7 +672,7 @@ def _unclipped(how: Named) -> Law:
         seen("a large gradient", max(float(gradient.norm()) for gradient in drawn.gradients) > 8)
         together = _all(make, drawn).values()
         for i, start in enumerate(split_leaves(drawn.start)):
-            run = begin(make, [start], drawn.rate)
+            run = begin_steps(make, [start], drawn.rate)
             for gradient in drawn.gradients:
                 run.step([split_leaves(gradient)[i]])
             same(f"parameter {i} with others against alone", together[i], run.values()[0], STEPS)

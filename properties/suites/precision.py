@@ -85,7 +85,7 @@ def _short_updates(right: Optimizer, gradients: Any, state: Any, params: Any) ->
     return tree_map(lambda u, p: u.to(p.dtype), updates, params), after
 
 
-def widens(subject: Descending) -> Descending:
+def leaves_float32(subject: Descending) -> Descending:
     """Leave the sum of parameters and updates in float32, as torch.add returns it."""
     return evolve(subject, apply=lambda params, updates: tree_map(torch.add, params, updates))
 
@@ -141,7 +141,7 @@ class MixedDescent:
 
 
 @st.composite
-def descents(draw: DrawFn) -> MixedDescent:
+def small_descents(draw: DrawFn) -> MixedDescent:
     """Draw parameters with absolute values from 0.5 to 2, and rates so small that twelve steps cannot halve or double one."""
     dtype = draw(st.sampled_from((torch.bfloat16, torch.float16)))
     one, other, last = keys.split(keys.key(draw(seeds())), 3)
@@ -161,7 +161,7 @@ def precision_laws() -> Suite:
     return Suite("precision_laws", (_follows(), _loaded(), _moments(), _dtypes(), _absent()))
 
 
-_law = law_constructor(descents, SOURCE)
+_law = law_constructor(small_descents, SOURCE)
 
 
 def _wide(tree: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -239,7 +239,7 @@ def _dtypes() -> Law:
             require(after[name].dtype == leaf.dtype, f"{name} becomes {after[name].dtype}, wanted {leaf.dtype}")
 
     claim = "Parameters keep their dtypes."
-    return _law("dtypes_stay", claim, ("leaves the sum in float32", widens), check)
+    return _law("dtypes_stay", claim, ("leaves the sum in float32", leaves_float32), check)
 
 
 def _absent() -> Law:

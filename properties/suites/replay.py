@@ -219,7 +219,7 @@ class NextRow(EditedBuffer):
     """Read the next observation from the next row, which at the write head is another's."""
 
     def sample(self, count: int, seed: int) -> Any:
-        drawn = dict(columns(super().sample(count, seed)))
+        drawn = dict(sample_columns(super().sample(count, seed)))
         rows = self.added[-self.capacity :]
         places = {float(row["observation"]): i for i, row in enumerate(rows)}
         after = [rows[(places[float(x)] + 1) % len(rows)]["observation"] for x in drawn["observation"]]
@@ -238,7 +238,7 @@ class FavoursNew(EditedBuffer):
     """Draw the newest half twice as often."""
 
     def sample(self, count: int, seed: int) -> Any:
-        first, second = (columns(super(FavoursNew, self).sample(count, s)) for s in (seed, seed + 1))
+        first, second = (sample_columns(super(FavoursNew, self).sample(count, s)) for s in (seed, seed + 1))
         newer = first["observation"] >= second["observation"]
         return {name: torch.where(newer, first[name], second[name]) for name in first}
 
@@ -247,14 +247,14 @@ class OneDraw(EditedBuffer):
     """Give one row for the whole sample."""
 
     def sample(self, count: int, seed: int) -> Any:
-        return {name: value[:1].expand(count) for name, value in columns(super().sample(count, seed)).items()}
+        return {name: value[:1].expand(count) for name, value in sample_columns(super().sample(count, seed)).items()}
 
 
 class Views(EditedBuffer):
     """Return tensors that share memory with the buffer."""
 
     def sample(self, count: int, seed: int) -> Any:
-        drawn = columns(super().sample(count, seed))
+        drawn = sample_columns(super().sample(count, seed))
         kept = {float(step["observation"]): step for step in self.added}
         if count > 1:
             return drawn
@@ -275,7 +275,7 @@ class Unweighted(EditedBuffer):
     """Give all samples the weight 1."""
 
     def sample(self, count: int, seed: int) -> Any:
-        drawn = dict(columns(super().sample(count, seed)))
+        drawn = dict(sample_columns(super().sample(count, seed)))
         return {**drawn, "weight": torch.ones(count)}
 
 
@@ -290,7 +290,7 @@ class AnyGoal(EditedBuffer):
     """Take the goals of a batch for one another's."""
 
     def sample(self, count: int, seed: int) -> Any:
-        drawn = dict(columns(super().sample(count, seed)))
+        drawn = dict(sample_columns(super().sample(count, seed)))
         return {**drawn, "goal": drawn["goal"].roll(1)}
 
 
@@ -298,7 +298,7 @@ class ForgetsLastReward(EditedBuffer):
     """Leave the discount out of the rewards of n steps."""
 
     def sample(self, count: int, seed: int) -> Any:
-        drawn = dict(columns(super().sample(count, seed)))
+        drawn = dict(sample_columns(super().sample(count, seed)))
         return {**drawn, "reward": 2 * drawn["reward"]}
 
 
@@ -352,7 +352,7 @@ def additions(draw: DrawFn) -> Additions:
     return Additions(capacity, endings, draw(seeds()))
 
 
-def columns(sample: Any) -> Mapping[str, Tensor]:
+def sample_columns(sample: Any) -> Mapping[str, Tensor]:
     """Return a sample as tensors by name, flat: [count] each."""
     names = (*COLUMNS, "index", "weight", "goal")
     if isinstance(sample, Mapping):
@@ -413,7 +413,8 @@ class ReplayClaims:
         seeded, count = _takes_seed(buffer), max(1, held // 2)
         with _seeded(drawn.seed):
             found = [
-                columns(buffer.sample(count, drawn.seed + i) if seeded else buffer.sample(count)) for i in range(times)
+                sample_columns(buffer.sample(count, drawn.seed + i) if seeded else buffer.sample(count))
+                for i in range(times)
             ]
         return {name: torch.cat([one[name] for one in found]) for name in found[0]}
 
@@ -519,7 +520,7 @@ def _has(make: Make, name: str) -> None:
     for step in Additions(4, ["none"], 0).steps():
         buffer.add(step)
     with _seeded(0):
-        if name not in columns(_sample(buffer, 1, 0)):
+        if name not in sample_columns(_sample(buffer, 1, 0)):
             raise NotHere(f"its samples have no {name}")
 
 
@@ -618,7 +619,7 @@ def _distinct(how: ReplayClaims) -> Law:
         buffer, held = how.filled(make, drawn)
         seen("several rows", len(held) > 1)
         with _seeded(drawn.seed):
-            got = columns(_sample(buffer, len(held), drawn.seed))["observation"].tolist()
+            got = sample_columns(_sample(buffer, len(held), drawn.seed))["observation"].tolist()
         require(len(set(got)) == len(held), f"a sample of all {len(held)} rows has {got}")
 
     claim = "No row is twice in a sample."
@@ -663,7 +664,7 @@ def _weigh(how: ReplayClaims, buffer: Any, held: list[Step], share: Tensor, seed
     inverse = (len(held) * share) ** -how.beta
     table = {float(step["observation"]): float(w) for step, w in zip(held, inverse, strict=True)}
     with _seeded(seed):
-        one = columns(_sample(buffer, min(3, len(held)), seed))
+        one = sample_columns(_sample(buffer, min(3, len(held)), seed))
     got = one["weight"].double()
     wanted = torch.tensor([table[float(o)] for o in one["observation"]]).double()
     largest = {"buffer": inverse.max(), "sample": wanted.max()}

@@ -18,22 +18,30 @@ from torch import Tensor
 from ...core.errors import choose
 from ..framework.compare import ROUNDING, same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from ..strategies.exact import EstimatorCase, arithmetic_of, columns, each, exact_events, expectations, problems
+from ..strategies.exact import (
+    EstimatorCase,
+    arithmetic_of,
+    estimator_columns,
+    exact_events,
+    expectations,
+    map_streams,
+    problems,
+)
 from ..strategies.mdps import histories, values
 from ..strategies.streams import (
     Discounted,
     Stream,
     bootstraps,
-    discounted,
     episodes,
     events,
     last_of_episode,
     over,
+    streams_with_numbers,
     with_rows,
 )
 from ..strategies.values import from_record
 from . import estimator as advantages
-from .estimator import Estimator, backward_sum, in_one_episode, judge, td_errors
+from .estimator import Estimator, advantages_of, backward_sum, in_one_episode, td_errors
 from .estimator import reference as gae
 
 # --- mutants ---
@@ -50,7 +58,7 @@ def forgets_lambda(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
     return columns[1] + advantages.reference(*columns, gamma=gamma, lambda_=1.0)
 
 
-def cuts_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
+def stops_before_bad(*columns: Tensor, gamma: float, lambda_: float) -> Tensor:
     """Stop the trace before a step that turned out badly, as `estimator.cuts_before_bad`."""
     return columns[1] + advantages.cuts_before_bad(*columns, gamma=gamma, lambda_=lambda_)
 
@@ -157,7 +165,7 @@ def expected_target() -> Law:
         all_ = histories(mdp, policy, problem.horizon, truncated_at=problem.truncated_at)
         exact_events(all_, seen)
         exact = values(mdp, policy, gamma)
-        got = each(lambda *c: returns(*c, gamma=gamma, lambda_=problem.lambda_), *columns(all_, exact))
+        got = map_streams(lambda *c: returns(*c, gamma=gamma, lambda_=problem.lambda_), *estimator_columns(all_, exact))
         table, known = expectations(all_, got[0], tuple(exact.shape), all_.state[0])
         same("E[target | s] against V", torch.where(known, table, exact), exact, arithmetic_of(got))
 
@@ -168,7 +176,7 @@ def expected_target() -> Law:
         source="Sutton and Barto 2018, chapter 12; by enumeration",
         inputs=always(problems()),
         check=check,
-        mutant=Mutant("stops the trace before a bad step", lambda subject: cuts_before_bad),
+        mutant=Mutant("stops the trace before a bad step", lambda subject: stops_before_bad),
         needs=("a termination", "a truncation", "chance"),
     )
 
@@ -192,7 +200,7 @@ def fixed_point() -> Law:
             found: Tensor = result.targets
             return found
 
-        got = each(targets, ratios, *columns(all_, exact))
+        got = map_streams(targets, ratios, *estimator_columns(all_, exact))
         table, known = expectations(all_, got[0], tuple(exact.shape), all_.state[0])
         same(
             "E[target | s] against V of the bounded policy", torch.where(known, table, exact), exact, arithmetic_of(got)
@@ -259,23 +267,29 @@ def _law(
 def _value_plus_gae(advantage: Estimator) -> Law:
     def check(returns: Estimator, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
-        same("targets - values", judge(returns, drawn) - drawn.stream.values, judge(advantage, drawn))
+        same("targets - values", advantages_of(returns, drawn) - drawn.stream.values, advantages_of(advantage, drawn))
 
     mutant = ("multiplies by lambda twice", squares_lambda)
     claim = "A lambda-return is the value plus the generalized advantage."
-    return _law("value_plus_advantage", claim, mutant, discounted(), check, *ENDS, source=DEFINITION)
+    return _law("value_plus_advantage", claim, mutant, streams_with_numbers(), check, *ENDS, source=DEFINITION)
 
 
 def _one_step(convention: str) -> Law:
     def check(returns: Estimator, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
         wanted = td_errors(convention, drawn.stream, drawn.gamma) + drawn.stream.values
-        same("targets at lambda 0", judge(returns, drawn), wanted)
+        same("targets at lambda 0", advantages_of(returns, drawn), wanted)
 
     mutant = ("gives the whole return, whatever lambda is", forgets_lambda)
     claim = "At lambda 0 a lambda-return is r_t + gamma v'_t."
     return _law(
-        "lambda_0_is_one_step", claim, mutant, discounted(lambdas=(0.0,)), check, "a truncation", source=DEFINITION
+        "lambda_0_is_one_step",
+        claim,
+        mutant,
+        streams_with_numbers(lambdas=(0.0,)),
+        check,
+        "a truncation",
+        source=DEFINITION,
     )
 
 
@@ -289,11 +303,13 @@ def _whole_return(convention: str) -> Law:
             counts = bootstraps(convention, stream.terminated, stream.truncated)
             beyond = torch.where(counts[last], stream.next_values[last], 0.0)
             wanted.append(total + drawn.gamma ** (last + 1 - t) * beyond)
-        same("targets at lambda 1", judge(returns, drawn), torch.stack(wanted))
+        same("targets at lambda 1", advantages_of(returns, drawn), torch.stack(wanted))
 
     mutant = ("shifts the endings by one row", endings_shifted)
     claim = "At lambda 1 a lambda-return is the discounted sum to the episode's end and the value beyond it."
-    return _law("lambda_1_is_the_return", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=DEFINITION)
+    return _law(
+        "lambda_1_is_the_return", claim, mutant, streams_with_numbers(lambdas=(1.0,)), check, *ENDS, source=DEFINITION
+    )
 
 
 @attrs.frozen
@@ -312,7 +328,7 @@ class OffPolicy:
 @st.composite
 def off_policy(draw: DrawFn) -> OffPolicy:
     """Draw streams with ratios 1/2, 1 and 2."""
-    drawn = draw(discounted())
+    drawn = draw(streams_with_numbers())
     rows = len(drawn.stream.rewards)
     return OffPolicy(drawn, torch.tensor(draw(st.lists(st.sampled_from(POWERS), min_size=rows, max_size=rows))))
 
@@ -366,22 +382,22 @@ def _on_policy() -> Law:
     def check(subject: VTrace, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
         targets = trace(subject, drawn, torch.zeros_like(drawn.stream.rewards)).targets
-        same("targets - values at ratio 1", targets - drawn.stream.values, judge(gae, drawn))
+        same("targets - values at ratio 1", targets - drawn.stream.values, advantages_of(gae, drawn))
 
     mutant = ("forgets lambda in the trace", no_lambda)
     claim = "On policy the targets are values plus generalized advantages."
-    return _law("on_policy_is_gae", claim, mutant, discounted(), check, *ENDS, source=IMPALA)
+    return _law("on_policy_is_gae", claim, mutant, streams_with_numbers(), check, *ENDS, source=IMPALA)
 
 
 def _policy_advantage() -> Law:
     def check(subject: VTrace, drawn: Discounted, seen: Seen) -> None:
         events(drawn.stream, seen)
         advantages = trace(subject, drawn, torch.zeros_like(drawn.stream.rewards)).advantages
-        same("advantages at ratio 1, lambda 1", advantages, judge(gae, drawn))
+        same("advantages at ratio 1, lambda 1", advantages, advantages_of(gae, drawn))
 
     mutant = ("takes the value of the next row, not its target", value_for_target)
     claim = "On policy and at lambda 1 the policy's advantages are generalized advantages."
-    return _law("on_policy_advantage", claim, mutant, discounted(lambdas=(1.0,)), check, *ENDS, source=IMPALA)
+    return _law("on_policy_advantage", claim, mutant, streams_with_numbers(lambdas=(1.0,)), check, *ENDS, source=IMPALA)
 
 
 def _ratio_zero() -> Law:
@@ -393,7 +409,7 @@ def _ratio_zero() -> Law:
 
     mutant = ("bounds the ratio from below, by 1/10", lower_bound)
     claim = "What the policy would never do teaches nothing: at ratio 0 the targets are the values."
-    return _law("ratio_0_keeps_values", claim, mutant, discounted(), check, source=IMPALA)
+    return _law("ratio_0_keeps_values", claim, mutant, streams_with_numbers(), check, source=IMPALA)
 
 
 def _unclipped() -> Law:

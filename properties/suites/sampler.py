@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..framework.compare import require
 from ..framework.law import Law, Seen, Suite, law_constructor
-from .distribution import SAMPLES, SOURCE, Drawn, Settings, Support, batched, extreme, several
+from .distribution import SAMPLES, SOURCE, Drawn, Settings, Support, batched_inputs, extreme, repeated_outputs
 
 Sampler = Callable[..., tuple[Tensor, Tensor]]
 
@@ -109,7 +109,7 @@ def _volume(how: Settings, column: bool) -> Law:
 def _one_number(how: Settings, column: bool) -> Law:
     def check(sampler: Sampler, drawn_: tuple[Drawn, tuple[int, ...]], seen: Seen) -> None:
         inputs, batch = drawn_
-        outputs, rows = several(batch, inputs.outputs)
+        outputs, rows = repeated_outputs(batch, inputs.outputs)
         seen("several rows", len(rows) > 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(inputs.seed)
@@ -119,7 +119,7 @@ def _one_number(how: Settings, column: bool) -> Law:
         require(got == tuple(wanted), f"action and log_prob are {got}, wanted {wanted}")
 
     claim = "log_prob is one number for each row."
-    inputs = batched(how.inputs(), how.batches)
+    inputs = batched_inputs(how.inputs(), how.batches)
     return _law("one_number_per_row", claim, ("sums over the batch", summed), check, "several rows", inputs=inputs)
 
 

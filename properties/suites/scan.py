@@ -112,7 +112,7 @@ class Fold:
     reverse: bool
 
 
-def step(carry: Counter, x: dict[str, Tensor]) -> tuple[Counter, dict[str, Any]]:
+def running_step(carry: Counter, x: dict[str, Tensor]) -> tuple[Counter, dict[str, Any]]:
     """The folded step, which depends on the order of inputs: total' = total / 2 + a, and the last two inputs are kept."""
     total = carry.total * 0.5 + x["a"]
     after = Counter(total=total, seen=carry.seen * 2 + x["n"], last=(x["a"], carry.last[0]))
@@ -133,7 +133,7 @@ def loop(fold: Fold) -> tuple[Any, list[Any]]:
     carry, ys = fold.init, {}
     length = len(fold.xs["a"])
     for t in reversed(range(length)) if fold.reverse else range(length):
-        carry, ys[t] = step(carry, take(fold.xs, t))
+        carry, ys[t] = running_step(carry, take(fold.xs, t))
     return carry, [ys[t] for t in range(length)]
 
 
@@ -159,7 +159,7 @@ def _is_loop(lengths: Sequence[int]) -> Law:
     def check(scan: Scan, fold: Fold, seen: Seen) -> None:
         seen("backwards", fold.reverse and len(fold.xs["a"]) > 1)
         seen("forwards", not fold.reverse and len(fold.xs["a"]) > 1)
-        carry, ys = scan(step, fold.init, fold.xs, reverse=fold.reverse)
+        carry, ys = scan(running_step, fold.init, fold.xs, reverse=fold.reverse)
         wanted, outputs = loop(fold)
         same("the last carry", carry, wanted)
         for t, y in enumerate(outputs):
@@ -183,12 +183,12 @@ def _composes(lengths: Sequence[int]) -> Law:
         seen("two parts", 0 < fold.cut < length)
         first, second = take(fold.xs, slice(0, fold.cut)), take(fold.xs, slice(fold.cut, length))
         if fold.reverse:
-            carry, after = scan(step, fold.init, second, reverse=True)
-            carry, before = scan(step, carry, first, reverse=True)
+            carry, after = scan(running_step, fold.init, second, reverse=True)
+            carry, before = scan(running_step, carry, first, reverse=True)
         else:
-            carry, before = scan(step, fold.init, first)
-            carry, after = scan(step, carry, second)
-        whole, ys = scan(step, fold.init, fold.xs, reverse=fold.reverse)
+            carry, before = scan(running_step, fold.init, first)
+            carry, after = scan(running_step, carry, second)
+        whole, ys = scan(running_step, fold.init, fold.xs, reverse=fold.reverse)
         same("the last carry", carry, whole)
         joined = tree_map(lambda a, b: torch.cat([a, b]), before, after)
         same("the outputs", joined, ys)
@@ -201,9 +201,9 @@ def _composes(lengths: Sequence[int]) -> Law:
 def _of_nothing(lengths: Sequence[int]) -> Law:
     def check(scan: Scan, fold: Fold, seen: Seen) -> None:
         none = take(fold.xs, slice(0, 0))
-        carry, ys = scan(step, fold.init, none, reverse=fold.reverse)
+        carry, ys = scan(running_step, fold.init, none, reverse=fold.reverse)
         same("the carry after no steps", carry, fold.init)
-        _, one = scan(step, fold.init, take(fold.xs, slice(0, 1)), reverse=fold.reverse)
+        _, one = scan(running_step, fold.init, take(fold.xs, slice(0, 1)), reverse=fold.reverse)
         same("the outputs of no steps", ys, take(one, slice(0, 0)))
 
     mutant = Mutant("takes one step at least", one_step_at_least)
@@ -215,7 +215,7 @@ def _of_nothing(lengths: Sequence[int]) -> Law:
 def _refuses(lengths: Sequence[int]) -> Law:
     def check(scan: Scan, fold: Fold, seen: Seen) -> None:
         def widens(carry: Counter, x: dict[str, Tensor]) -> tuple[Any, Tensor]:
-            after, _ = step(carry, x)
+            after, _ = running_step(carry, x)
             return replace(after, total=after.total.double()), x["a"]
 
         try:

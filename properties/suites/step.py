@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ...core.record import record, replace, stack, take, tensor
 from ...core.tree import leaf_names, leaves, tree_map
-from ..framework.compare import EXACT, Tolerance, bits, require, same
+from ..framework.compare import EXACT, Tolerance, bits_of, require, same
 from ..framework.compiling import Compiled, compile_each
 from ..framework.law import Broken, Law, Mutant, Seen, Subject, Suite, always
-from ..framework.outside import generators, seeded
-from ..framework.profiles import current
+from ..framework.outside import generator_states, seeded
+from ..framework.profiles import current_profile
 from ..strategies.values import dyadic, integers
 
 # --- mutants ---
@@ -234,9 +234,9 @@ def _global_state(one: SearchStrategy[Arguments]) -> Law:
     def check(function: Subject, arguments: Arguments, seen: Seen) -> None:
         threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
         with seeded(3):
-            before = generators()
+            before = generator_states()
             function(*arguments)
-            moved = [name for name, state in generators().items() if state != before[name]]
+            moved = [name for name, state in generator_states().items() if state != before[name]]
         require(not moved, f"the global generator of {' and '.join(moved)} moved")
         require(threads == torch.get_num_threads(), "the number of threads changed")
         require(dtype == torch.get_default_dtype(), "the default dtype changed")
@@ -257,7 +257,7 @@ def _inputs_stay(one: SearchStrategy[Arguments]) -> Law:
         before = [(leaf._version, leaf.clone()) for leaf in given]
         function(*arguments)
         for name, leaf, (version, old) in zip(names, given, before, strict=True):
-            if not torch.equal(bits(leaf), bits(old)):
+            if not torch.equal(bits_of(leaf), bits_of(old)):
                 same(f"input {name} after the call", leaf, old)
             require(leaf._version == version, f"input {name} was written to, with the value it had")
 
@@ -322,7 +322,7 @@ def _batch(pair: SearchStrategy[tuple[Arguments, Arguments]], tolerance: Toleran
 
 def _compiled(one: SearchStrategy[Arguments], tolerance: Tolerance) -> Law:
     def prepare(function: Subject) -> tuple[Subject, list[Compiled]]:
-        return function, compile_each(function, current().backends)
+        return function, compile_each(function, current_profile().backends)
 
     def check(prepared: tuple[Subject, list[Compiled]], arguments: Arguments, seen: Seen) -> None:
         function, compilations = prepared

@@ -109,7 +109,7 @@ def discounts_from_start(target: Target) -> Target:
     )
 
 
-def leaks(target: Target) -> Target:
+def next_episode_leaks(target: Target) -> Target:
     """Add rewards of the next episode."""
     return lambda rewards, *ends, gamma: target(rewards, *[torch.zeros_like(end) for end in ends], gamma=gamma)
 
@@ -178,7 +178,7 @@ class Rows:
 
 
 @st.composite
-def rows(draw: DrawFn) -> Rows:
+def action_rows(draw: DrawFn) -> Rows:
     """Up to four rows of three actions, in multiples of 1/4."""
     count = draw(st.sampled_from((4, 3, 1)))
     first, second = draw(dyadic((count, 3))), draw(dyadic((count, 3)))
@@ -249,7 +249,7 @@ def target_laws(
     return Suite("target_laws", tuple(laws))
 
 
-_law = law_constructor(rows, SOURCE, numeric=True)
+_law = law_constructor(action_rows, SOURCE, numeric=True)
 
 
 def _definition(how: TargetClaims) -> Law:
@@ -446,7 +446,7 @@ def _own_episode(how: TargetClaims) -> Law:
         )
 
     claim = "Rewards of the next episode do not count."
-    mutant = ("adds rewards of the next episode", leaks)
+    mutant = ("adds rewards of the next episode", next_episode_leaks)
     return _stream_law("own_episode", claim, mutant, check, "several episodes", inputs=_several_episodes())
 
 

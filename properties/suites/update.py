@@ -158,14 +158,14 @@ def on_the_cpu(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, 
 
 
 @around
-def views(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+def metric_views(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Report a view of the data among the metrics."""
     after, metrics = algorithm.update(state, trajectory, key)
     return after, {**metrics, "first_reward": trajectory.reward[0, 0]}
 
 
 @around
-def stops_early(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
+def stops_at_kl(algorithm: Algorithm, state: TrainState, trajectory: Trajectory, key: Tensor) -> Result:
     """Branch in Python on the approximate KL, to discard an update that moved too far."""
     after, metrics = algorithm.update(state, trajectory, key)
     return (after if metrics["approximate_kl"] < 1.0 else state), metrics
@@ -175,8 +175,8 @@ OF_STEPS = {
     "same_twice": Mutant("anneals its learning rate by a Python counter", counts_updates),
     "inputs_stay": Mutant("adds its updates in place", mutates_parameters),
     "structure_is_fixed": Mutant("counts its updates in float", float_counter),
-    "outputs_own_storage": Mutant("reports a view of the data among its metrics", views),
-    "batch_is_singles": Mutant("asks Python: if approximate_kl < 1", stops_early),
+    "outputs_own_storage": Mutant("reports a view of the data among its metrics", metric_views),
+    "batch_is_singles": Mutant("asks Python: if approximate_kl < 1", stops_at_kl),
     "device_follows_inputs": Mutant("makes a tensor without asking where: torch.zeros(1)", on_the_cpu),
     "global_state_stays": Mutant("shuffles with torch's global generator", global_shuffle),
     "compiled_is_eager": Mutant("logs what it does: logger.debug(...)", logs),

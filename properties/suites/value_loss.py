@@ -34,7 +34,7 @@ def _clip_of(value: Tensor, anchor: Tensor, clip: float) -> Tensor:
     return anchor + (value - anchor).clamp(-clip, clip)
 
 
-def doubled(loss: Loss) -> Loss:
+def without_the_half(loss: Loss) -> Loss:
     """Leave out the half."""
     return lambda *columns, **named: 2.0 * loss(*columns, **named)
 
@@ -102,7 +102,7 @@ class Values:
 
 
 @st.composite
-def values(draw: DrawFn) -> Values:
+def dyadic_values(draw: DrawFn) -> Values:
     """Up to four values, multiples of 1/4 that differ by more or less than the clip."""
     count = draw(st.sampled_from((4, 3, 1)))
     value, behaviour_value, target = (draw(dyadic((count,), limit=limit)) for limit in (2, 1, 4))
@@ -181,7 +181,7 @@ def value_loss_laws(
     return Suite("value_loss_laws", tuple(laws))
 
 
-_law = law_constructor(values, PPO2, numeric=True)
+_law = law_constructor(dyadic_values, PPO2, numeric=True)
 
 
 def _slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:
@@ -199,7 +199,7 @@ def _squared(how: ValueLossClaims) -> Law:
         same("the loss of values at their old ones", how.ask(loss, near), _reduced(how, how.wanted(near)), ROUNDING)
 
     claim = f"Where the value is the old one the loss is {how.scale} times the squared error."
-    return _law("squared_error", claim, ("doubles the scale", doubled), check, "an error")
+    return _law("squared_error", claim, ("doubles the scale", without_the_half), check, "an error")
 
 
 def _reduced(how: ValueLossClaims, losses: Tensor) -> Tensor:
@@ -219,7 +219,7 @@ def _gradient_law(how: ValueLossClaims) -> Law:
         same("the gradient in the value", got, wanted, ROUNDING)
 
     claim = "The gradient is the scaled error, and 0 where the clipped error counts."
-    return _law("gradient", claim, ("doubles the scale", doubled), check, "an error")
+    return _law("gradient", claim, ("doubles the scale", without_the_half), check, "an error")
 
 
 def _constants(how: ValueLossClaims) -> Law:
@@ -257,7 +257,7 @@ def _wide(how: ValueLossClaims) -> Law:
         same("the loss with a clip of 1000", how.ask(loss, drawn, clip=1000.0), wanted, ROUNDING)
 
     claim = "With a wide clip it is the squared error."
-    return _law("wide_clip", claim, ("doubles the scale", doubled), check, "an error")
+    return _law("wide_clip", claim, ("doubles the scale", without_the_half), check, "an error")
 
 
 def _binds(how: ValueLossClaims) -> Law:

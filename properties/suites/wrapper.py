@@ -15,7 +15,7 @@ from ...core.record import replace, select
 from ...core.steps import TimeStep, ended
 from ..framework.compare import same
 from ..framework.law import Law, Mutant, Seen, Suite, always
-from ..strategies.walks import AnyEnv, Visit, Walk, is_over, key_of, unbroken, walks
+from ..strategies.walks import AnyEnv, Visit, Walk, is_over, key_of_step, unbroken, walks
 
 # --- mutants ---
 # Common errors in an auto-reset and in a time limit, as functions from the wrapped env to a wrongly wrapped one.
@@ -295,7 +295,7 @@ def _side_by_side(env: AnyEnv, inner: AnyEnv, walk: Walk) -> list[_Pair]:
     age = 0
     for t, visit in enumerate(unbroken(inner, walk)):
         if age == 0:
-            key = key_of(walk, t - 1)
+            key = key_of_step(walk, t - 1)
             (state, _), (plain, _) = env.reset(env.params, key), inner.reset(inner.params, key)
         state, limited = env.step(env.params, state, visit.action, visit.key)
         plain, timestep = inner.step(inner.params, plain, visit.action, visit.key)

@@ -21,11 +21,11 @@ from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, message
 from ...core.transcript.record import Transcript, empty
 from ...core.tree import tree_map
-from ..effects.checkpoint.description import described
+from ..effects.checkpoint.description import read_description
 from ..effects.checkpoint.manifest import MANIFEST, DamagedError, damaged
 from ..effects.checkpoint.single import check_finite, machine_of, newest_usable
 from ..effects.layout import TOTALS as TOTALS
-from ..machine.persistent_map import entries, sound
+from ..machine.persistent_map import entries, is_sound
 from ..runs.run import arguments_of, names_in, with_numbers_of
 from ..text.config import TextConfig
 from ..text.conversations import Parts
@@ -85,7 +85,7 @@ class PhaseState:
     samples: dict[Name, SampleWithProximal]
 
 
-def live(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
+def live_samples(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
     """Return the names of samples that the scheduler counts as finished and not yet trained on, sorted."""
     found = {
         (number, seat, one.attempt)
@@ -119,7 +119,9 @@ def _pending(name: Name, held: SampleWithProximal) -> PendingSample:
     return PendingSample(name=name, done=tuple(sorted(held.done)), **summary)
 
 
-def of_newest(phase: Path, use: Callable[[Path], T], backend: LearnerBackend = SINGLE_PROCESS) -> T | tuple[()]:
+def use_newest_of_phase(
+    phase: Path, use: Callable[[Path], T], backend: LearnerBackend = SINGLE_PROCESS
+) -> T | tuple[()]:
     """Return the result of `use` on a phase's newest usable checkpoint; () where none was ever finished.
 
     A damaged one is named on standard error. Raises: CheckpointError, and errors of `use`.
@@ -130,14 +132,14 @@ def of_newest(phase: Path, use: Callable[[Path], T], backend: LearnerBackend = S
     return () if found is None else found
 
 
-def newest(phase: Path, backend: LearnerBackend = SINGLE_PROCESS) -> Path | tuple[()]:
+def newest_of_phase(phase: Path, backend: LearnerBackend = SINGLE_PROCESS) -> Path | tuple[()]:
     """Return the folder of the newest good checkpoint; () where there is none. Raises: CheckpointError."""
-    return of_newest(phase, lambda where: where, backend)
+    return use_newest_of_phase(phase, lambda where: where, backend)
 
 
 def kept_in(where: Path) -> tuple[PhaseCheckpoint, Mapping[str, Any]]:
     """Return a checkpoint's state besides tensors, and the arguments it was written with. Raises: CheckpointError."""
-    manifest = described(where).manifest
+    manifest = read_description(where).manifest
     kept = machine_of(where, manifest.machine, [*CLASSES, PhaseCheckpoint, KeptStart, PendingSample])
     if not isinstance(kept, PhaseCheckpoint):
         remedy = "name the folder of a phase, RUN/sync or RUN/async"
@@ -157,8 +159,8 @@ def _fault(kept: PhaseCheckpoint, version: int) -> str:
         now.submitted == now.waiting + now.running + now.accepted + now.rejected,
         now.accepted == now.consumed + now.filtered + now.queued + now.cached,
         len({one.name for one in kept.waiting}) == len(kept.waiting),
-        sound(now.groups) and sound(now.workers),
-        all(sound(line.items) for line in (now.again, now.pending, now.free)),
+        is_sound(now.groups) and is_sound(now.workers),
+        all(is_sound(line.items) for line in (now.again, now.pending, now.free)),
         all(0 <= line.first <= line.next for line in (now.again, now.pending, now.free)),
     )
     negative = [name for name, value in counts.items() if not value >= 0]
@@ -167,7 +169,7 @@ def _fault(kept: PhaseCheckpoint, version: int) -> str:
     return f"version {now.version}" if now.version != version else "" if all(sums) else "counts that do not add up"
 
 
-def load(
+def load_state(
     where: Path, arguments: TextConfig, begun: LanguageState, backend: LearnerBackend = SINGLE_PROCESS
 ) -> PhaseState:
     """Return the state in a checkpoint; `begun` is a learner's state with the run's structure. Raises: CheckpointError."""
@@ -178,7 +180,7 @@ def load(
         "past": {str(version): begun.params.policy for version in kept.past},
     }
     classes = [*CLASSES, PhaseCheckpoint, KeptStart, PendingSample]
-    tree = backend.load(where, like, classes=classes, names=names_in(described(where).manifest)).tree
+    tree = backend.load(where, like, classes=classes, names=names_in(read_description(where).manifest)).tree
     check_finite(where, tree["learner"].params.policy, "learner.params.policy")
     if arguments_of(metadata)[1] != arguments:  # numbers may have changed since
         tree["learner"] = with_numbers_of(tree["learner"], begun)

@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 
-from ..text.evaluation import EvaluationResult, table
+from ..text.evaluation import EvaluationResult, standing_table
 from ..text.report import Result, table_of
 from .scheduler.timeline import TRAINER, Shift
 
@@ -54,11 +54,11 @@ class PhaseTotals:
 
     def mean_age(self) -> float:
         """Return the mean age of the samples trained on, in updates; 0 without samples."""
-        return sum(age * number for age, number in enumerate(self.ages)) / max(1, sum(self.ages))
+        return sum(age * json_number for age, json_number in enumerate(self.ages)) / max(1, sum(self.ages))
 
     def largest_age(self) -> int:
         """Return the largest age of the samples trained on, in updates; 0 without samples."""
-        return max((age for age, number in enumerate(self.ages) if number), default=0)
+        return max((age for age, json_number in enumerate(self.ages) if json_number), default=0)
 
     def trainer_at_work(self) -> float:
         """Return the share of the working seconds in which the trainer was busy."""
@@ -89,7 +89,7 @@ def ratio(one: float, other: float) -> float:
     return one / other if other else math.nan
 
 
-def figures(phases: Sequence[PhaseTotals]) -> tuple[Figure, ...]:
+def phase_rows(phases: Sequence[PhaseTotals]) -> tuple[Figure, ...]:
     """Return the rows of the table of phases: speed, utilisation, sample ages and discarded work."""
     oldest = min(AGES, max(one.largest_age() for one in phases))
     return (
@@ -150,19 +150,19 @@ def better(figure: Figure, first: float, second: float, names: Sequence[str]) ->
     return names[int((second < first) == (figure.better == LESS))]
 
 
-def number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
     """Return a number as a JSON value: NaN and infinities as text.
 
-    >>> number(0.5), number(math.nan)
+    >>> json_number(0.5), json_number(math.nan)
     (0.5, 'nan')
     """
     return value if math.isfinite(value) else repr(value)
 
 
-def shown(value: float, digits: int) -> str:
+def show_number(value: float, digits: int) -> str:
     """Return a number as the table shows it.
 
-    >>> shown(12800.0, 0), shown(math.nan, 3)
+    >>> show_number(12800.0, 0), show_number(math.nan, 3)
     ('12,800', '-')
     """
     return f"{value:,.{digits}f}" if math.isfinite(value) else "-"
@@ -189,7 +189,7 @@ class Difference:
         return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
 
-def difference(one: EvaluationResult, other: EvaluationResult) -> Difference:
+def accuracy_difference(one: EvaluationResult, other: EvaluationResult) -> Difference:
     """Return the difference in accuracy of two policies, from the score intervals of both, as if their tasks had differed.
 
     d - sqrt((p1 - l1)^2 + (u2 - p2)^2)  to  d + sqrt((u1 - p1)^2 + (p2 - l2)^2),   d = p1 - p2
@@ -202,7 +202,7 @@ def difference(one: EvaluationResult, other: EvaluationResult) -> Difference:
     ...     low, high = wilson(right, tasks)
     ...     figures = {ACCURACY: right / tasks, LOW: low, HIGH: high}
     ...     return EvaluationResult(attempts=tasks, reward=0.0, turns=1.0, tokens=1.0, figures=figures, modes={})
-    >>> difference(share(56, 70), share(48, 80)).line()
+    >>> accuracy_difference(share(56, 70), share(48, 80)).line()
     '+0.200 [+0.052, +0.334]'
     """
     value = one.accuracy - other.accuracy
@@ -224,7 +224,9 @@ class Comparison:
         if len(self.phases) < 2:
             return {}
         first, second = self.phases
-        found = {one.name.strip(): ratio(one.of(second), one.of(first)) for one in figures(self.phases) if one.compared}
+        found = {
+            one.name.strip(): ratio(one.of(second), one.of(first)) for one in phase_rows(self.phases) if one.compared
+        }
         return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def differences(self) -> dict[str, Difference]:
@@ -235,17 +237,19 @@ class Comparison:
         if self.own or math.isnan(self.before["sampled"].accuracy):
             return {}
         own = {one.name: one.after["sampled"] for one in self.phases}
-        found = {f"{name} less before": difference(after, self.before["sampled"]) for name, after in own.items()}
+        found = {
+            f"{name} less before": accuracy_difference(after, self.before["sampled"]) for name, after in own.items()
+        }
         if len(self.phases) == 2:
             first, second = own
-            found[f"{second} less {first}"] = difference(own[second], own[first])
+            found[f"{second} less {first}"] = accuracy_difference(own[second], own[first])
         return found
 
     def described(self) -> dict[str, Any]:
         """Return the comparison as JSON values."""
-        rows, standings = figures(self.phases), {"before": self.before, **{p.name: p.after for p in self.phases}}
+        rows, standings = phase_rows(self.phases), {"before": self.before, **{p.name: p.after for p in self.phases}}
         return {
-            "figures": {p.name: {one.name.strip(): number(one.of(p)) for one in rows} for p in self.phases},
+            "figures": {p.name: {one.name.strip(): json_number(one.of(p)) for one in rows} for p in self.phases},
             "ratios": self.ratios(),
             "accuracy": {name: asdict(one) for name, one in self.differences().items()},
             "ages": {p.name: list(p.ages) for p in self.phases},
@@ -268,16 +272,16 @@ class Comparison:
     def _standings(self) -> str:
         found = {"before": self.before, **{f"after {p.name}": p.after for p in self.phases}}
         sampled = {name: one["sampled"] for name, one in found.items()}
-        return table({**sampled, **{f"{name}, greedy": one["greedy"] for name, one in found.items()}})
+        return standing_table({**sampled, **{f"{name}, greedy": one["greedy"] for name, one in found.items()}})
 
     def _rows(self) -> str:
         pair = len(self.phases) == 2
         names = [one.name for one in self.phases]
         head = "".join(f"{name:>12}" for name in names) + (f"{f'{names[1]}/{names[0]}':>13}  better" if pair else "")
         lines = [" " * 32 + head]
-        for one in figures(self.phases):
+        for one in phase_rows(self.phases):
             values = [one.of(p) for p in self.phases]
-            cells = "".join(f"{shown(value, one.digits):>12}" for value in values)
+            cells = "".join(f"{show_number(value, one.digits):>12}" for value in values)
             lines.append(f"{one.name:32}{cells}{self._last(one, values) if pair else ''}".rstrip())
         return "\n".join(lines)
 

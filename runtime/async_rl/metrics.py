@@ -19,9 +19,9 @@ from ..text.columns import LABEL, LENGTHS, label_columns, learner_columns, share
 from ..text.config import TextConfig
 from ..text.preparation import STATES, THROUGHPUT
 from ..text.report import evaluation_names
-from ..text.training_loop import columns, episodes_of
+from ..text.training_loop import episodes_of, metric_columns
 from .preparation import Ready
-from .samples import Sample, figures_of
+from .samples import Sample, mean_figures
 
 
 @define
@@ -62,7 +62,7 @@ class Meter:
             prepared, self._prepared = self._prepared, []
         anchoring, self._anchoring = self._anchoring, 0.0
         elapsed = max(1e-9, self._since - since)
-        means = figures_of(batch)
+        means = mean_figures(batch)
         heads, tails = [version - one.head for one in batch], [version - one.tail for one in batch]
         given = self.arguments
         known = {*learner_columns(given.sampling.top_p), *evaluation_names(self.task, given.episodes.eval_samples)}
@@ -70,7 +70,7 @@ class Meter:
         row = {
             "iteration": float(version + 1),
             "steps": float((version + 1) * episodes_of(self.arguments, self.task)),
-            **dict.fromkeys(columns(self.arguments, self.task), math.nan),
+            **dict.fromkeys(metric_columns(self.arguments, self.task), math.nan),
             "episode_return": means["reward"],
             **{name: means[name] for name in (*self.task.figures, *LENGTHS)},
             **label_columns(shares(self.task, [one.mode for one in batch])),

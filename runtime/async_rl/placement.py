@@ -9,13 +9,13 @@ import torch
 from attrs import evolve, field, frozen
 
 from ...core.errors import message
-from ..effects.cluster import opened, worker_handles
+from ..effects.cluster import open_cluster, worker_handles
 from ..effects.cluster.addresses import parted
 from ..effects.cluster.device_assignment import DeviceAssignment
 from ..effects.cluster.interface import Cluster, Done, EngineError
 from ..effects.cluster.rejoining import rejoining
-from ..effects.cluster.security import described, monarch_scheme, refuse_network
-from ..effects.weight_sync import Host, WeightPublisher, chosen, this_host, weight_publisher
+from ..effects.cluster.security import describe_security, monarch_scheme, refuse_network
+from ..effects.weight_sync import Host, WeightPublisher, choose_transport, this_host, weight_publisher
 from ..effects.weight_sync.ray import store_for
 from ..effects.workers.backends import Body, Engine, WorkerHandle, in_process, in_thread
 from ..effects.workers.backends import Inbox as Box
@@ -46,7 +46,7 @@ class HostProbe:
 
 
 @contextmanager
-def placed(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int) -> Iterator[Placement]:
+def place_generators(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int) -> Iterator[Placement]:
     """Yield the placement of generators, each on its device; a lost host is added again once it is reachable.
 
     Weights go by `transfer`, else by shared memory if all hosts share it, else by the engine's transport; `notice` is called
@@ -60,16 +60,18 @@ def placed(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int)
         yield Placement(engine, partial(weight_publisher, "shared"))
         return
     store = store_for(weights()) if given.engine == "ray" else 0
-    if line := described(given.engine, given.hosts):
+    if line := describe_security(given.engine, given.hosts):
         notice(line)
     own = hosts if given.engine == "monarch" else ()
-    with opened(given.engine, hosts=own, store=store) as cluster, ExitStack() as stack:
+    with open_cluster(given.engine, hosts=own, store=store) as cluster, ExitStack() as stack:
         for host in hosts if given.engine == "ray" else ():
             cluster.add_host(host, timeout=WAIT)
         stack.enter_context(rejoining(cluster, cluster.hosts(), notice))
         engine = worker_handles.on(cluster, hosts=hosts, start=START, devices=given.named_devices(), fitted=on_device)
         asked = "" if given.transfer == "auto" else given.transfer
-        way = chosen([this_host(), *probe_hosts(cluster, hosts)], engine=given.engine, asked=asked, report=notice)
+        way = choose_transport(
+            [this_host(), *probe_hosts(cluster, hosts)], engine=given.engine, asked=asked, report=notice
+        )
         if way.fallback and monarch_scheme() == "tcp" and not given.trust_network:
             refuse_network("Monarch's buffers over TCP", [parted(host)[0] for host in hosts])
         with weight_publisher(way.way, (torch.zeros(1),)):

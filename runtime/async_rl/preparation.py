@@ -13,7 +13,7 @@ from ...core.keys import Key
 from ...core.language.preparation import Preparation, Prepared, Record, Start
 from ...core.language.prompting import Prompting, Query, Response
 from ..files.reading import parse_json
-from ..machine.json_codec import decode, encode, line
+from ..machine.json_codec import decode, encode, json_line
 from ..machine.persistent_map import entries
 from .scheduler.state import Schedule
 
@@ -143,7 +143,9 @@ def kept_starts(starts: Mapping[int, Start]) -> tuple[KeptStart, ...]:
     """Return starts for a checkpoint. Raises: StructureError for a state that has no JSON form."""
     return tuple(
         KeptStart(
-            prompt=prompt, observation=one.observation, state=line(encode(one.state, f"the start of prompt {prompt}"))
+            prompt=prompt,
+            observation=one.observation,
+            state=json_line(encode(one.state, f"the start of prompt {prompt}")),
         )
         for prompt, one in sorted(starts.items())
     )
@@ -181,7 +183,7 @@ class Work:
         return not self.queries
 
 
-def begun(prompting: Prompting[Any, Prepared], key: Key, number: int) -> Work:
+def begin_preparation(prompting: Prompting[Any, Prepared], key: Key, number: int) -> Work:
     """Return a preparation of one task, at its beginning."""
     state, queries = prompting.begin(key, number, 1)
     return Work(preparation=number, state=state, queries=queries)

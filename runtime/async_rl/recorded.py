@@ -21,12 +21,12 @@ COUNTS = (
 Row = Mapping[str, Any]
 
 
-def events(home: Path) -> Iterator[Row]:
+def recorded_events(home: Path) -> Iterator[Row]:
     """Return the rows of the event log: sessions, and the events that were sent to the scheduler. Raises: StructureError."""
     return objects(home / EVENTS, _is_event, "a JSON object of a session or an event")
 
 
-def ledger(home: Path) -> Iterator[Row]:
+def recorded_ledger(home: Path) -> Iterator[Row]:
     """Return the rows of the ledger: each version and the samples that it was trained on. Raises: StructureError."""
     return objects(home / LEDGER, _is_update, f"a JSON object with a version and samples of {SAMPLE} numbers")
 
@@ -36,7 +36,7 @@ def timeline(home: Path) -> Iterator[dict[str, Any]]:
     return objects(home / TIMELINE, _is_span, "a JSON object with actor, kind, begin, end and version")
 
 
-def totals(home: Path) -> dict[str, Any]:
+def recorded_totals(home: Path) -> dict[str, Any]:
     """Return the counts of a phase at its end. Raises: CheckpointError, StructureError."""
     held = folder.read_json(home / TOTALS)
     wrong = [name for name in COUNTS if not _whole(held.get(name))]

@@ -20,7 +20,7 @@ from . import checkpoint, recorded
 from .checkpoint import TOTALS, PhaseCheckpoint
 from .run_phase import COUNTS, rules_of
 from .scheduler import events as say
-from .scheduler.machine import begin, scheduler
+from .scheduler.machine import begin_schedule, scheduler
 from .scheduler.state import Rules, Schedule, with_workers
 
 KNOWN = (Failed, Interrupted, *say.EVENTS, *say.COMMANDS)
@@ -51,14 +51,14 @@ class Course:
     def _opened(self, generators: int, slots: int) -> "Course":
         """Return the course at the beginning of a session, with all generators idle; its Started event is not in the log."""
         if isinstance(self.state, tuple):
-            first = begin(self.rules, prompts=self.prompts, workers=generators, slots=slots)
+            first = begin_schedule(self.rules, prompts=self.prompts, workers=generators, slots=slots)
         else:
             first = with_workers(self.state, generators, slots)
         state, _ = scheduler(self.rules).step(first, Started())
         return evolve(self, state=state, sessions=self.sessions + 1)
 
 
-def folded(course: Course, rows: Iterable[Mapping[str, Any]]) -> Course:
+def fold_rows(course: Course, rows: Iterable[Mapping[str, Any]]) -> Course:
     """Return the scheduler's course after all rows.
 
     state_0 = begin,   state_n+1 = step(state_n, event_n)
@@ -66,7 +66,7 @@ def folded(course: Course, rows: Iterable[Mapping[str, Any]]) -> Course:
     >>> rules = Rules(batch=1, concurrency=1, staleness=0, updates=1)
     >>> opened = {"session": 1, "version": 0, "generators": 1, "slots": 1}
     >>> whole = {"$tag": "finished", "group": 0, "seat": 0, "attempt": 0, "tokens": 9, "head": 0, "tail": 0}
-    >>> course = folded(Course(rules=rules, prompts=2), [opened, {"command": 0, "kind": "dispatch", "event": whole}])
+    >>> course = fold_rows(Course(rules=rules, prompts=2), [opened, {"command": 0, "kind": "dispatch", "event": whole}])
     >>> course.events, course.state.accepted, course.state.phase
     (1, 1, 'train')
     """
@@ -107,26 +107,26 @@ class Replay:
         )
 
 
-def replayed(run: Path, phase: str) -> Replay:
+def replay_phase(run: Path, phase: str) -> Replay:
     """Replay a phase to its newest checkpoint, and to its end if it has ended.
 
     Raises: CheckpointError for a phase without a checkpoint, StructureError for a malformed log.
     """
     home = run / phase
-    found = checkpoint.of_newest(home, _kept)
+    found = checkpoint.use_newest_of_phase(home, _kept)
     if not found:
         wanted, remedy = "a phase with one", f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(home), got="without a checkpoint", wanted=wanted, remedy=remedy))
     kept, arguments = found
-    rows = recorded.events(home)
+    rows = recorded.recorded_events(home)
     course = Course(rules=rules_of(arguments), prompts=arguments.episodes.groups)
-    course = folded(course, islice(rows, kept.events))
+    course = fold_rows(course, islice(rows, kept.events))
     if isinstance(course.state, tuple):
         wrong: tuple[str, ...] = ("the log is empty",)
     else:
         wrong = tuple(f"{name} differs" for name in differing(course.state, kept.schedule))
-    last = folded(course, rows)
-    totals = recorded.totals(home) if (home / TOTALS).exists() and not isinstance(last.state, tuple) else {}
+    last = fold_rows(course, rows)
+    totals = recorded.recorded_totals(home) if (home / TOTALS).exists() and not isinstance(last.state, tuple) else {}
     wrong += tuple(
         f"{name} is {getattr(last.state, name)} at the end, {totals[name]} in {TOTALS}"
         for name in COUNTS

@@ -16,7 +16,7 @@ from ...core.language.task import TextTask
 from ..effects import folder
 from ..effects.reporting.curves_picture import curves_picture
 from ..effects.reporting.language_picture import language_picture
-from ..effects.reporting.metrics import read
+from ..effects.reporting.metrics import read_metrics
 from ..effects.reporting.timeline_picture import Lane, staleness_picture, timeline_picture
 from ..text.columns import LABEL, own_figures
 from ..text.evaluation import read_evaluation_result
@@ -35,7 +35,7 @@ ENLARGED = 4  # updates in the enlarged part of the timeline
 SAME, SAME_THERE = 1 / 4000, 1 / 500
 
 
-def ended(run: Path) -> tuple[str, ...]:
+def finished_phases(run: Path) -> tuple[str, ...]:
     """Return the phases that have ended and were evaluated, in order."""
     files = (TOTALS, folder.EVALUATION)
     return tuple(name for name in (SYNC, ASYNC) if all((run / name / file).exists() for file in files))
@@ -47,8 +47,13 @@ def audit(run: Path, phase: str) -> Audit:
     Raises: CheckpointError, StructureError.
     """
     home = _begun(run, phase)
-    totals = recorded.totals(home) if (home / TOTALS).exists() else ()
-    return audited(tuple(recorded.ledger(home)), _bounds(run, phase), reported_events(recorded.events(home)), totals)
+    totals = recorded.recorded_totals(home) if (home / TOTALS).exists() else ()
+    return audited(
+        tuple(recorded.recorded_ledger(home)),
+        _bounds(run, phase),
+        reported_events(recorded.recorded_events(home)),
+        totals,
+    )
 
 
 def _begun(run: Path, phase: str) -> Path:
@@ -70,9 +75,9 @@ def _bounds(run: Path, phase: str) -> Bounds:
 def phase_of(run: Path, name: str) -> PhaseTotals:
     """Return the figures of a phase that has ended. Raises: CheckpointError, StructureError."""
     home = _begun(run, name)
-    totals, spans = recorded.totals(home), spans_of(recorded.timeline(home))
+    totals, spans = recorded.recorded_totals(home), spans_of(recorded.timeline(home))
     start, seconds = _started(spans), totals["seconds"]
-    taken, rows = taken_of(recorded.ledger(home)), read(home / folder.METRICS)
+    taken, rows = taken_of(recorded.recorded_ledger(home)), read_metrics(home / folder.METRICS)
     ages = Counter(one.version - one.head for one in taken)
     waited, updated, anchored = (
         sum(row.get(name, 0.0) for row in rows) for name in ("rollout_seconds", "update_seconds", "proximal_seconds")
@@ -85,7 +90,7 @@ def phase_of(run: Path, name: str) -> PhaseTotals:
         updates=totals["version"],
         seconds=seconds,
         start=start,
-        tokens_sampled=reported_events(recorded.events(home)).tokens,
+        tokens_sampled=reported_events(recorded.recorded_events(home)).tokens,
         ages=tuple(ages[age] for age in range(max(ages, default=-1) + 1)),
         shifts=shifts(spans, start, max(seconds, start)),
         waited=max(0.0, waited - start) / updates,
@@ -115,7 +120,7 @@ def comparison(run: Path, task: TextTask | tuple[()] = ()) -> Comparison:
 
     Raises: CheckpointError where none has ended, StructureError.
     """
-    there = ended(run)
+    there = finished_phases(run)
     if not there:
         remedy = f"go on with it: {folder.resume_command(run)}"
         raise CheckpointError(message(str(run), got="without a phase that has ended", wanted="one", remedy=remedy))
@@ -174,7 +179,7 @@ def write_staleness(run: Path, out: Path) -> Path:
     """Draw the ages of the samples trained on, for each phase of the run. Raises: CheckpointError for a run without any."""
     ages, bounds = dict[str, tuple[int, ...]](), dict[str, int]()
     for name in (SYNC, ASYNC):
-        counted = Counter(one.version - one.head for one in taken_of(recorded.ledger(run / name)))
+        counted = Counter(one.version - one.head for one in taken_of(recorded.recorded_ledger(run / name)))
         if counted:
             ages[name] = tuple(counted[age] for age in range(max(counted) + 1))
             bounds[name] = _bounds(run, name).staleness
@@ -194,7 +199,7 @@ def write_curve(run: Path, out: Path) -> Path:
     begun = [name for name in (SYNC, ASYNC) if (run / name / folder.METRICS).exists()]
     last = begun[-1] if begun else phases_of(arguments_in(run))[-1]
     path, start = run / last / folder.METRICS, accuracy_before(run)
-    rows = read(path) if path.exists() else []
+    rows = read_metrics(path) if path.exists() else []
     found = [drawn for one in _results(run) if (drawn := drawn_in(one))]
     if found:
         curves = {name: [one] for _, held in found for name, one in held.items()}

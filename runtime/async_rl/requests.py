@@ -11,7 +11,7 @@ from ..text.training_loop import prompt_requests
 KEPT = 4096  # largest number of prompts whose requests are cached
 
 
-def remembered(arguments: TextConfig, key: Key, draw: Draw | tuple[()] = ()) -> Callable[[int, int], Request]:
+def caching_requests(arguments: TextConfig, key: Key, draw: Draw | tuple[()] = ()) -> Callable[[int, int], Request]:
     """Return a function (prompt, seat) -> request that caches the requests of a group."""
     group = lru_cache(KEPT)(partial(prompt_requests, arguments, key, draw=draw))
     return lambda prompt, seat: group(prompt)[seat]

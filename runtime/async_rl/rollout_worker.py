@@ -30,8 +30,8 @@ from ..text.preparation import attempt_from, usable
 from ..text.prompting import RULES, query_attempt, response_of
 from .active_rollouts import ActiveRollouts, add, cancel, pop_finished, token_progress
 from .grading import Grading
-from .preparation import Prepare, Ready, Work, begun, ready_fault, ready_of, replied
-from .samples import Sample, fault, samples_of
+from .preparation import Prepare, Ready, Work, begin_preparation, ready_fault, ready_of, replied
+from .samples import Sample, sample_fault, samples_of
 from .tool_service import served_tools
 from .version_check import Packages, packages, refuse_others
 
@@ -88,7 +88,7 @@ class Spec:
     packages: Packages = field(factory=dict)  # versions required on its host
 
 
-def refusing(arguments: TextConfig, parts: TextComponents) -> Callable[[int, Any], str]:
+def faults_of_answers(arguments: TextConfig, parts: TextComponents) -> Callable[[int, Any], str]:
     """Return a function (task, answer) that returns the fault of an answer, whatever the task, or "": for `workers.working`."""
     room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
 
@@ -100,7 +100,7 @@ def refusing(arguments: TextConfig, parts: TextComponents) -> Callable[[int, Any
             return ready_fault(parts.task.preparation, payload)
         if not isinstance(payload, Completed):
             return f"{type(payload).__name__}, which is no answer"
-        return fault(parts.task, payload.sample, vocabulary=parts.speaker.vocabulary, **room)
+        return sample_fault(parts.task, payload.sample, vocabulary=parts.speaker.vocabulary, **room)
 
     return refuse
 
@@ -242,7 +242,7 @@ class Prompts:
 
     def begin(self, task: int, number: int) -> tuple[tuple[int, Ready], ...]:
         """Begin a preparation; return those that are finished."""
-        return self._on(task, begun(self.preparation.prompting, self.key, number), NONE)
+        return self._on(task, begin_preparation(self.preparation.prompting, self.key, number), NONE)
 
     def advance(self, params: Any, version: int) -> tuple[tuple[int, Ready], ...]:
         """Sample one chunk of tokens; return the preparations that are finished."""

@@ -13,25 +13,25 @@ from typing import Any
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, message
 from ..effects import folder
-from ..effects.checkpoint.description import described
+from ..effects.checkpoint.description import read_description
 from ..effects.clock import seconds
 from ..effects.weight_sync.shared_memory.layout import layout
 from ..runs.arguments import changed
-from ..runs.kinds import read
+from ..runs.kinds import record_in_file
 from ..runs.recipe import Context, Notice, Phases, SessionResult
-from ..runs.run import arguments_of, loaded, perform
+from ..runs.run import arguments_of, load_run_state, perform
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
 from ..text import run as turns
 from ..text.async_config import AsyncConfig
 from ..text.components import TextComponents, text_components
-from ..text.config import TextConfig, generators, held_out_tasks
+from ..text.config import TextConfig, generator_count, held_out_tasks
 from ..text.learner_backend import LearnerBackend
 from ..text.report import BEFORE, evaluation, with_curves, write_before
 from ..text.training_loop import learning_components, phases, policy_of
 from . import checkpoint
 from .checkpoint import TOTALS
-from .placement import Placement, placed
+from .placement import Placement, place_generators
 from .run_phase import run_phase
 from .training_phase import PhaseConfig
 
@@ -64,7 +64,7 @@ def phases_of(arguments: TextConfig) -> tuple[str, ...]:
 
 def arguments_in(run: Path) -> TextConfig:
     """Return the arguments of the run in a folder. Raises: CheckpointError, ChoiceError."""
-    arguments: TextConfig = arguments_of(read(folder.existing(run) / folder.ARGUMENTS))[1]
+    arguments: TextConfig = arguments_of(record_in_file(folder.existing(run) / folder.ARGUMENTS))[1]
     return arguments
 
 
@@ -79,7 +79,7 @@ def components(arguments: TextConfig, context: Context) -> Phases:
     def opened() -> Iterator[Placement]:
         over = context.kept and all((run / phase / TOTALS).exists() for phase in phases_of(arguments))
         given = AsyncConfig() if over else arguments.asynchronous
-        with placed(given, notice, lambda: layout(parts.whole(parts.begin())).size) as place:
+        with place_generators(given, notice, lambda: layout(parts.whole(parts.begin())).size) as place:
             yield place
 
     return Phases(
@@ -92,7 +92,9 @@ def components(arguments: TextConfig, context: Context) -> Phases:
 def _check_data(run: Path, parts: TextComponents) -> None:
     """Refuse a task whose data differ from those that the run began with. Raises: CheckpointError."""
     for name in folder.PHASES:
-        recorded = checkpoint.of_newest(run / name, lambda where: described(where).manifest.environment)
+        recorded = checkpoint.use_newest_of_phase(
+            run / name, lambda where: read_description(where).manifest.environment
+        )
         turns.check_data(run, dict(recorded), parts)
 
 
@@ -104,8 +106,8 @@ def phase_policy(run: Path, phase: str, trust: Trust = NOTHING) -> tuple[TextCom
     _check_data(run, parts)
     algorithm, _ = learning_components(arguments, parts)
     begun = algorithm.init(parts.begin())
-    found = checkpoint.of_newest(
-        run / phase, lambda where: checkpoint.load(where, arguments, begun).learner.params.policy
+    found = checkpoint.use_newest_of_phase(
+        run / phase, lambda where: checkpoint.load_state(where, arguments, begun).learner.params.policy
     )
     if isinstance(found, tuple):
         remedy = f"go on with it: {folder.resume_command(run)}"
@@ -154,9 +156,9 @@ def _setting(
     notice: Notice,
     backend: LearnerBackend,
 ) -> PhaseConfig:
-    own = changed(arguments, {"mode": phase, "generators": generators(arguments)})
+    own = changed(arguments, {"mode": phase, "generators": generator_count(arguments)})
     own = changed(own, {"staleness": 0}) if phase == SYNC else own
-    number = f"{generators(own)} generators" if generators(own) > 1 else "a generator"
+    number = f"{generator_count(own)} generators" if generator_count(own) > 1 else "a generator"
     notice(f"{phase}: {number}, {own.episodes.steps} updates, staleness at most {own.asynchronous.staleness}")
     return PhaseConfig(
         folder=run / phase,
@@ -164,7 +166,7 @@ def _setting(
         arguments=own,
         parts=parts,
         facts=turns.facts(parts),
-        metadata=turns.described(own),
+        metadata=turns.text_record(own),
         notice=notice,
         place=place,
         backend=backend,
@@ -181,10 +183,10 @@ def _warmed(
         return algorithm.init(parts.begin())
     home = run / WARM
     made = turns.components_of(home, arguments, parts, backend)
-    found = checkpoint.of_newest(home, lambda where: loaded(where, made, backend), backend)
+    found = checkpoint.use_newest_of_phase(home, lambda where: load_run_state(where, made, backend), backend)
     held, loop = found or (made.begin(), Loop(iterations=many, chunk=1, every=arguments.machine.save_every))
     if loop.iteration < many:
-        outcome = perform(turns.described(arguments), made, held, loop, Context(home, True, backend, notice))
+        outcome = perform(turns.text_record(arguments), made, held, loop, Context(home, True, backend, notice))
         if outcome.interrupted:
             return ()
         held = outcome.session.state

@@ -12,25 +12,25 @@ from ...algorithms.language.learner import LanguageState
 from ...core.machine import Event
 from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
-from ..effects.json_lines import Lines, lines
+from ..effects.json_lines import Lines, open_lines
 from ..effects.weight_sync.interface import WeightPublisher
 from ..effects.workers.backends import Body, Inbox, WorkerHandle
 from ..effects.workers.pool import Workers, working
 from ..machine.drive import Effects, drive
-from ..machine.json_codec import line
-from ..machine.replay import observed, to_lines
-from ..text.config import TextConfig, generators
+from ..machine.json_codec import json_line
+from ..machine.replay import observe_events, to_lines
+from ..text.config import TextConfig, generator_count
 from ..text.conversations import keep_conversations
-from ..text.run import publishing
+from ..text.run import preparations_writer
 from . import checkpoint
 from .checkpoint import EVENTS, LEDGER, TIMELINE, TOTALS, PhaseCheckpoint, PhaseState
 from .metrics import metering
 from .orchestrator import Connections, orchestrator_effects
 from .preparation import Starts, starts_from
-from .requests import remembered
-from .rollout_worker import Spec, generate, refusing
+from .requests import caching_requests
+from .rollout_worker import Spec, faults_of_answers, generate
 from .scheduler import events as say
-from .scheduler.machine import begin, scheduler
+from .scheduler.machine import begin_schedule, scheduler
 from .scheduler.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_workers
 from .trainer import learning_of, segment_wise
 from .training_phase import Phase, PhaseConfig
@@ -52,7 +52,7 @@ def rules_of(arguments: TextConfig) -> Rules:
     tasks, given = arguments.episodes, arguments.asynchronous
     return Rules(
         batch=tasks.groups * tasks.samples,
-        concurrency=max(1, generators(arguments)) * given.generator_slots,
+        concurrency=max(1, generator_count(arguments)) * given.generator_slots,
         staleness=given.staleness,
         updates=tasks.steps,
         group=tasks.samples,
@@ -70,7 +70,7 @@ def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
     events: deque[Event] = deque()
     with _at_work(setting, standing, events) as (phase, effects, log):
         rules, groups = rules_of(setting.arguments), setting.arguments.episodes.groups
-        first = with_workers(standing.kept.schedule, generators(setting.arguments), given.generator_slots)
+        first = with_workers(standing.kept.schedule, generator_count(setting.arguments), given.generator_slots)
         saved, state = (first.version if standing.kept.sessions else -1), first
         for now in drive(scheduler(rules), first, effects):
             state = now
@@ -82,7 +82,7 @@ def run_phase(setting: PhaseConfig, begun: LanguageState) -> Schedule:
                 events.append(say.Submitted(groups))
         setting.backend.settle()
         if state.version >= rules.updates:
-            folder.write_json(setting.folder / TOTALS, totals(setting.arguments, state, phase))
+            folder.write_json(setting.folder / TOTALS, phase_totals(setting.arguments, state, phase))
     return state
 
 
@@ -106,14 +106,16 @@ def to_be_kept(state: Schedule, rules: Rules, every: int) -> bool:
 def _standing(setting: PhaseConfig, begun: LanguageState) -> PhaseState:
     """Return the state of the phase: that of its newest checkpoint, or the initial one."""
     backend = setting.backend
-    found = checkpoint.of_newest(
-        setting.folder, lambda where: checkpoint.load(where, setting.arguments, begun, backend), backend
+    found = checkpoint.use_newest_of_phase(
+        setting.folder, lambda where: checkpoint.load_state(where, setting.arguments, begun, backend), backend
     )
     if not isinstance(found, tuple):
         return found
     given = setting.arguments.asynchronous
-    rules, number = rules_of(setting.arguments), generators(setting.arguments)
-    schedule = begin(rules, prompts=setting.arguments.episodes.groups, workers=number, slots=given.generator_slots)
+    rules, number = rules_of(setting.arguments), generator_count(setting.arguments)
+    schedule = begin_schedule(
+        rules, prompts=setting.arguments.episodes.groups, workers=number, slots=given.generator_slots
+    )
     return PhaseState(kept=PhaseCheckpoint(schedule=schedule), learner=begun, past={}, samples={})
 
 
@@ -128,26 +130,26 @@ def _at_work(
     with ExitStack() as stack:
         publisher = stack.enter_context(setting.place.publishing(learning.whole()))
         publisher.publish(version, learning.whole())
-        log = stack.enter_context(lines(home / EVENTS, kept.events))
-        session = {"session": kept.sessions + 1, "version": version, "generators": generators(arguments)}
-        log.write(line({**session, "slots": given.generator_slots}) + "\n")
+        log = stack.enter_context(open_lines(home / EVENTS, kept.events))
+        session = {"session": kept.sessions + 1, "version": version, "generators": generator_count(arguments)}
+        log.write(json_line({**session, "slots": given.generator_slots}) + "\n")
         phase = Phase(
             setting=setting,
             learning=learning,
             publisher=publisher,
             meter=stack.enter_context(metering(home, arguments, setting.parts.task, version)),
-            ledger=stack.enter_context(lines(home / LEDGER, version)),
-            timeline=stack.enter_context(lines(home / TIMELINE, kept.spans)),
+            ledger=stack.enter_context(open_lines(home / LEDGER, version)),
+            timeline=stack.enter_context(open_lines(home / TIMELINE, kept.spans)),
             kept=evolve(kept, sessions=kept.sessions + 1),
             samples=dict(standing.samples),
-            publish_record=stack.enter_context(publishing(home, setting.parts)),
+            publish_record=stack.enter_context(preparations_writer(home, setting.parts)),
             starts=_starts(setting, kept),
             keep=keep_conversations(home, arguments, setting.parts.codec, last=version, notice=setting.notice),
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher))
         effects = orchestrator_effects(_connections(phase, workers), events)
-        yield phase, observed(effects, lambda entry: log.write(to_lines([entry]))), log
+        yield phase, observe_events(effects, lambda entry: log.write(to_lines([entry]))), log
         phase.failures.report()
 
 
@@ -161,7 +163,7 @@ def _starts(setting: PhaseConfig, kept: PhaseCheckpoint) -> Starts:
 
 def _generators(setting: PhaseConfig, publisher: WeightPublisher) -> AbstractContextManager[Workers]:
     """Return the generators of a phase, which fetch their weights from the publisher."""
-    arguments, number = setting.arguments, generators(setting.arguments)
+    arguments, number = setting.arguments, generator_count(setting.arguments)
 
     def engine(worker: int, body: Body, given: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
         (own,) = given  # those in place of lost ones may need another address than the first
@@ -179,7 +181,7 @@ def _generators(setting: PhaseConfig, publisher: WeightPublisher) -> AbstractCon
         size=number,
         patience=arguments.asynchronous.patience,
         engine=engine,
-        refuse=refusing(arguments, setting.parts),
+        refuse=faults_of_answers(arguments, setting.parts),
         tries=2 * number + 3,  # a lost host loses all of its generators at once
     )
 
@@ -189,9 +191,9 @@ def _connections(phase: Phase, workers: Workers) -> Connections:
     arguments = phase.setting.arguments
     return Connections(
         workers=workers,
-        count=generators(arguments),
+        count=generator_count(arguments),
         slots=arguments.asynchronous.generator_slots,
-        request=remembered(arguments, phase.learning.key, phase.setting.parts.task.draw),
+        request=caching_requests(arguments, phase.learning.key, phase.setting.parts.task.draw),
         trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
         arrived=phase.arrived,
         span=phase.span,
@@ -203,7 +205,7 @@ def _connections(phase: Phase, workers: Workers) -> Connections:
     )
 
 
-def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
+def phase_totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
     """Return the final counters and settings of a phase."""
     kept = phase.kept
     return {
@@ -212,7 +214,7 @@ def totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, An
         "sessions": kept.sessions,
         "lost_generators": kept.lost,
         "tool_failures": kept.tool_failures,
-        "generators": generators(arguments),
+        "generators": generator_count(arguments),
         "batch": rules_of(arguments).batch,
         "group": arguments.episodes.samples,
         "staleness": arguments.asynchronous.staleness,

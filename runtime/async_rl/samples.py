@@ -33,7 +33,7 @@ class Sample:
     """A finished attempt, as input of a learner."""
 
     row: Transcript  # [1]
-    figures: dict[str, float]  # by the names in `names_of`
+    figures: dict[str, float]  # by the names in `figure_names`
     mode: str  # the label of its outcome, one of the task's labels
     head: int  # the oldest version of the weights that sampled its tokens
     tail: int  # the newest
@@ -59,7 +59,7 @@ def _sent(columns: dict[str, Packed], *rest: Any) -> Sample:
     return Sample(Transcript(**unpacked), *rest)
 
 
-def names_of(task: TextTask) -> tuple[str, ...]:
+def figure_names(task: TextTask) -> tuple[str, ...]:
     """Return the names of a sample's figures: those of any task, and the task's own."""
     return (*OWN, *task.figures)
 
@@ -122,11 +122,11 @@ def stacked(samples: Sequence[Sample]) -> Transcript:
     return made
 
 
-def figures_of(samples: Sequence[Sample]) -> dict[str, float]:
+def mean_figures(samples: Sequence[Sample]) -> dict[str, float]:
     """Return the mean of each figure. Raises: ChoiceError where there are no samples.
 
     >>> made = [Sample((), {"accuracy": value}, "success", 0, 0, 1) for value in (1.0, 0.0)]
-    >>> figures_of(made)["accuracy"]
+    >>> mean_figures(made)["accuracy"]
     0.5
     """
     _some("figures_of", samples)
@@ -138,10 +138,10 @@ def _some(where: str, samples: Sequence[Sample]) -> None:
         raise ChoiceError(message(f"{where}: samples", got="empty", wanted="at least one", remedy="wait for some"))
 
 
-def fault(task: TextTask, sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
+def sample_fault(task: TextTask, sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
     """Return the first fault of a received sample that can be seen from the sample alone; "" if there is none.
 
-    >>> fault((), "hello", capacity=4, calls=1, vocabulary=9)
+    >>> sample_fault((), "hello", capacity=4, calls=1, vocabulary=9)
     'str, which is no sample'
     """
     if not isinstance(sample, Sample) or not isinstance(sample.row, Transcript):
@@ -167,7 +167,7 @@ def _fault_of_row(row: Transcript, vocabulary: int) -> str:
         (not row.reward.isfinite().all(), "rewards or figures that are not numbers"),
         (not (row.terminated | row.truncated).all(), "no end"),
     )
-    return next((fault for wrong, fault in found if bool(wrong)), "")
+    return next((sample_fault for wrong, sample_fault in found if bool(wrong)), "")
 
 
 def _fault_of_summary(task: TextTask, sample: Sample) -> str:
@@ -175,7 +175,7 @@ def _fault_of_summary(task: TextTask, sample: Sample) -> str:
     if (min(made), max(made), len(made)) != (sample.head, sample.tail, sample.tokens):
         return "versions that are not those of its tokens"
     figures = sample.figures
-    named = isinstance(figures, dict) and set(figures) == set(names_of(task))
+    named = isinstance(figures, dict) and set(figures) == set(figure_names(task))
     if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
         return "rewards or figures that are not numbers"
     if not fits(sample.parts, Parts):

@@ -10,7 +10,7 @@ from ...core.keys import Key
 from ...core.language.parsers import Call
 from ...core.language.text_env import Outcome, TextEnv
 from ..effects.tools.calls import DIED, Perform, Returned, ToolFailure
-from ..effects.tools.guard import ToolFailed, guarded, ignore, in_processes, in_threads
+from ..effects.tools.guard import ToolFailed, guarded, in_processes, in_threads, record_nothing
 from ..effects.tools.service import ServiceError, serving
 from ..text.async_config import AsyncConfig
 from ..text.components import TextComponents
@@ -39,7 +39,7 @@ def served_tools(
 
 
 def calling(
-    env: TextEnv[Any, Any], perform: Perform, *, timeout: float, record: Callable[[ToolFailed], None] = ignore
+    env: TextEnv[Any, Any], perform: Perform, *, timeout: float, record: Callable[[ToolFailed], None] = record_nothing
 ) -> TextEnv[Any, Any]:
     """Return the environment with its tool calls run by `perform`, and all else unchanged. Raises: ChoiceError.
 

@@ -14,7 +14,7 @@ from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..effects.json_lines import Lines
 from ..effects.weight_sync import WeightPublisher
-from ..machine.json_codec import line
+from ..machine.json_codec import json_line
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..text.components import TextComponents
@@ -26,7 +26,7 @@ from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from ..text.report import on_the_way
 from ..text.training_loop import Publish, evaluation_due
 from . import checkpoint
-from .checkpoint import PhaseCheckpoint, PhaseState, live
+from .checkpoint import PhaseCheckpoint, PhaseState, live_samples
 from .metrics import Meter
 from .placement import Placement
 from .preparation import Ready, Starts, kept_starts, starts_from
@@ -90,7 +90,7 @@ class Phase:
         shift = self.kept.seconds - self.begun
         row = {"actor": actor, "kind": kind, "begin": round(start + shift, 4), "end": round(end + shift, 4)}
         with self.lock:
-            self.timeline.write(line({**row, "version": version}) + "\n")
+            self.timeline.write(json_line({**row, "version": version}) + "\n")
 
     def did(self, kind: str, start: float, version: int) -> float:
         """Write the trainer's work since `start` to the timeline; return its seconds."""
@@ -154,7 +154,7 @@ class Phase:
         written = [
             [*name, int(one.row.id[0]), one.head, one.tail, one.tokens] for name, one in zip(names, batch, strict=True)
         ]
-        self.ledger.write(line({"version": command.version, "samples": written}) + "\n")
+        self.ledger.write(json_line({"version": command.version, "samples": written}) + "\n")
         self.keep(
             command.version + 1,
             [int(one.row.group[0]) for one in batch],
@@ -190,7 +190,7 @@ class Phase:
         start = seconds()
         with self.lock:
             state, past = self.states[schedule.version]
-        for name in self.samples.keys() - set(live(schedule, self.samples)):
+        for name in self.samples.keys() - set(live_samples(schedule, self.samples)):
             del self.samples[name]
         with self.lock:
             spans = self.timeline.sync()

@@ -10,7 +10,7 @@ from attrs import define, evolve
 
 from ...core.errors import ChoiceError, PurestepError, message
 from ..runs.arguments import check_whole
-from ..runs.kinds import recorded
+from ..runs.kinds import record_of
 from ..runs.registry import find
 from ..runs.trusting import Trust
 from .common import check_text, loading, say, trusting
@@ -53,7 +53,7 @@ def chat_command(words: list[str]) -> int:
         """
         check_whole("--task", task, NONE, LAST)
         check_whole("--seed", seed, AS_TRAINED)
-        held = recorded(run)
+        held = record_of(run)
         recipe = find(str(held["recipe"])) if "recipe" in held else None
         if recipe is None or isinstance(recipe.chat, tuple):
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
@@ -127,7 +127,7 @@ class _Talk:
         return self._played(evolve(self.parts.trial, env=world), self.following, "your question", known)
 
     def _played(self, rules: "Protocol[Any, Any]", number: int, head: str, known: bool) -> tuple[str, ...]:
-        from ..text.chat import lines
+        from ..text.chat import chat_lines
         from ..text.components import sampler
         from ..text.evaluation import held_out
 
@@ -135,4 +135,4 @@ class _Talk:
         (attempt,) = sampler(parts, temperature=self.temperature, slots=1)(self.params, 0, asked)
         solution = parts.task.solution
         right = f" (right: {solution(attempt.episode.world)})" if known and not isinstance(solution, tuple) else ""
-        return f"{head}{right}", *lines(parts.task, attempt, known=known)
+        return f"{head}{right}", *chat_lines(parts.task, attempt, known=known)

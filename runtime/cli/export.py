@@ -8,7 +8,7 @@ import tyro
 from ...core.errors import ChoiceError, message
 from ..effects.policy_files.place import check_place
 from ..runs.arguments import check_whole
-from ..runs.kinds import recorded
+from ..runs.kinds import record_of
 from ..runs.registry import find
 from ..runs.trusting import Trust
 from .common import loading
@@ -55,7 +55,7 @@ def export_command(words: list[str]) -> int:
 
 def _check_kind(run: Path) -> None:
     """Refuse the run of a language model. Raises: ChoiceError."""
-    held = recorded(run)
+    held = record_of(run)
     if "recipe" in held and find(str(held["recipe"])).chat:
         got, wanted = "a run of a language model", "one whose policy maps observations to actions"
         remedy = f"its model is a Hugging Face folder already: {run / 'model'}"

@@ -25,9 +25,9 @@ def host_command(words: list[str]) -> int:
             print(address, flush=True)
             say(f"purestep host: members of engine {engine} may come to {address}; Ctrl-C ends them")
 
-        from ..effects.cluster import served
+        from ..effects.cluster import serve_host
 
-        served(engine, listen, ready=ready)
+        serve_host(engine, listen, ready=ready)
         return 0
 
     return tyro.cli(host, args=words, prog="purestep host", config=FLAGS)

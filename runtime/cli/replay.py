@@ -27,11 +27,11 @@ def replay_command(words: list[str]) -> int:
             wanted, remedy = "the folder of one", "train one: purestep train zorplex --mode async"
             raise ChoiceError(message(str(run), got="no run with generators", wanted=wanted, remedy=remedy))
         from ..async_rl import report
-        from ..async_rl.replay import replayed
+        from ..async_rl.replay import replay_phase
 
         wrong = []
         for name in there:
-            replay, audit = replayed(home, name), report.audit(home, name)
+            replay, audit = replay_phase(home, name), report.audit(home, name)
             print(f"{name}: {replay.line()}\n{name}: {audit.line()}")
             wrong += [*replay.wrong, *audit.wrong]
         return int(bool(wrong))

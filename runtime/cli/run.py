@@ -17,8 +17,8 @@ from ..effects import folder
 from ..effects.distributed.launched import on_one_rank
 from ..effects.reporting.png import check_picture
 from ..recipes.prove_settings import Search
-from ..runs.arguments import check_whole, flag, flatten, gathered, label, option
-from ..runs.kinds import recorded
+from ..runs.arguments import check_whole, flag, flatten, folder_label, join_repeated, option
+from ..runs.kinds import record_of
 from ..runs.recipe import Nothing, Program, Recipe
 from ..runs.registry import HIDDEN, find, listed, own
 from .common import FLAGS, loading, say
@@ -88,7 +88,7 @@ def _process() -> "Store":
 def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]) -> int:
     words = recipe.words(words)
     defaults = recipe.defaults(words)
-    words = gathered(words, [flag(name) for name, value in flatten(defaults).items() if isinstance(value, tuple)])
+    words = join_repeated(words, [flag(name) for name, value in flatten(defaults).items() if isinstance(value, tuple)])
     by = recipe.chosen_by
     shown = f"The defaults shown are those of {flag(by)} {flatten(defaults)[by]}." if by else ""
     given = tyro.cli(
@@ -112,7 +112,7 @@ def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
     values = flatten(defaults)
     pattern = recipe.folder or recipe.name + ("-{seed}" if "seed" in values else "")
     named = [name for _, name, _, _ in Formatter().parse(pattern) if name]
-    chosen = {name: label(option(words, flag(name), str(values[name]))) for name in named}
+    chosen = {name: folder_label(option(words, flag(name), str(values[name]))) for name in named}
     return Path("runs") / pattern.format(**chosen)
 
 
@@ -122,7 +122,7 @@ def _through(run: Path, recipe: Recipe, options: Any, work: "Callable[[], Sessio
         outcome = work()
     except KeyboardInterrupt:
         next_step = f"{folder.resume_command(run)} goes on from the last checkpoint"
-        say(f"stopped at once; {next_step if folder.begun(run) else 'nothing was saved yet'}")
+        say(f"stopped at once; {next_step if folder.has_checkpoints(run) else 'nothing was saved yet'}")
         return 130
     if outcome.interrupted:
         say(f"interrupted{outcome.progress}; go on with: {folder.resume_command(run)}")
@@ -229,7 +229,7 @@ def _recipe_among(words: Sequence[str]) -> Recipe | None:
     for word in words:
         run = Path(word)
         if not word.startswith("-") and folder.is_run(run):
-            name = str(recorded(run).get("recipe", ""))
+            name = str(record_of(run).get("recipe", ""))
             if name:
                 return find(name, f"{run / folder.ARGUMENTS}: recipe")
             from ..runs.run import arguments_in  # here: it imports torch
@@ -276,7 +276,7 @@ def plot_command(words: list[str]) -> int:
         raise ChoiceError(message("purestep plot: RUN", got="absent", wanted="one or more", remedy="name a run"))
     given.options.check()
     homes = [folder.existing(run) for run in given.runs]
-    chosen = recipe or find(str(recorded(homes[0]).get("recipe", "")))
+    chosen = recipe or find(str(record_of(homes[0]).get("recipe", "")))
     for line in chosen.plot(homes, given.out if option(words, "--out", "") else (), given.options):
         print(line)
     return 0

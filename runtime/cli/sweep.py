@@ -17,10 +17,10 @@ from ...core.errors import ChoiceError, choose, message
 from ..effects.reporting.png import check_picture
 from ..recipes.arguments import iteration_steps, loop_of
 from ..recipes.classic import RECIPES
-from ..recipes.sweep_results import Ranked, ranked
+from ..recipes.sweep_results import Ranked, rank_settings
 from ..recipes.sweep_settings import SAMPLERS, SWEPT, SettingValues, Sweep, axis_of, extremes, is_axis, setting_count
 from ..recipes.sweep_stages import stages
-from ..runs.arguments import changed, flag, label, option
+from ..runs.arguments import changed, flag, folder_label, option
 from .common import FLAGS, say
 
 SHOWN = 10  # settings in the table
@@ -58,7 +58,7 @@ def sweep_command(words: list[str]) -> int:
     axes, words = _axes(words)  # afterwards an option and its value are two words
     choose("--sampler", option(words, "--sampler", Sweep().sampler), dict.fromkeys(SAMPLERS))
     defaults = changed(recipe.defaults(words), {"threads": "auto"})
-    usual = Sweeping(defaults, Sweep(), Path("runs") / f"{label(defaults.experience.env)}-{name}-sweep")
+    usual = Sweeping(defaults, Sweep(), Path("runs") / f"{folder_label(defaults.experience.env)}-{name}-sweep")
     given = tyro.cli(
         Sweeping, default=usual, args=words, prog=f"purestep sweep {name}", description=ABOUT, config=FLAGS
     )
@@ -82,7 +82,7 @@ def sweep_command(words: list[str]) -> int:
     except KeyboardInterrupt:
         say("interrupted; the same command goes on behind the runs that were finished")
         return 130
-    rows = ranked(found)
+    rows = rank_settings(found)
     print("\n".join(_table(rows, rungs=bool(given.options.halving))))
     logarithmic = [axis.name for axis in axes if axis.logarithmic]
     title = f"{settings * seeds} runs of {name} on {given.arguments.experience.env}"

@@ -8,7 +8,7 @@ from ..effects.layout import PAGE
 from ..effects.reporting.page_file import check_page, save_page
 from ..effects.reporting.run_page import run_page, steps_of
 from ..runs.arguments import check_whole
-from ..runs.view import about
+from ..runs.view import title_and_settings
 from .common import loading
 
 NOWHERE = Path()
@@ -32,7 +32,7 @@ def view_command(words: list[str]) -> int:
         chosen = steps_of(steps)
         loading(run)
         place = check_page(run / PAGE if out == NOWHERE else out)
-        print(save_page(run_page(run, about(run), steps=chosen, most=megabytes << 20), place))
+        print(save_page(run_page(run, title_and_settings(run), steps=chosen, most=megabytes << 20), place))
         return 0
 
     return tyro.cli(view, args=words, prog="purestep view")

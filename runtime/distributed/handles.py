@@ -23,12 +23,12 @@ class Name:
     number: int
 
 
-def named(tree: T, held: Mapping[int, Any], divided: Divided) -> T:
+def with_handles(tree: T, held: Mapping[int, Any], divided: Divided) -> T:
     """Return the tree with handles in place of its sharded leaves; `held` has all such leaves by number.
 
     A leaf is identified by `id`, not by its values. Raises: StructureError for a sharded leaf that is not held.
 
-    >>> named(("shard", 2), {7: "shard"}, lambda leaf: isinstance(leaf, str))
+    >>> with_handles(("shard", 2), {7: "shard"}, lambda leaf: isinstance(leaf, str))
     (Name(number=7), 2)
     """
     numbers = {id(leaf): number for number, leaf in held.items()}
@@ -44,10 +44,10 @@ def named(tree: T, held: Mapping[int, Any], divided: Divided) -> T:
     return tree_map(stand_in, tree)
 
 
-def found(tree: T, held: Mapping[int, Any]) -> T:
-    """Return a tree from `named` with this process's leaves in place of their handles. Raises: StructureError.
+def without_handles(tree: T, held: Mapping[int, Any]) -> T:
+    """Return a tree from `with_handles` with this process's leaves in place of their handles. Raises: StructureError.
 
-    >>> found({"a": Name(3), "b": 2}, {3: "here"})
+    >>> without_handles({"a": Name(3), "b": 2}, {3: "here"})
     {'a': 'here', 'b': 2}
     """
 

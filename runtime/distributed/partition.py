@@ -21,7 +21,7 @@ from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
-from ..text.batching import SequenceBatch, packed_batches, padded_batches, trimmed, widened
+from ..text.batching import SequenceBatch, packed_batches, padded_batches, trimmed, with_width
 
 # lengths -> equally many parts for each process
 Deal = Callable[[Sequence[int]], tuple[tuple[SequenceBatch, ...], ...]]
@@ -45,7 +45,7 @@ def by_tokens(budget: int, *, ranks: int, packed: int | tuple[()] = ()) -> Deal:
 
     def padded(lengths: Sequence[int]) -> tuple[tuple[SequenceBatch, ...], ...]:
         own = [max(1, length) for length in lengths]
-        return placed(own, shards(own, budget, ranks=ranks))
+        return deal_sequences(own, shards(own, budget, ranks=ranks))
 
     def in_rows(lengths: Sequence[int], capacity: int) -> tuple[tuple[SequenceBatch, ...], ...]:
         return _in_turn(packed_batches(lengths, range(len(lengths)), budget, capacity) if lengths else [], ranks)
@@ -72,12 +72,14 @@ def by_batches(budget: int, *, ranks: int) -> Deal:
     return deal
 
 
-def placed(lengths: Sequence[int], places: Sequence[Sequence[Sequence[int]]]) -> tuple[tuple[SequenceBatch, ...], ...]:
+def deal_sequences(
+    lengths: Sequence[int], places: Sequence[Sequence[Sequence[int]]]
+) -> tuple[tuple[SequenceBatch, ...], ...]:
     """Return the parts of a given deal: the sequences of each micro-batch of each process; `()` is one without any.
 
     Raises: ChoiceError unless every sequence occurs exactly once and all processes have the same number of micro-batches.
 
-    >>> [[(part.rows, part.width) for part in own] for own in placed([3, 5], [[(1, 0)], [()]])]
+    >>> [[(part.rows, part.width) for part in own] for own in deal_sequences([3, 5], [[(1, 0)], [()]])]
     [[((1, 0), 5)], [((), 1)]]
     """
     found = sorted(place for own in places for batch in own for place in batch)
@@ -122,7 +124,7 @@ def piece(batch: TokenBatch, part: SequenceBatch) -> tuple[TokenBatch, SequenceL
     >>> some.mask, layout.places
     (tensor([[False]]), tensor([], dtype=torch.int64))
     """
-    some = tree_map(lambda leaf: widened(leaf, part.width), take(batch, _rows(part)))
+    some = tree_map(lambda leaf: with_width(leaf, part.width), take(batch, _rows(part)))
     if not part.rows:
         none = torch.zeros_like(some.mask)
         some = replace(some, mask=none, sampled=none.clone(), length=torch.ones_like(some.length))

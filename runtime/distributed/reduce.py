@@ -85,12 +85,12 @@ def share_of(size: int, *, ranks: int, rank: int) -> tuple[int, int]:
     return min(size, rank * each), min(size, (rank + 1) * each)
 
 
-def fingerprint(tree: Any) -> Tensor:
+def tree_hash(tree: Any) -> Tensor:
     """Return a hash of a tree of tensors, int64 []: of every bit of every leaf, and of its position.
 
     Two trees that differ have the same one by chance alone, about once in 2^64.
 
-    >>> one, other = (fingerprint({"a": torch.tensor(values)}) for values in ([1.0, 2.0], [2.0, 1.0]))
+    >>> one, other = (tree_hash({"a": torch.tensor(values)}) for values in ([1.0, 2.0], [2.0, 1.0]))
     >>> bool(one == other)
     False
     """

@@ -3,7 +3,7 @@
 It belongs to the trainer's process. Samples of other processes come through the pipes of `workers`, and the thread that
 receives them puts them in here.
 
-`step(line, event) -> (line, answers)` are the rules. The line holds tickets, numbers that stand for samples; callers are
+`queue_step(line, event) -> (line, answers)` are the rules. The line holds tickets, numbers that stand for samples; callers are
 numbers too. Each caller is answered at most once, and a caller that can be served does not wait.
 """
 
@@ -114,10 +114,10 @@ Event = Put | Take | Withdraw | Advance | Close
 Answer = PutAnswer | TakeAnswer | Expired
 
 
-def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> QueueState:
+def empty_queue(capacity: int, *, max_lag: int | tuple[()] = ()) -> QueueState:
     """Return an empty line. Raises: ChoiceError.
 
-    >>> line(2).entries
+    >>> empty_queue(2).entries
     ()
     """
     if capacity < 1:
@@ -128,18 +128,18 @@ def line(capacity: int, *, max_lag: int | tuple[()] = ()) -> QueueState:
     return QueueState(capacity=capacity, max_lag=max_lag)
 
 
-def step(state: QueueState, event: Event) -> tuple[QueueState, tuple[Answer, ...]]:
+def queue_step(state: QueueState, event: Event) -> tuple[QueueState, tuple[Answer, ...]]:
     """Return the next state and the answers, in the order in which they are due.
 
     A full queue makes a Put wait; a sample that is too old when its turn comes is refused. Takes are served in order, each
     completely. Samples that come back get their old place, even if the queue is full; those that are too old by now expire.
     Raises: ChoiceError for a Take of less than one, or of more than the capacity: it could never be served.
 
-    >>> state, _ = step(line(2), Take(1, 2))
-    >>> state, answers = step(state, Put(2, QueuedSample(7, 0)))
+    >>> state, _ = queue_step(empty_queue(2), Take(1, 2))
+    >>> state, answers = queue_step(state, Put(2, QueuedSample(7, 0)))
     >>> answers
     (PutAnswer(caller=2, outcome='accepted'),)
-    >>> step(state, Put(3, QueuedSample(8, 0)))[1]
+    >>> queue_step(state, Put(3, QueuedSample(8, 0)))[1]
     (PutAnswer(caller=3, outcome='accepted'), TakeAnswer(caller=1, tickets=(7, 8)))
     """
     answers: tuple[Answer, ...] = ()
@@ -269,10 +269,10 @@ def queue(capacity: int, *, max_lag: int | tuple[()] = ()) -> Queue:
     >>> samples.advance(2), samples.take(1, 0.0), samples.take(1, 0.0)
     (('a',), ('b',), ())
     """
-    return restored(Snapshot(line(capacity, max_lag=max_lag), {}))
+    return restore_queue(Snapshot(empty_queue(capacity, max_lag=max_lag), {}))
 
 
-def restored(snapshot: Snapshot) -> Queue:
+def restore_queue(snapshot: Snapshot) -> Queue:
     """Return the queue as it was when the snapshot was taken; callers that waited then must call again.
 
     Raises: StructureError for a snapshot without its samples.
@@ -280,7 +280,7 @@ def restored(snapshot: Snapshot) -> Queue:
     >>> samples = queue(2)
     >>> samples.put("a", 0, 0.0)
     'accepted'
-    >>> restored(samples.snapshot()).take(1, 0.0)
+    >>> restore_queue(samples.snapshot()).take(1, 0.0)
     ('a',)
     """
     tickets = {entry.ticket for entry in snapshot.line.entries}
@@ -322,7 +322,7 @@ class _Keeper:
             return self._tell(event)
 
     def _tell(self, event: Event) -> tuple[Any, ...]:
-        self.line, answers = step(self.line, event)
+        self.line, answers = queue_step(self.line, event)
         gone: tuple[Any, ...] = ()
         for answer in answers:
             if isinstance(answer, PutAnswer):

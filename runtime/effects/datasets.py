@@ -15,7 +15,7 @@ from ...core.logic.terms import Names
 from ..files.reading import read_text, reason
 from ..logic.dataset import Dataset, check_dataset, with_rules
 from ..logic.family import family
-from ..logic.mine import mine
+from ..logic.mine import mine_rules
 from .clock import seconds
 
 TRAIN, VALID, TEST, RULES, DOMAINS = "train.txt", "valid.txt", "test.txt", "rules.txt", "domain2constants.txt"
@@ -67,7 +67,7 @@ def open_rules(text: str, dataset: Dataset, mining: Mining | None = None) -> Dat
     elif text == "mine":
         mining = mining or Mining()
         end = seconds() + mining.seconds
-        mined = mine(
+        mined = mine_rules(
             dataset.train,
             min_support=mining.support,
             min_confidence=mining.confidence,

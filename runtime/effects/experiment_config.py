@@ -99,7 +99,7 @@ def load_expr_config(arguments: Sequence[str], config_class: Any = BaseExperimen
     values of another type and for a class that is not a dataclass.
     """
     tree, path = load_tree(arguments)
-    config = built(config_class, tree)
+    config = build_section(config_class, tree)
     _propagate(config)
     return config, path
 
@@ -128,10 +128,10 @@ def load_tree(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
     return found, path
 
 
-def built(config_class: Any, tree: Mapping[str, Any], where: str = "") -> Any:
+def build_section(config_class: Any, tree: Mapping[str, Any], where: str = "") -> Any:
     """Return a value of the class from a mapping; sections are classes of their own. Raises: ChoiceError, StructureError.
 
-    >>> built(InferenceEngineConfig, {"queue_size": 3}).queue_size
+    >>> build_section(InferenceEngineConfig, {"queue_size": 3}).queue_size
     3
     """
     hints, required = _fields(config_class, where)
@@ -144,7 +144,7 @@ def built(config_class: Any, tree: Mapping[str, Any], where: str = "") -> Any:
         if section is None or (value is None and types.NoneType in options):
             given[name] = _typed(full, value, options)
         elif value is None or isinstance(value, dict):
-            given[name] = built(section, value or {}, f"{full}.")
+            given[name] = build_section(section, value or {}, f"{full}.")
         else:
             raise StructureError(message(full, got=repr(value), wanted="a section", remedy=f"set {full}.key=value"))
     for name in required:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import ChoiceError, choose, message
-from .experiment_config import SWITCH, BaseExperimentConfig, built, load_tree
+from .experiment_config import SWITCH, BaseExperimentConfig, build_section, load_tree
 
 NAMES = ("experiment_name", "trial_name")
 ABOUT = (
@@ -41,7 +41,7 @@ def with_config(words: Sequence[str]) -> list[str]:
     if any(word.partition("=")[0] == "--config" for word in rest):
         raise ChoiceError(message("--config", got="given twice", wanted="one file", remedy="put all keys into one"))
     tree, _ = load_tree([name, *given])
-    return [*_flags(tree, built(BaseExperimentConfig, tree)), *rest]
+    return [*_flags(tree, build_section(BaseExperimentConfig, tree)), *rest]
 
 
 def _flags(tree: dict[str, Any], config: BaseExperimentConfig) -> list[str]:

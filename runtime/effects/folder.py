@@ -29,10 +29,10 @@ from .checkpoint.atomic_files import (
     check_lock,
     kind,
     lock,
-    opened,
+    open_regular,
     write_whole,
 )
-from .checkpoint.directory import LATEST, steps, sweep
+from .checkpoint.directory import LATEST, remove_remains, step_folders
 from .checkpoint.replace_folder import finish_replacement, in_progress, replace_folder
 from .layout import ARGUMENTS as ARGUMENTS
 from .layout import CHECKPOINTS as CHECKPOINTS
@@ -72,16 +72,16 @@ def version() -> str:
         return "unknown"
 
 
-def marked(run: Path) -> Marker | tuple[()]:
+def marker_of(run: Path) -> Marker | tuple[()]:
     """Return the marker of a folder; () if it has none. Raises: CheckpointError for one that no purestep wrote.
 
-    >>> marked(Path("/"))
+    >>> marker_of(Path("/"))
     ()
     """
     path = run / MARKER
     if kind(path) == ABSENT:
         return ()
-    with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         text = file.read(MOST + 1)
     held: Any
     try:
@@ -110,7 +110,7 @@ def mark(run: Path, recipe: str, *, files: Files = DISK) -> None:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
     ...     mark(Path(run), "ppo")
-    ...     marked(Path(run)).recipe
+    ...     marker_of(Path(run)).recipe
     'ppo'
     """
     names = sorted(names_of(recipe))
@@ -130,7 +130,7 @@ def check_free(run: Path, recipe: str) -> None:
     if not run.is_dir():
         raise CheckpointError(message(str(run), got=kind(run), wanted="a new folder", remedy="choose another folder"))
     check_lock(run)
-    marker, there = marked(run), {path.name for path in run.iterdir()}
+    marker, there = marker_of(run), {path.name for path in run.iterdir()}
     if isinstance(marker, tuple):
         partial, (copy, _) = beside(run / MARKER), in_progress(run / MODEL)
         left = {partial.name} if kind(partial) == FILE else set()
@@ -167,7 +167,7 @@ def starting(run: Path, recipe: str, *, overwrite: bool) -> Iterator[None]:
     def check() -> None:
         check_free(run, recipe)
         if not overwrite and saved(run):
-            whole = (run / ARGUMENTS).is_file() and begun(run)
+            whole = (run / ARGUMENTS).is_file() and has_checkpoints(run)
             first = f"go on with it: {resume_command(run)}; or " if whole else ""
             got = "a run with checkpoints" if whole else "what is left of a run"
             remedy = f"{first}pass --overwrite, or another --run"
@@ -191,14 +191,14 @@ def resuming(run: Path) -> Iterator[None]:
     """Lock the folder of a run that is resumed, and remove the remains of a save that was killed. Raises: CheckpointError."""
     with lock(existing(run)):
         for place in (run, *(run / phase for phase in PHASES)):
-            sweep(place / CHECKPOINTS, DISK)
+            remove_remains(place / CHECKPOINTS, DISK)
         finish_replacements(run)
         yield
 
 
 def finish_replacements(run: Path, *, files: Files = DISK) -> None:
     """Complete the replacement of the run's model or tokenizer if a process was killed in it. Raises: CheckpointError."""
-    marker = marked(run)
+    marker = marker_of(run)
     for name in REPLACED if isinstance(marker, tuple) else sorted({*REPLACED}.intersection(marker.names)):
         finish_replacement(run / name, own_entries(name), files=files)
 
@@ -218,7 +218,7 @@ def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = 
     Raises: CheckpointError as `check_free` does, before anything is removed.
     """
     check_free(run, recipe)
-    marker = marked(run)
+    marker = marker_of(run)
     names = () if isinstance(marker, tuple) else marker.names
     finish_replacements(run, files=files)
     first = sorted(names, key=lambda name: (name != ARGUMENTS, name))
@@ -230,14 +230,14 @@ def clear(run: Path, recipe: str, *, keep: Collection[str] = (), files: Files = 
     mark(run, recipe, files=files)
 
 
-def begun(run: Path) -> bool:
+def has_checkpoints(run: Path) -> bool:
     """Return whether the folder, or a phase in it, holds checkpoints, good or not."""
-    return bool(steps(run / CHECKPOINTS)) or in_phases(run)
+    return bool(step_folders(run / CHECKPOINTS)) or in_phases(run)
 
 
 def in_phases(run: Path) -> bool:
     """Return whether a phase in the folder holds checkpoints, good or not."""
-    return any(steps(run / name / CHECKPOINTS) for name in PHASES)
+    return any(step_folders(run / name / CHECKPOINTS) for name in PHASES)
 
 
 def saved(run: Path) -> bool:
@@ -247,7 +247,7 @@ def saved(run: Path) -> bool:
     """
     homes = (run, *(run / name for name in PHASES))
     left = [path for home in homes for path in (home / CHECKPOINTS / LATEST, home / EVALUATION)]
-    return begun(run) or any(path.exists() for path in left)
+    return has_checkpoints(run) or any(path.exists() for path in left)
 
 
 def unsaved(run: Path) -> bool:
@@ -256,12 +256,12 @@ def unsaved(run: Path) -> bool:
 
 
 def is_run(run: Path) -> bool:
-    """Return whether the folder is that of a run, complete or not. Raises: as `marked`.
+    """Return whether the folder is that of a run, complete or not. Raises: as `marker_of`.
 
     >>> is_run(Path("/"))
     False
     """
-    return run.is_dir() and not isinstance(marked(run), tuple)
+    return run.is_dir() and not isinstance(marker_of(run), tuple)
 
 
 def existing(run: Path) -> Path:
@@ -269,7 +269,7 @@ def existing(run: Path) -> Path:
     where, wanted = str(run), "that of a run"
     if not run.is_dir():
         raise CheckpointError(message(where, got="no folder", wanted=wanted, remedy="check the path"))
-    if isinstance(marked(run), tuple):
+    if isinstance(marker_of(run), tuple):
         got = _older(run) or "no run of purestep"
         remedy = "train it anew, in another folder" if _older(run) else "name the folder of a run"
         raise CheckpointError(message(where, got=got, wanted=wanted, remedy=remedy))

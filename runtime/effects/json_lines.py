@@ -12,7 +12,7 @@ from attrs import frozen
 from ...core.errors import CheckpointError, StructureError, message
 from ..files.reading import parse_json
 from ..machine.json_codec import short
-from .checkpoint.atomic_files import ABSENT, kind, opened, read_bytes
+from .checkpoint.atomic_files import ABSENT, kind, open_regular, read_bytes
 
 
 @frozen
@@ -24,7 +24,7 @@ class Lines:
 
 
 @contextmanager
-def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
+def open_lines(path: Path, keep: int = 0) -> Iterator[Lines]:
     """Open the file with its first `keep` lines, for appending; it is made if it is absent.
 
     Raises: CheckpointError if it has fewer lines than that, or is not a regular file.
@@ -32,15 +32,15 @@ def lines(path: Path, keep: int = 0) -> Iterator[Lines]:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
     ...     path = Path(run) / "log"
-    ...     with lines(path) as log:
+    ...     with open_lines(path) as log:
     ...         log.write("one\\ntwo\\nthr")
-    ...     with lines(path, 1) as log:
+    ...     with open_lines(path, 1) as log:
     ...         log.write("2\\n")
     ...         log.sync(), path.read_text()
     (2, 'one\\n2\\n')
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab+") as file:
+    with os.fdopen(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "ab+") as file:
         count = _cut(path, file.fileno(), keep)
 
         def write(text: str) -> None:

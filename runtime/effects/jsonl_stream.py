@@ -18,8 +18,8 @@ from attrs import frozen
 
 from ...core.errors import ChoiceError, StructureError, message
 from ..files.reading import parse_json
-from ..machine.json_codec import encode, line
-from .checkpoint.atomic_files import ABSENT, DISK, Files, check_file, kind, opened, read_bytes
+from ..machine.json_codec import encode, json_line
+from .checkpoint.atomic_files import ABSENT, DISK, Files, check_file, kind, open_regular, read_bytes
 
 MOST = 5_242_880  # bytes of one entry
 ENTRY, LAST = "entry", "last"  # in each line: its entry's number, and whether it is the entry's last one
@@ -63,7 +63,7 @@ def writer(path: Path, *, most: int = MOST, files: Files = DISK) -> Iterator[Wri
     new = kind(path) == ABSENT
     check_file(path)
     files.make_folder(path.parent)
-    whole = StreamReading((), 0) if new else read(path)
+    whole = StreamReading((), 0) if new else read_entries(path)
     if not new and path.stat().st_size > whole.offset:
         _cut(path, whole.offset)
     known = {entry.number for entry in whole.entries}
@@ -104,21 +104,21 @@ def _check(path: Path, number: int, rows: Sequence[Row], unsure: bool) -> None:
 
 def _bytes(number: int, rows: Sequence[Row]) -> bytes:
     marked = [{ENTRY: number, LAST: place == len(rows) - 1, **row} for place, row in enumerate(rows)]
-    return "".join(line(encode(row, f"entry {number}")) + "\n" for row in marked).encode("ascii")
+    return "".join(json_line(encode(row, f"entry {number}")) + "\n" for row in marked).encode("ascii")
 
 
 def _cut(path: Path, size: int) -> None:
-    with os.fdopen(opened(path, os.O_RDWR), "r+b") as file:
+    with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
         file.truncate(size)
         os.fsync(file.fileno())
 
 
-def read(path: Path) -> StreamReading:
+def read_entries(path: Path) -> StreamReading:
     """Return the complete entries of a stream; none if there is no file.
 
     An entry that is being written is left for the next time. Raises: StructureError for a line that `writer` did not write.
 
-    >>> read(Path("nowhere.jsonl"))
+    >>> read_entries(Path("nowhere.jsonl"))
     StreamReading(entries=(), offset=0)
     """
     if kind(path) == ABSENT:

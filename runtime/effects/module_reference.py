@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from ...core.errors import ChoiceError, described, message
+from ...core.errors import ChoiceError, describe_error, message
 
 PREFIX = "purestep_task_"  # of the names under which files are imported
 
@@ -20,10 +20,10 @@ def is_reference(text: str) -> bool:
     return ":" in text
 
 
-def absolute(reference: str) -> str:
+def with_absolute_path(reference: str) -> str:
     """Return the reference PLACE:NAME with the path of its file made absolute, so that it can be resolved from any folder.
 
-    >>> absolute("package.worlds:SAFE"), absolute("safe.py:SAFE").endswith("/safe.py:SAFE")
+    >>> with_absolute_path("package.worlds:SAFE"), with_absolute_path("safe.py:SAFE").endswith("/safe.py:SAFE")
     ('package.worlds:SAFE', True)
     """
     place, colon, name = reference.rpartition(":")
@@ -36,7 +36,11 @@ def absolute_reference(reference: str) -> str:
     >>> absolute_reference("math"), absolute_reference("calculator.py").endswith("/calculator.py")
     ('math', True)
     """
-    return absolute(f"{reference}:").removesuffix(":") if reference.endswith(".py") else absolute(reference)
+    return (
+        with_absolute_path(f"{reference}:").removesuffix(":")
+        if reference.endswith(".py")
+        else with_absolute_path(reference)
+    )
 
 
 def imported(where: str, place: str) -> ModuleType:
@@ -54,7 +58,9 @@ def imported(where: str, place: str) -> ModuleType:
         if isinstance(cause, ModuleNotFoundError) and cause.name == place.partition(".")[0]:
             remedy = "install it, or name its file: FILE.py:NAME"
         wanted = "a module that can be imported"
-        raise ChoiceError(message(f"{where}: {place}", got=described(cause), wanted=wanted, remedy=remedy)) from cause
+        raise ChoiceError(
+            message(f"{where}: {place}", got=describe_error(cause), wanted=wanted, remedy=remedy)
+        ) from cause
 
 
 def _of_file(path: Path) -> ModuleType:

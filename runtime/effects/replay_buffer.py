@@ -40,10 +40,10 @@ class BufferState:
     consumed: Tensor = tensor("*", "int")
 
 
-def empty(capacity: int) -> BufferState:
+def empty_shelf(capacity: int) -> BufferState:
     """Return a shelf of so many empty slots. Raises: ChoiceError.
 
-    >>> empty(2).held
+    >>> empty_shelf(2).held
     tensor([False, False])
     """
     if capacity < 1:
@@ -64,13 +64,13 @@ def empty(capacity: int) -> BufferState:
     )
 
 
-def add(shelf: BufferState, version: Tensor) -> tuple[BufferState, Tensor]:
+def add_samples(shelf: BufferState, version: Tensor) -> tuple[BufferState, Tensor]:
     """Put samples of these versions [*, n] in the next n slots, over the old ones; return the shelf and the slots, int [*, n].
 
     Raises: ChoiceError for more samples than slots.
 
-    >>> shelf, places = add(empty(3), torch.tensor([4, 5]))
-    >>> places, shelf.held, add(shelf, torch.tensor([6, 7]))[1]
+    >>> shelf, places = add_samples(empty_shelf(3), torch.tensor([4, 5]))
+    >>> places, shelf.held, add_samples(shelf, torch.tensor([6, 7]))[1]
     (tensor([0, 1]), tensor([ True,  True, False]), tensor([2, 0]))
     """
     capacity, count = shelf.held.shape[-1], version.shape[-1]
@@ -94,7 +94,7 @@ def add(shelf: BufferState, version: Tensor) -> tuple[BufferState, Tensor]:
 def expire(shelf: BufferState, version: Tensor | int, max_age: Limit) -> BufferState:
     """Return the shelf without samples more than `max_age` versions before `version`.
 
-    >>> shelf, _ = add(empty(3), torch.tensor([0, 1, 2]))
+    >>> shelf, _ = add_samples(empty_shelf(3), torch.tensor([0, 1, 2]))
     >>> expire(shelf, 2, 1).held
     tensor([False,  True,  True])
     """
@@ -114,7 +114,7 @@ def draw(
     times is removed (1: consumed at once). Raises: ChoiceError.
 
     >>> from ...core.keys import key
-    >>> shelf, _ = add(empty(3), torch.tensor([0, 1]))
+    >>> shelf, _ = add_samples(empty_shelf(3), torch.tensor([0, 1]))
     >>> shelf, places, enough = draw(shelf, 1, key(0), 2, uses=1)
     >>> sorted(places.tolist()), enough, shelf.consumed, draw(shelf, 1, key(0), 1)[2]
     ([0, 1], tensor(True), tensor(2), tensor(False))
@@ -173,7 +173,7 @@ def replay_buffer(
         if isinstance(limit, int) and limit < least:
             where, remedy = f"replay_buffer: {name}", "pass () for no limit"
             raise ChoiceError(message(where, got=limit, wanted=f"at least {least}", remedy=remedy))
-    shelf, lock = empty(capacity), threading.Lock()
+    shelf, lock = empty_shelf(capacity), threading.Lock()
     wide = to_tensordict(like).expand(capacity)
     rows = wide.clone().zero_() if folder is None else wide.memmap_like(str(folder))
 
@@ -182,7 +182,7 @@ def replay_buffer(
         new = to_tensordict(samples, versions.shape)
         same_structure("add: a sample", tree_map(lambda leaf: leaf.new_empty(leaf.shape[1:]), samples), like)
         with lock:
-            after, places = add(shelf, versions)
+            after, places = add_samples(shelf, versions)
             rows[places] = new
             shelf = after
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import CheckpointError, described
-from ..machine.json_codec import line
-from .checkpoint.atomic_files import ABSENT, DISK, Files, beside, kind, opened, write_whole
+from ...core.errors import CheckpointError, describe_error
+from ..machine.json_codec import json_line
+from .checkpoint.atomic_files import ABSENT, DISK, Files, beside, kind, open_regular, write_whole
 
 STEP = "step"
 FIRST = re.compile(rb'\{"step":(\d+)[,}]')
@@ -52,7 +52,7 @@ def step_lines(
         nonlocal size, stopped
         if stopped or not rows:
             return
-        data = "".join(line({STEP: step, **row}) + "\n" for row in rows).encode("ascii")
+        data = "".join(json_line({STEP: step, **row}) + "\n" for row in rows).encode("ascii")
         if len(data) > most:
             once("long", f"a step of more bytes than {setting} allows is left out, the first of them step {step}")
             return
@@ -63,7 +63,7 @@ def step_lines(
             files.append(path, data)
         except (OSError, CheckpointError) as fault:
             stopped = True
-            once("end", f"no more steps are written ({described(fault)}); training goes on without them")
+            once("end", f"no more steps are written ({describe_error(fault)}); training goes on without them")
             with suppress(OSError, CheckpointError):
                 _cut(path, size)
         else:
@@ -105,12 +105,12 @@ def _shortened(path: Path, room: int, files: Files) -> int:
 
 def _cut(path: Path, size: int) -> None:
     if kind(path) != ABSENT:
-        with os.fdopen(opened(path, os.O_RDWR), "r+b") as file:
+        with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
             file.truncate(min(size, os.fstat(file.fileno()).st_size))
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         yield from file
 
 

@@ -5,8 +5,8 @@ A run's folder names its task, but must not decide what is imported: `trust` is 
 
 from ...core.errors import ChoiceError, TrustError, message
 from ...core.language.task import TextTask
-from .module_reference import absolute as absolute
 from .module_reference import imported
+from .module_reference import with_absolute_path as with_absolute_path
 
 WHERE, FORM = "task", "MODULE:NAME or FILE.py:NAME of a TextTask"
 EVERY = "*"

@@ -31,12 +31,12 @@ class UnreadableError(OSError):
 
 
 @contextmanager
-def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
+def open_file(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     """Open a regular file for reading; without `follow` the path itself must not be a link.
 
     Raises: OSError, which is an UnreadableError unless it is a regular file.
 
-    >>> with opened(Path("/dev/null")) as file:
+    >>> with open_file(Path("/dev/null")) as file:
     ...     file.read()
     Traceback (most recent call last):
     purestep.runtime.files.reading.UnreadableError: [Errno 22] a device: '/dev/null'
@@ -71,7 +71,7 @@ def read_bounded(path: Path, most: int = MOST, *, follow: bool = True) -> bytes:
     ...     read_bounded(path, 3), read_text(path)
     (b'abc', 'abc')
     """
-    with opened(path, follow=follow) as file:
+    with open_file(path, follow=follow) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise UnreadableError(errno.EFBIG, f"of more than {most:,} bytes", str(path))

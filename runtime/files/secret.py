@@ -7,7 +7,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from .reading import opened
+from .reading import open_file
 
 SIZE = 32
 NAME = "secret"
@@ -28,7 +28,7 @@ def secret_in(folder: Path) -> bytes | None:
     try:
         if not os.path.lexists(path):
             _make(path)
-        with opened(path, follow=False) as file:
+        with open_file(path, follow=False) as file:
             facts = os.fstat(file.fileno())
             own = facts.st_uid == os.geteuid() and not stat.S_IMODE(facts.st_mode) & 0o077
             found = file.read(SIZE + 1) if own else b""

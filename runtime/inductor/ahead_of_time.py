@@ -92,9 +92,9 @@ def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool) -> tuple
             return _on_first_call(torch.compile(own, backend=segmented, **whole), inputs), reason
         if backend == "inductor" and torch.__version__.startswith(VERSIONS):
             try:
-                from .direct_build import built  # here: other versions of torch may lack what it imports
+                from .direct_build import build_directly  # here: other versions of torch may lack what it imports
 
-                return built(flat, inputs), ""
+                return build_directly(flat, inputs), ""
             except Exception as error:  # the usual way raises the error of a function that neither can compile
                 reason = f"{type(error).__name__}: {error}"
         compiled = torch.compile(own, backend=backend, **whole)

@@ -15,7 +15,7 @@ from .direct_trace import Traced, Untraced, traced
 from .philox import generated
 
 
-def built(function: Callable[[list[Any]], Any], inputs: list[Any]) -> Library:
+def build_directly(function: Callable[[list[Any]], Any], inputs: list[Any]) -> Library:
     """Return a function of flat inputs, compiled for the processor by inductor's own passes and code generator.
 
     Raises: Untraced, and errors of the function and the compiler.

@@ -56,7 +56,7 @@ class Library:
         return MAGIC + pickle.dumps((self.code, captured, list(self.outputs), self.structure))
 
 
-def loaded(data: bytes, folder: Path) -> Library:
+def load_library(data: bytes, folder: Path) -> Library:
     """Return the library that `dump` returned these bytes for; they must be known to be ours, since they hold code.
 
     The code is loaded from a file in the folder that exists as long as that takes.

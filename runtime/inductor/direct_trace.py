@@ -85,7 +85,7 @@ def traced(function: Callable[[list[Any]], Any], inputs: Sequence[Any]) -> Trace
 
     def graph_of(run: Callable[..., Any], *given: FakeTensor) -> GraphModule:
         options: Any = {"_allow_non_fake_inputs": True, "_disable_torch_fn_metadata_mode": True}
-        with scans.caught(), philox.whole(), _NothingRead(), mode, torch.no_grad():
+        with scans.caught(), philox.trace_blocks_whole(), _NothingRead(), mode, torch.no_grad():
             graph: GraphModule = proxy_tensor.make_fx(run, _decompositions(), tracing_mode="fake", **options)(*given)
         return graph
 

@@ -29,7 +29,7 @@ def segmented(graph: GraphModule, inputs: list[Any]) -> Any:
     from torch._inductor.decomposition import select_decomp_table
 
     def lower(traced: GraphModule, examples: Sequence[Any]) -> Any:
-        run = _lowered(traced, examples, replayed)
+        run = _lowered(traced, examples, capture_loop)
         return make_boxed_func(lambda *values: run(list(values)))
 
     return aot_autograd(fw_compiler=lower, decompositions=select_decomp_table())(graph, inputs)
@@ -171,7 +171,7 @@ def unrolled(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], li
     return run
 
 
-def replayed(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], list[Tensor]]:
+def capture_loop(body: Body) -> Callable[[list[Tensor], list[Tensor], list[Any]], list[Tensor]]:
     """Return the loop that captures the body on its first call, and replays it for each row of the xs.
 
     The captured body reads its inputs from memory of its own, into which it writes the carry at its end. With a tensor of the

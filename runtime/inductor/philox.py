@@ -88,7 +88,7 @@ ROUNDS = keys.philox
 
 
 @contextlib.contextmanager
-def whole() -> Iterator[None]:
+def trace_blocks_whole() -> Iterator[None]:
     """Trace each block of random words as one operation, in the block."""
     with replace_attributes(keys, {"philox": _operation}):
         yield

@@ -18,7 +18,7 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
 from ...core import errors
-from ...core.errors import CompileError, PurestepError, described, message
+from ...core.errors import CompileError, PurestepError, describe_error, message
 
 OWN = tuple(Path(__file__).parents[2] / name for name in ("core", "algorithms", "runtime", "properties"))
 WHERE = "torch.where, scan and vmap in place of Python's own if, while and for on tensors"
@@ -151,7 +151,7 @@ def _construct(fault: Exception, text: str) -> str:
         return f"`{skipped[1] or skipped[2]}`, which cannot be traced"
     cause = getattr(fault, "inner_exception", None) or fault
     known = isinstance(fault, TorchDynamoException) and not isinstance(fault, BackendCompilerFailed)
-    return first if known else described(cause, limit=200)
+    return first if known else describe_error(cause, limit=200)
 
 
 def _place(fault: Exception) -> str:

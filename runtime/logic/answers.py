@@ -46,7 +46,7 @@ def opened_query(names: Vocabulary, queries: Tensor, argument: int) -> Tensor:
     return replaced(queries, side, torch.full_like(side, len(names.constants) + 1))
 
 
-def joined(names: Vocabulary, found: ProofsFound, join: Join) -> JoinedAnswers:
+def join_scores(names: Vocabulary, found: ProofsFound, join: Join) -> JoinedAnswers:
     """Return the answers with the scores of all their proofs together.
 
     >>> from ...core.logic.borders import borders
@@ -54,7 +54,7 @@ def joined(names: Vocabulary, found: ProofsFound, join: Join) -> JoinedAnswers:
     >>> game, world = borders()  # in(X, Z) :- borders(X, Y), in(Y, Z)
     >>> names, base = roomy(game.names, world.base, 2)
     >>> asked = opened_query(names, world.queries[1:], 0)  # in(X, europe)
-    >>> told = joined(names, search(names, base, torch.tensor([0.5]), asked, SearchLimits()), "noisy_or")
+    >>> told = join_scores(names, search(names, base, torch.tensor([0.5]), asked, SearchLimits()), "noisy_or")
     >>> told.atom[:, 0], told.probability  # france is known, spain needs the rule once, portugal twice
     (tensor([3, 5, 6]), tensor([1.0000, 0.2500, 0.5000], dtype=torch.float64))
     """

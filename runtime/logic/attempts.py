@@ -9,7 +9,7 @@ from torch import Tensor
 from ...core.logic.env import observe
 from ...core.logic.game import advance, look
 from ...core.logic.knowledge import Knowledge
-from ...core.logic.state import Game, ProofState, opened
+from ...core.logic.state import Game, ProofState, first_state_of
 from ...core.logic.terms import PADDING, Vocabulary
 from ...core.policy import ActorCritic
 from ...core.record import replace, select
@@ -55,7 +55,7 @@ def attempts(game: Game, model: ActorCritic, params: Any, base: Knowledge, queri
     plain = evolve(game, skip_unary=0, max_depth=game.max_depth * (1 + game.skip_unary))
     passed = made = torch.zeros_like(queries[:, 0])
     yes = torch.ones_like(passed, dtype=torch.bool)
-    begun = opened(plain, queries, yes, passed, passed)
+    begun = first_state_of(plain, queries, yes, passed, passed)
     state, alone = _offered(plain, base, begun, passed < game.skip_unary)
     going = ~ended(state.terminated, state.truncated)
     moves: list[list[Move]] = [[] for _ in queries]

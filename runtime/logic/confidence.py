@@ -7,7 +7,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from ...core.logic.knowledge import contains
+from ...core.logic.knowledge import is_fact
 from ...core.logic.rules import Rule
 from .proof_scores import prover, sorted_rules
 from .proofs import Proofs
@@ -34,12 +34,12 @@ def with_confidences(made: Proofs, measure: Measure = "standard", *, smoothing: 
     >>> {rule.confidence for rule in made.dataset.rules if rule.head[0] == "husband"}  # husband(X, Y) :- wife(Y, X)
     {0.6470588235294118}
     """
-    counted = dict(zip(sorted_rules(made), measured(made, measure, smoothing).tolist(), strict=True))
+    counted = dict(zip(sorted_rules(made), measure_confidences(made, measure, smoothing).tolist(), strict=True))
     rules = tuple(attrs.evolve(rule, confidence=counted[rule]) for rule in made.dataset.rules)
     return attrs.evolve(made, dataset=attrs.evolve(made.dataset, rules=rules))
 
 
-def measured(made: Proofs, measure: Measure, smoothing: float) -> Tensor:
+def measure_confidences(made: Proofs, measure: Measure, smoothing: float) -> Tensor:
     """Return the confidences in the order of the knowledge base: float64 [R]."""
     rules = sorted_rules(made)
     own = prover(made, torch.ones(len(rules), dtype=torch.float64), SearchLimits(rules=1, expansions=UNBOUNDED))
@@ -50,7 +50,7 @@ def measured(made: Proofs, measure: Measure, smoothing: float) -> Tensor:
         found = own.proofs(variables)
         rule, proven = _one_rule_each(found)
         pairs = torch.cat([torch.full_like(found.answer[proven, :1], predicate), found.answer[proven]], -1)
-        true = contains(names, base, pairs)
+        true = is_fact(names, base, pairs)
         facts = base.facts[:-1][base.facts[:-1, 0] == predicate]
         counts = ~true & (torch.isin(pairs[:, 1], facts[:, 1]) if measure == "pca" else True)
         body = body + torch.bincount(rule[counts], minlength=len(rules))

@@ -6,7 +6,7 @@ import attrs
 from attrs import frozen
 
 from ...core.errors import ChoiceError, message
-from ...core.logic.rules import Rule, check_rule, constant, names_variable
+from ...core.logic.rules import Rule, check_rule, constant_name, names_variable
 from ...core.logic.terms import Names, Vocabulary, vocabulary
 
 
@@ -64,7 +64,7 @@ def vocabulary_of(dataset: Dataset, *, variables: int = 100) -> Vocabulary:
     atoms = [atom for rule in dataset.rules for atom in (rule.head, *rule.body)]
     predicates = {atom[0] for atom in (*facts, *atoms)} | {predicate for predicate, _ in dataset.domains}
     constants = {word for atom in facts for word in atom[1:]}
-    constants |= {constant(word) for atom in atoms for word in atom[1:] if not names_variable(word)}
+    constants |= {constant_name(word) for atom in atoms for word in atom[1:] if not names_variable(word)}
     constants |= {word for members in dataset.domains.values() for word in members}
     return vocabulary(predicates, constants, variables=variables)
 

@@ -43,7 +43,7 @@ def by_confidence(goal: Goal) -> str:
     return f"confidence {goal.probability:.2f}" if goal.goals else ""
 
 
-def rows(
+def tree_rows(
     names: Vocabulary, base: Knowledge, root: Goal, chosen: Callable[[Goal], str] = by_policy
 ) -> tuple[ProofRow, ...]:
     """Return the goals of a tree as text, from left to right, each before those below it.
@@ -53,7 +53,7 @@ def rows(
     >>> from ...core.logic.borders import borders
     >>> game, world = borders()  # borders, in are predicates 1, 2; spain is constant 6, france 3, europe 2; 7 is a variable
     >>> fact = Goal((1, 6, 3), origin=1, probability=0.5, choices=2)
-    >>> for row in rows(game.names, world.base, Goal((2, 6, 2), origin=4, choices=1, goals=(fact, Goal((2, 7, 2))))):
+    >>> for row in tree_rows(game.names, world.base, Goal((2, 6, 2), origin=4, choices=1, goals=(fact, Goal((2, 7, 2))))):
     ...     print(row.depth, row.goal, "|", *filter(None, [row.by, row.chosen]))
     0 in(spain, europe) | in(X, Y) :- borders(X, Z), in(Z, Y) p = 1.00, the only choice
     1 borders(spain, france) | fact p = 0.50, of 2 choices
@@ -104,11 +104,11 @@ def _text(names: Vocabulary, atom: Atom, called: Mapping[int, str]) -> str:
     return f"{names.predicates[atom[0] - 1]}({first}, {second})"
 
 
-def lines(told: Sequence[ProofRow]) -> Iterator[str]:
+def tree_lines(told: Sequence[ProofRow]) -> Iterator[str]:
     """Yield the goals of a tree, one a line, in columns and indented by their depth; at least one row is needed.
 
     >>> known = ProofRow(1, "known", "p(b, a)", "known fact", "")
-    >>> list(lines([ProofRow(0, "rule", "q(a, b)", "q(X, Y) :- p(Y, X)", "p = 1.00"), known]))
+    >>> list(tree_lines([ProofRow(0, "rule", "q(a, b)", "q(X, Y) :- p(Y, X)", "p = 1.00"), known]))
     ['  q(a, b)     q(X, Y) :- p(Y, X)   p = 1.00', '    p(b, a)   known fact']
     """
     indented = ["  " * (row.depth + 1) + row.goal for row in told]

@@ -14,7 +14,7 @@ from ...core import keys
 from ...core.keys import Key
 from ...core.logic.corrupt import HEAD, TAIL
 from ...core.logic.ranking import NOTHING, Means, ranking, ranks
-from ...core.logic.terms import PADDING, Names, Vocabulary, encode, pack
+from ...core.logic.terms import PADDING, Names, Vocabulary, atom_numbers, pack_atoms
 from .proofs import ARGUMENTS, Proofs, candidates
 from .search import ranges
 
@@ -72,12 +72,12 @@ class LinkRanking:
 
 def among_all(made: Proofs, split: Sequence[Names], argument: str = "both") -> RankedQueries:
     """Return the split's queries, to be ranked among all entities."""
-    return RankedQueries(encode(made.game.names, split), ARGUMENTS[argument])
+    return RankedQueries(atom_numbers(made.game.names, split), ARGUMENTS[argument])
 
 
 def among_negatives(made: Proofs, split: Sequence[Names], argument: str, most: int, key: Key) -> RankedQueries:
     """Return the split's queries, to be ranked among at most `most` negatives drawn by the key, see `candidates`."""
-    queries = encode(made.game.names, split)
+    queries = atom_numbers(made.game.names, split)
     drawn = candidates(made.game.names, made.world.within, made.world.known, queries, argument, most, key)
     sides = ARGUMENTS[argument]
     own = torch.stack([drawn[mode, :, 1:, 1 + side] for mode, side in enumerate(sides)])
@@ -105,11 +105,11 @@ def allowed(made: Proofs, queries: Tensor, side: int) -> Tensor:
     # True atoms by their fixed argument: a range of their numbers, with the arguments in the order (fixed, asked).
     atoms = _unpacked(names, known[:-1])
     turned = atoms if side == TAIL else atoms[:, [0, 2, 1]]
-    numbers = torch.sort(pack(names, turned)).values
+    numbers = torch.sort(pack_atoms(names, turned)).values
     fixed = queries[:, 2 - side]
     low = torch.stack([queries[:, 0], fixed, torch.zeros_like(fixed)], -1)
-    start = torch.searchsorted(numbers, pack(names, low))
-    end = torch.searchsorted(numbers, pack(names, low) + names.base)
+    start = torch.searchsorted(numbers, pack_atoms(names, low))
+    end = torch.searchsorted(numbers, pack_atoms(names, low) + names.base)
     found, own = ranges(start, end - start)
     mask = mask.index_put((own, numbers[found] % names.base), torch.zeros_like(own, dtype=torch.bool))
     return mask.scatter(1, queries[:, 1 + side, None], False)

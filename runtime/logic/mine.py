@@ -22,7 +22,7 @@ from torch import Tensor
 from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.logic.rules import Rule
-from ...core.logic.terms import Names, Vocabulary, encode, vocabulary
+from ...core.logic.terms import Names, Vocabulary, atom_numbers, vocabulary
 
 TOGETHER = 1 << 22  # paths counted at once, which bounds the memory
 
@@ -50,7 +50,7 @@ class _Graph:
     heads: Tensor  # [F] its relation
 
 
-def mine(
+def mine_rules(
     facts: Sequence[Names],
     *,
     min_support: int = 2,
@@ -67,7 +67,7 @@ def mine(
     bodies of three atoms are counted only while `going()`. Raises: ChoiceError.
 
     >>> facts = [("child", "b", "a"), ("child", "c", "a"), ("parent", "a", "b"), ("parent", "a", "c"), ("parent", "c", "d")]
-    >>> for found in mine(facts):
+    >>> for found in mine_rules(facts):
     ...     print(found.rule, found.support, round(found.confidence, 2))
     child(X, Y) :- parent(Y, X) 2 0.67
     parent(X, Y) :- child(Y, X) 2 1.0
@@ -85,7 +85,7 @@ def mine(
     if not facts:
         return ()
     names = vocabulary({fact[0] for fact in facts}, {word for fact in facts for word in fact[1:]}, variables=0)
-    graph = _graph(names, encode(names, facts) - 1)
+    graph = _graph(names, atom_numbers(names, facts) - 1)
     thresholds = (min_support, min_confidence)
     rows = [_frequent(*counts, *thresholds) for counts in _counted(graph, length)]
     if length > 2:

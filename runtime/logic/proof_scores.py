@@ -11,7 +11,7 @@ from ...core.keys import Key
 from ...core.logic.knowledge import Knowledge
 from ...core.logic.rules import Rule
 from ...core.logic.terms import Vocabulary
-from .answers import Join, dense, joined, opened_query
+from .answers import Join, dense, join_scores, opened_query
 from .proofs import Proofs
 from .search import Guide, ProofsFound, SearchLimits, roomy, search
 
@@ -83,4 +83,4 @@ class ProofTable:
         found, search_of = self.prover.open_proofs(queries, side)
         searches = found.expanded.shape[0]
         self.told(Effort(searches, int(found.expanded.sum()), int((found.cut > 0).sum())))
-        return dense(self.prover.names, joined(self.prover.names, found, self.join), searches, side)[search_of]
+        return dense(self.prover.names, join_scores(self.prover.names, found, self.join), searches, side)[search_of]

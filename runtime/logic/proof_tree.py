@@ -6,7 +6,7 @@ import torch
 from attrs import frozen
 
 from ...core.logic.knowledge import Knowledge
-from ...core.logic.terms import PADDING, Vocabulary, pack
+from ...core.logic.terms import PADDING, Vocabulary, pack_atoms
 from .attempts import OPEN, Move
 
 Atom = tuple[int, int, int]
@@ -138,6 +138,6 @@ def _fact(names: Vocabulary, base: Knowledge, atom: Atom, query: Atom) -> int:
     """Return the number of the fact that equals the atom; OPEN if there is none or it is the query."""
     if max(atom[1:]) > len(names.constants) or atom == query:
         return OPEN
-    wanted = pack(names, torch.tensor(atom, device=base.keys.device))
+    wanted = pack_atoms(names, torch.tensor(atom, device=base.keys.device))
     place = torch.searchsorted(base.keys, wanted)
     return int(place) if bool(base.keys[place] == wanted) else OPEN

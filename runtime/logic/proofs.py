@@ -10,13 +10,13 @@ from torch import Tensor
 from ...core import keys
 from ...core.errors import ChoiceError, message
 from ...core.keys import Key
-from ...core.logic.call_patterns import calls, room
+from ...core.logic.call_patterns import calls, match_room
 from ...core.logic.corrupt import HEAD, TAIL, Domains, corruptions, domains, known_atoms
 from ...core.logic.derive import Widths
 from ...core.logic.knowledge import knowledge
 from ...core.logic.rules import Rule, encode_rules, names_variable
 from ...core.logic.state import Game, GameRules, ProofWorld
-from ...core.logic.terms import Vocabulary, encode
+from ...core.logic.terms import Vocabulary, atom_numbers
 from .dataset import Dataset, vocabulary_of
 
 ARGUMENTS = {"head": (HEAD,), "tail": (TAIL,), "both": (HEAD, TAIL)}
@@ -51,7 +51,7 @@ def proofs(
         raise ChoiceError(message(f"{dataset.name}: rules", got="none", wanted="some", remedy=remedy))
     every = (*dataset.train, *dataset.valid, *dataset.test)
     names = vocabulary_of(dataset, variables=_variables(dataset.rules, atoms))
-    base = knowledge(names, encode(names, dataset.train), *encode_rules(names, dataset.rules))
+    base = knowledge(names, atom_numbers(names, dataset.train), *encode_rules(names, dataset.rules))
     provable = {rule.head[0] for rule in dataset.rules}
     queries = [atom for atom in dataset.train if atom[0] in provable]
     if not queries:
@@ -59,14 +59,14 @@ def proofs(
         raise ChoiceError(
             message(f"{dataset.name}: train facts that a rule proves", got="none", wanted="some", remedy=remedy)
         )
-    most_facts, by_rule = (int(most) for most in room(names, base, calls(dataset.rules, names.predicates)))
+    most_facts, by_rule = (int(most) for most in match_room(names, base, calls(dataset.rules, names.predicates)))
     most_facts = min(most_facts, facts)
     following = min(most_facts + by_rule, successors) + int(rules.get("end_proof", False))
     world = ProofWorld(
         base=base,
-        queries=encode(names, queries),
+        queries=atom_numbers(names, queries),
         within=domains(names, dataset.domains),
-        known=known_atoms(names, encode(names, every)),
+        known=known_atoms(names, atom_numbers(names, every)),
     )
     return Proofs(dataset, Game(names, Widths(atoms, following, most_facts, by_rule), **rules), world)
 

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from ...core.keys import Key
 from ...core.logic.ranking import LEAST_PENALTY, NOTHING, Means, average_precision, penalty, ranking, ranks
-from ...core.logic.terms import PADDING, Names, encode
+from ...core.logic.terms import PADDING, Names, atom_numbers
 from ...core.policy import ActorCritic
 from ..compile import program
 from .proofs import Proofs, candidates
-from .recycle import FinishedProofs, Play, idle, play, proven_all
+from .recycle import FinishedProofs, Play, empty_proof_slots, play, proven_all
 
 CHUNK = 32  # steps in one call of the compiled program
 
@@ -66,10 +66,10 @@ class Scorer:
     def __call__(self, params: Any, every: Tensor) -> Scored:
         """Score candidates: int64 [M, Q, K, 3] -> Scored."""
         flat = every.reshape(-1, 3)
-        begun = idle(self.made.game, self.slots)
+        begun = empty_proof_slots(self.made.game, self.slots)
         told = proven_all(self.run, params, self.made.world.base, begun, flat, feed=self.feed)
         lost = penalty(self.made.game.max_depth, self.made.game.widths.successors)
-        return scored(told, flat[:, 0] != PADDING, every.shape[:-1], lost)
+        return score_candidates(told, flat[:, 0] != PADDING, every.shape[:-1], lost)
 
 
 def scorer(made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool = True) -> Scorer:
@@ -80,7 +80,7 @@ def scorer(made: Proofs, model: ActorCritic, *, slots: int = 256, compiled: bool
     return Scorer(made, run, slots, feed=slots * CHUNK)
 
 
-def scored(told: FinishedProofs, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:
+def score_candidates(told: FinishedProofs, present: Tensor, shape: tuple[int, ...], lost: float) -> Scored:
     """Return the scores of candidates [N], in the shape `shape`; `lost` is subtracted where there is no proof."""
     score = torch.where(present, told.score - torch.where(told.proven, 0.0, lost), NOTHING)
     parts = (score, present, told.proven, told.depth, told.too_long, told.too_many)
@@ -122,8 +122,8 @@ def ranking_result(every: Scored, *, ties: str = "realistic", key: Key | tuple[(
     )
 
 
-def asked(made: Proofs, split: tuple[Names, ...], most: int, key: Key, queries: int = 0) -> Tensor:
+def candidates_of(made: Proofs, split: tuple[Names, ...], most: int, key: Key, queries: int = 0) -> Tensor:
     """Return the candidates of a split: [M, Q, 1 + most, 3]; of only the first `queries` facts unless that is 0."""
     names = made.game.names
-    atoms = encode(names, split[:queries] if queries else split)
+    atoms = atom_numbers(names, split[:queries] if queries else split)
     return candidates(names, made.world.within, made.world.known, atoms, made.game.argument, most, key)

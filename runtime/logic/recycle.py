@@ -10,7 +10,7 @@ from ...core.errors import choose
 from ...core.logic.env import observe
 from ...core.logic.game import advance, look
 from ...core.logic.knowledge import Knowledge
-from ...core.logic.state import Game, ProofState, opened
+from ...core.logic.state import Game, ProofState, first_state_of
 from ...core.policy import ActorCritic
 from ...core.record import record, select, tensor
 from ...core.scan import scan
@@ -45,12 +45,12 @@ class FinishedProofs:
 Play = Callable[[Any, Knowledge, Slots, Tensor, Tensor], tuple[Slots, FinishedProofs, Tensor]]
 
 
-def idle(game: Game, count: int, device: torch.device | None = None) -> Slots:
+def empty_proof_slots(game: Game, count: int, device: torch.device | None = None) -> Slots:
     """Return this number of slots without a candidate."""
     zero = torch.zeros(count, dtype=torch.int64, device=device)
     label = torch.zeros(count, dtype=torch.bool, device=device)
     query = torch.zeros(count, 3, dtype=torch.int64, device=device)
-    state = opened(game, query, label, zero, zero.clone())
+    state = first_state_of(game, query, label, zero, zero.clone())
     return Slots(state=state, number=torch.full_like(zero, IDLE), score=torch.zeros(count, device=device))
 
 
@@ -104,7 +104,7 @@ def _filled(
     there = free & (row < feed.shape[0])
     query = torch.where(there[..., None], feed[row.clamp(0, feed.shape[0] - 1)], 0)
     real = there & (query[..., 0] != 0)
-    fresh = opened(game, query, torch.ones_like(real), torch.zeros_like(row), torch.zeros_like(row))
+    fresh = first_state_of(game, query, torch.ones_like(real), torch.zeros_like(row), torch.zeros_like(row))
     state = look(game, base, select(free, fresh, slots.state))
     after = Slots(
         state=state,

@@ -21,7 +21,7 @@ from ...core.errors import ChoiceError, choose, message
 from ...core.keys import Key
 from ...core.logic.canonical import canonical, extended_hash, state_hash
 from ...core.logic.derive import front
-from ...core.logic.knowledge import Knowledge, contains, knowledge, rows_of, span
+from ...core.logic.knowledge import Knowledge, is_fact, knowledge, rules_of_predicate, span
 from ...core.logic.terms import PADDING, Vocabulary, is_variable
 from ...core.logic.unify import substitute, unify
 
@@ -302,7 +302,7 @@ def _counts(names: Vocabulary, base: Knowledge, states: States, bounds: SearchLi
     """Return start, number and side of the facts, and start and number of the rules, that may match each state's first goal."""
     goal = states.goals[:, 0]
     start, end, exchanged = span(names, base, goal)
-    first, many = rows_of(base.rule_start, goal[:, 0])
+    first, many = rules_of_predicate(base.rule_start, goal[:, 0])
     return start, (end - start).clamp_min(0), exchanged, first, torch.where(states.applied < bounds.rules, many, 0)
 
 
@@ -400,7 +400,7 @@ def _moved(
 ) -> tuple[States, Tensor]:
     """Return the states after their moves, without known goals and without states that occurred before; and their rows."""
     owner, rule = states.owner[row], origin - (base.facts.shape[0] - 1)
-    known = contains(names, base, goals, excluded[owner][:, None])
+    known = is_fact(names, base, goals, excluded[owner][:, None])
     kept, _ = front((goals[..., 0] != PADDING) & ~known, goals, slots=states.goals.shape[-2])
     kept = canonical(names, selected(names, kept))
     before = states.moves[row]

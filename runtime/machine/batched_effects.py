@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 
 from ...core.errors import ShapeError, message
 from ...core.machine import Command, Event, Failed, Interrupted, tag_of
-from .drive import Effects, Entry, Finished, Handlers, Inbox, Received, Session, find, perform
+from .drive import Effects, Entry, Finished, Handlers, Inbox, Received, Session, find_handler, perform
 
 A = TypeVar("A")
 B = TypeVar("B")
 Together = Callable[[Sequence[Any]], Sequence[Event]]  # (commands) -> an event for each
 
 
-def gathered(handlers: Handlers, together: Mapping[type[Any], Together]) -> Effects:
+def batch_commands(handlers: Handlers, together: Mapping[type[Any], Together]) -> Effects:
     """Return effects that perform the kinds of `together` in batches, and all other commands at once, each by its handler.
 
     An exception of a batch's handler becomes Failed for the batch's first command. Raises, from there: ShapeError if the
@@ -37,7 +37,7 @@ def gathered(handlers: Handlers, together: Mapping[type[Any], Together]) -> Effe
             if type(command) in waiting:
                 waiting[type(command)].append((number, command))
             else:
-                ready.extend(perform(find(handlers, command), number, command))
+                ready.extend(perform(find_handler(handlers, command), number, command))
 
         def follow() -> Entry:
             if not inbox.empty():

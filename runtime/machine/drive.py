@@ -1,7 +1,8 @@
 """The one loop that performs effects: commands to the effects, events back to a pure machine.
 
 `Effects` decides how commands are performed: `threads` (a plain mapping of handlers means it), `serial`, and in
-`runtime.machine.replay` `recorded`, `replayed` and `simulated`. The machine and the loop are the same under all of them.
+`runtime.machine.replay` `record_events`, `replay_events` and `simulated`. The machine and the loop are the same under all of
+them.
 """
 
 import itertools
@@ -189,7 +190,7 @@ def _interrupts(inbox: Inbox, hurry: threading.Event) -> Iterator[None]:
         raise KeyboardInterrupt  # it came too late for the machine to answer
 
 
-def find(handlers: Handlers, command: Command) -> Handler:
+def find_handler(handlers: Handlers, command: Command) -> Handler:
     """Return the handler of the command's class. Raises: ChoiceError."""
     if type(command) in handlers:
         return handlers[type(command)]
@@ -234,7 +235,7 @@ def threads(handlers: Handlers, *, workers: int = 8) -> Effects:
                     return
 
         def begin(number: int, command: Command) -> None:
-            pool.submit(work, perform(find(handlers, command), number, command))
+            pool.submit(work, perform(find_handler(handlers, command), number, command))
 
         def close(wait: bool) -> None:
             closing.set()
@@ -260,7 +261,7 @@ def serial(handlers: Handlers) -> Effects:
             return entry
 
         def begin(number: int, command: Command) -> None:
-            waiting.append(perform(find(handlers, command), number, command))
+            waiting.append(perform(find_handler(handlers, command), number, command))
 
         return Session(begin, follow, lambda wait: waiting.clear())
 

@@ -175,6 +175,6 @@ def fits(value: Any, hint: Any) -> bool:
     return not isinstance(kind, type) or getattr(kind, "_is_protocol", False) or isinstance(value, kind)
 
 
-def line(data: Json) -> str:
+def json_line(data: Json) -> str:
     """Return JSON data in one line, without NaN."""
     return json.dumps(data, allow_nan=False, separators=(",", ":"))

@@ -47,10 +47,10 @@ class Fifo(Generic[V]):
 NO_ONE: Fifo[Any] = Fifo()
 
 
-def sound(numbered: Numbered[Any]) -> bool:
-    """Return whether a map has the structure that `put` makes, which a decoded one may not have.
+def is_sound(numbered: Numbered[Any]) -> bool:
+    """Return whether a map has the structure that `put_value` makes, which a decoded one may not have.
 
-    >>> sound(put(Numbered(), 70, "b")), sound(Numbered(depth=1, root=(1, 2)))
+    >>> is_sound(put_value(Numbered(), 70, "b")), is_sound(Numbered(depth=1, root=(1, 2)))
     (True, False)
     """
     layer = [numbered.root] if numbered.root else []
@@ -63,10 +63,11 @@ def sound(numbered: Numbered[Any]) -> bool:
     return True
 
 
-def find(numbered: Numbered[V], key: int) -> V | tuple[()]:
+def value_at(numbered: Numbered[V], key: int) -> V | tuple[()]:
     """Return the value of a key, `()` if it has none.
 
-    >>> find(put(Numbered(), 1000, "a"), 1000), find(Numbered(), 3), find(put(Numbered(), 0, "a"), 1 << 40)
+    >>> far, near = put_value(Numbered(), 1000, "a"), put_value(Numbered(), 0, "a")
+    >>> value_at(far, 1000), value_at(Numbered(), 3), value_at(near, 1 << 40)
     ('a', (), ())
     """
     node, shift = numbered.root, BITS * numbered.depth
@@ -78,10 +79,10 @@ def find(numbered: Numbered[V], key: int) -> V | tuple[()]:
     return node
 
 
-def put(numbered: Numbered[V], key: int, value: V) -> Numbered[V]:
+def put_value(numbered: Numbered[V], key: int, value: V) -> Numbered[V]:
     """Return the map in which `key`, 0 or more, has this value.
 
-    >>> list(entries(put(put(Numbered(), 70, "b"), 2, "a")))
+    >>> list(entries(put_value(put_value(Numbered(), 70, "b"), 2, "a")))
     [(2, 'a'), (70, 'b')]
     """
     depth, root = numbered.depth, numbered.root
@@ -96,13 +97,13 @@ def _put(node: Node, shift: int, key: int, value: Any) -> Node:
     return tuple(places)
 
 
-def remove(numbered: Numbered[V], key: int) -> Numbered[V]:
+def without_key(numbered: Numbered[V], key: int) -> Numbered[V]:
     """Return the map without a key; the map itself if the key is not there.
 
-    >>> remove(put(Numbered(), 3, "a"), 3), remove(Numbered(), 3)
+    >>> without_key(put_value(Numbered(), 3, "a"), 3), without_key(Numbered(), 3)
     (Numbered(depth=0, root=()), Numbered(depth=0, root=()))
     """
-    if find(numbered, key) == NOTHING:
+    if value_at(numbered, key) == NOTHING:
         return numbered
     root = _remove(numbered.root, BITS * numbered.depth, key)
     return Numbered(numbered.depth, root) if root else EMPTY
@@ -136,7 +137,7 @@ def push(line: Fifo[V], value: V) -> Fifo[V]:
     >>> len(push(push(Fifo(), "a"), "b"))
     2
     """
-    return Fifo(line.first, line.next + 1, put(line.items, line.next, value))
+    return Fifo(line.first, line.next + 1, put_value(line.items, line.next, value))
 
 
 def pop(line: Fifo[V]) -> tuple[V, Fifo[V]]:
@@ -145,15 +146,15 @@ def pop(line: Fifo[V]) -> tuple[V, Fifo[V]]:
     >>> pop(push(push(Fifo(), "a"), "b"))[0]
     'a'
     """
-    value: Any = find(line.items, line.first)
+    value: Any = value_at(line.items, line.first)
     first = line.first + 1
-    return value, Fifo(first, line.next, remove(line.items, line.first)) if first < line.next else NO_ONE
+    return value, Fifo(first, line.next, without_key(line.items, line.first)) if first < line.next else NO_ONE
 
 
-def waiting(line: Fifo[V]) -> Iterator[V]:
+def queue_items(line: Fifo[V]) -> Iterator[V]:
     """Return all items of the queue, the first one first.
 
-    >>> list(waiting(push(push(Fifo(), "a"), "b")))
+    >>> list(queue_items(push(push(Fifo(), "a"), "b")))
     ['a', 'b']
     """
     return (value for _, value in entries(line.items))

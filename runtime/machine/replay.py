@@ -18,16 +18,16 @@ from .drive import (
     Inbox,
     Received,
     Session,
-    find,
+    find_handler,
     perform,
     threads,
 )
-from .json_codec import decode, encode, line
+from .json_codec import decode, encode, json_line
 
 Log = list[Entry]  # in the order in which the machine received them
 
 
-def observed(effects: Effects | Handlers, note: Callable[[Entry], object]) -> Effects:
+def observe_events(effects: Effects | Handlers, note: Callable[[Entry], object]) -> Effects:
     """Return the same effects, which pass each entry to `note` before the machine receives it."""
     inner = effects if isinstance(effects, Effects) else threads(effects)
 
@@ -45,19 +45,19 @@ def observed(effects: Effects | Handlers, note: Callable[[Entry], object]) -> Ef
     return Effects(open_)
 
 
-def recorded(effects: Effects | Handlers, log: Log) -> Effects:
+def record_events(effects: Effects | Handlers, log: Log) -> Effects:
     """Return the same effects, which append each entry to `log` in the order in which the machine receives it.
 
     >>> from purestep.core.machine import Machine, Started, Stop
     >>> from purestep.runtime.machine.drive import drive
     >>> machine, log = Machine(lambda count, event: (count + 1, (7, Stop()) if event == Started() else ())), []
-    >>> list(drive(machine, 0, recorded({int: str}, log))), log
+    >>> list(drive(machine, 0, record_events({int: str}, log))), log
     ([1, 2], [Received(command=0, kind='int', event='7'), Finished(command=0, kind='int')])
     """
-    return observed(effects, log.append)
+    return observe_events(effects, log.append)
 
 
-def replayed(log: Iterable[Entry]) -> Effects:
+def replay_events(log: Iterable[Entry]) -> Effects:
     """Return effects that perform nothing: the machine receives the events of the log, so its states are the same bit for bit.
 
     Raises: DriveError where the machine issues other commands than the recorded one, or where the log was cut short.
@@ -65,7 +65,7 @@ def replayed(log: Iterable[Entry]) -> Effects:
     >>> from purestep.core.machine import Machine, Started, Stop
     >>> from purestep.runtime.machine.drive import drive
     >>> echo = Machine(lambda seen, event: ((*seen, event), (Stop(),) if event == 7 else (event,)))
-    >>> list(drive(echo, (), replayed([Received(0, "started", 7), Finished(0, "started")])))[-1]
+    >>> list(drive(echo, (), replay_events([Received(0, "started", 7), Finished(0, "started")])))[-1]
     (Started(), 7)
     """
 
@@ -124,7 +124,7 @@ def simulated(handlers: Handlers, latency: Callable[[int, Command], float]) -> E
             if not delay >= 0:
                 where = f"simulated: latency of {type(command).__name__}"
                 raise ChoiceError(message(where, got=delay, wanted="0 or more", remedy="time does not run backwards"))
-            heapq.heappush(running, (now + delay, number, perform(find(handlers, command), number, command)))
+            heapq.heappush(running, (now + delay, number, perform(find_handler(handlers, command), number, command)))
 
         def follow() -> Entry:
             nonlocal now
@@ -151,7 +151,7 @@ def to_lines(log: Log) -> str:
     for index, entry in enumerate(log):
         row = {"command": entry.command, "kind": entry.kind}
         rows.append(row | ({"event": encode(entry.event, f"log[{index}]")} if isinstance(entry, Received) else {}))
-    return "".join(line(row) + "\n" for row in rows)
+    return "".join(json_line(row) + "\n" for row in rows)
 
 
 def from_lines(text: str, classes: Iterable[type] = ()) -> Log:

@@ -46,10 +46,10 @@ def schedule_after(agenda: Agenda, seconds: float, what: Any) -> Agenda:
     return Agenda(agenda.now, added + 1, (*agenda.items[:place], (when, added, what), *agenda.items[place:]))
 
 
-def due(agenda: Agenda) -> tuple[Agenda, Any]:
+def pop_due(agenda: Agenda) -> tuple[Agenda, Any]:
     """Return the agenda at the time of its next item, without it, and the item. Raises: ChoiceError if it is empty.
 
-    >>> due(schedule_after(Agenda(), 1.5, "a"))
+    >>> pop_due(schedule_after(Agenda(), 1.5, "a"))
     (Agenda(now=1.5, added=1, items=()), 'a')
     """
     if not agenda.items:
@@ -103,16 +103,18 @@ def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
     return drawn
 
 
-def line(key: Key, *, delay: float = 0.0, sigma: float = 1.0, drop: float = 0.0, double: float = 0.0) -> Line:
+def faulty_transport(
+    key: Key, *, delay: float = 0.0, sigma: float = 1.0, drop: float = 0.0, double: float = 0.0
+) -> Line:
     """Return a transport that delays, loses and duplicates messages, and so reorders them.
 
     Message n is lost with probability `drop`; otherwise it arrives, twice with probability `double`, each copy after a
     log-normal delay of its own (`delay` seconds in the mean). It returns the seconds of the copies, `()` if it is lost.
     Raises: ChoiceError.
 
-    >>> [line(keys.key(0))(3), line(keys.key(0), drop=1.0)(3), line(keys.key(0), double=1.0)(3)]
+    >>> [faulty_transport(keys.key(0), **faults)(3) for faults in ({}, {"drop": 1.0}, {"double": 1.0})]
     [(0.0,), (), (0.0, 0.0)]
-    >>> slow = line(keys.key(0), delay=1.0)
+    >>> slow = faulty_transport(keys.key(0), delay=1.0)
     >>> sorted(range(4), key=slow)
     [1, 0, 3, 2]
     """

@@ -38,10 +38,10 @@ class Setting:
         return self.kind.type if isinstance(self.kind, Kind) else Literal[self.kind]
 
 
-def text_of(module: str) -> str:
+def source_of(module: str) -> str:
     """Return the text of a module, which is not imported, though the packages around it are. Raises: ModuleNotFoundError.
 
-    >>> "def ppo(" in text_of("purestep.algorithms.ppo")
+    >>> "def ppo(" in source_of("purestep.algorithms.ppo")
     True
     """
     spec = find_spec(module)
@@ -59,7 +59,7 @@ def settings_of(target: str) -> tuple[Setting, ...]:
     ('gamma', 0.99, True, 'what a reward is worth one step later')
     """
     module, _, name = target.partition(":")
-    text = text_of(module)
+    text = source_of(module)
     tokens = tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     functions = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
@@ -87,7 +87,7 @@ def settings_class(target: str) -> type:
     """Return the class of the function's settings, with its defaults; its docstring is their help.
 
     >>> settings_class("purestep.algorithms.a2c:a2c")(gamma=0.9)
-    A2cSettings(gamma=0.9, gae_lambda=1.0, value_coefficient=1.0, entropy_coefficient=0.01)
+    A2CSettings(gamma=0.9, gae_lambda=1.0, value_coefficient=1.0, entropy_coefficient=0.01)
     """
     settings = settings_of(target)
     return _class(target, "Settings", {one.name: (one.type(), one.default, one.help) for one in settings})
@@ -134,10 +134,10 @@ def algorithm_of(settings: Any) -> Callable[..., Any]:
     return function
 
 
-def check_settings(given: Any) -> None:
+def check_algorithm(given: Any) -> None:
     """Refuse settings that the algorithm cannot work with, by the names of their flags. Raises: ChoiceError.
 
-    >>> check_settings(settings_class("purestep.algorithms.a2c:a2c")(gamma=2.0))
+    >>> check_algorithm(settings_class("purestep.algorithms.a2c:a2c")(gamma=2.0))
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --gamma is 2.0, wanted a number from 0.0 to 1.0; change it
     """

@@ -24,7 +24,7 @@ from ..runs.arguments import (
     processors,
 )
 from ..runs.training_machine import Loop, plan
-from .algorithm_flags import text_of
+from .algorithm_flags import source_of
 
 
 @cache
@@ -34,7 +34,7 @@ def env_names() -> tuple[str, ...]:
     >>> env_names()[0]
     'cartpole'
     """
-    rows = (node for node in ast.parse(text_of("purestep.core.envs")).body if isinstance(node, ast.AnnAssign))
+    rows = (node for node in ast.parse(source_of("purestep.core.envs")).body if isinstance(node, ast.AnnAssign))
     tables = (row.value for row in rows if ast.unparse(row.target) == "ENVS" and isinstance(row.value, ast.Dict))
     return tuple(ast.literal_eval(key) for key in next(tables).keys if key)
 

@@ -1,6 +1,6 @@
 """Settings of a run of `purestep train cache`: names and numbers, including those of the reasoning cache's rollouts.
 
-Rollout settings have the names of PipelineRL's RC actor; `settings_of` builds the `CacheSettings` of the rollouts.
+Rollout settings have the names of PipelineRL's RC actor; `cache_settings` builds the `CacheSettings` of the rollouts.
 """
 
 import importlib
@@ -27,7 +27,7 @@ from ..text.config import (
     Model,
     WarmStart,
     as_given,
-    check_text,
+    check_text_settings,
     text_defaults,
 )
 from ..text.config import Sampling as Calls
@@ -203,7 +203,7 @@ class Cache:
         check_numbers(speech, 1e-3, math.inf, "llm_temperature")
         check_numbers(speech, 0.0, math.inf, "server_seconds")
         check_numbers(self.shown, 0.0, 1.0, "summaries", "summary_skill")
-        check_settings(settings_of(self, "run"))
+        check_settings(cache_settings(self, "run"))
         needs = {
             "--slots x --test-llm-max-tokens": float(TOKEN * speech.slots * speech.test_llm_max_tokens),
             "--slots x --summary-tokens": float(TOKEN * speech.slots * speech.summary_tokens),
@@ -219,7 +219,7 @@ class Cache:
             got = f"{self.warm.warm_steps} with --problems-file"
             remedy = "there are demonstrations on lists alone; begin with a --model"
             raise ChoiceError(message("--warm-steps", got=got, wanted="0", remedy=remedy))
-        check_text(self)
+        check_text_settings(self)
 
     def task(self) -> "TextTask":
         """Return the task. Imports torch, and the modules of rollout policies.
@@ -231,7 +231,7 @@ class Cache:
         from ...core.language.reasoning_cache.task import TrainingSettings, cache_task, list_cache_task
         from ..effects.problems_file import read_problems
 
-        settings, run = settings_of(self, "run"), self.run
+        settings, run = cache_settings(self, "run"), self.run
         cache = cache_with(self, settings)
         trained = TrainingSettings(states=run.states, cycles=run.cycles, summary_tokens=self.speech.summary_tokens)
         path = self.problems.problems_file
@@ -295,10 +295,10 @@ def lists_of(problems: Problems, stream: str = "training") -> Lists:
     return Lists(kind=problems.kind, shortest=bounds[0], longest=bounds[1], low=problems.low, high=problems.high)
 
 
-def settings_of(arguments: Cache, output_dir: str) -> CacheSettings:
+def cache_settings(arguments: Cache, output_dir: str) -> CacheSettings:
     """Return the settings of the rollouts of a run in this folder.
 
-    >>> settings_of(Cache(), "runs/rc").llm
+    >>> cache_settings(Cache(), "runs/rc").llm
     CallSampling(temperature=1.0, max_tokens=20, top_p=1.0)
     """
     shared = {one.name for one in fields(Rollouts)} & {one.name for one in fields(CacheSettings)}

@@ -10,11 +10,11 @@ from typing import Any
 from attrs import field, frozen
 
 from ..deferred import deferred
-from ..effects.module_reference import absolute, is_reference
+from ..effects.module_reference import is_reference, with_absolute_path
 from ..runs.arguments import changed, option
 from ..runs.recipe import RESUME, START, Recipe
 from ..runs.trusting import check_trust, trusted
-from .algorithm_flags import changes_class, check_settings, settings_class, settings_of
+from .algorithm_flags import changes_class, check_algorithm, settings_class, settings_of
 from .arguments import (
     Changes,
     ExperienceOptions,
@@ -96,7 +96,7 @@ def recipe(name: str, about: str, notes: str, target: str, changes: Defaults) ->
 
     def check(arguments: Classic) -> None:
         check_shared(arguments.experience, arguments.learner, arguments.process)
-        check_settings(arguments.algorithm)
+        check_algorithm(arguments.algorithm)
         check_minibatches(arguments.experience, arguments.algorithm)
 
     def build(arguments: Classic, context: Any) -> Any:
@@ -130,7 +130,7 @@ def recipe(name: str, about: str, notes: str, target: str, changes: Defaults) ->
 
 def _start(run: Path, recipe: Recipe, arguments: Any, **how: Any) -> Any:
     """Start a run, which records its environment's file by an absolute path."""
-    return START(run, recipe, changed(arguments, {"env": absolute(arguments.experience.env)}), **how)
+    return START(run, recipe, changed(arguments, {"env": with_absolute_path(arguments.experience.env)}), **how)
 
 
 def _resume(run: Path, *, options: Resuming, **how: Any) -> Any:

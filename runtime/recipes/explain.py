@@ -12,23 +12,23 @@ from torch import Tensor
 
 from ...core import keys
 from ...core.errors import ChoiceError, message
-from ...core.logic.knowledge import contains
+from ...core.logic.knowledge import is_fact
 from ...core.logic.parse import parse_query
-from ...core.logic.rules import constant, names_variable
+from ...core.logic.rules import constant_name, names_variable
 from ...core.logic.state import ProofState
-from ...core.logic.terms import Names, Vocabulary, encode
+from ...core.logic.terms import Names, Vocabulary, atom_numbers
 from ..effects import folder
 from ..effects.reporting.proof_picture import proof_picture
-from ..logic.answers import JoinedAnswers, joined
+from ..logic.answers import JoinedAnswers, join_scores
 from ..logic.attempts import Move, ProofAttempt, attempts, ending, left_out
-from ..logic.explain import ProofRow, by_confidence, lines, rows
+from ..logic.explain import ProofRow, by_confidence, tree_lines, tree_rows
 from ..logic.guide import policy_guide
 from ..logic.proof_scores import ProofSearcher, rule_weights
 from ..logic.proof_scores import prover as searcher
 from ..logic.proof_tree import Goal, proof_tree
 from ..logic.proofs import Proofs
 from ..logic.search import Guide, ProofsFound, SearchLimits
-from ..runs.run import restored
+from ..runs.run import restore_run
 from . import prove
 from .prove_settings import Prove, Search, check_policy
 
@@ -57,7 +57,7 @@ class Prover:
         game, base = self.made.game, self.made.world.base
         for query in queries:
             _check_known(self.made, query)
-        atoms = encode(game.names, queries)
+        atoms = atom_numbers(game.names, queries)
         with torch.no_grad():
             found = attempts(game, prove.model_of(self.arguments, self.made), self.params, base, atoms)
         trees = [
@@ -79,12 +79,12 @@ def prover_of(run: Path) -> Prover:
 
     Raises: CheckpointError, also where its data has changed; ChoiceError for another recipe.
     """
-    held = restored(run, "prove", changes={"device": "cpu"})
+    held = restore_run(run, "prove", changes={"device": "cpu"})
     made: Proofs = held.components.opened.opened
     return Prover(run, held.arguments, made, held.state.learner.params, held.state.worlds.state, held.loop.iteration)
 
 
-def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
+def explain_query(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
     """Try the query, a text such as "in(spain, europe)", and draw the result to `out`, by default into the run's folder.
 
     Raises: CheckpointError; ChoiceError for a malformed query and for names that are not in the run's data.
@@ -93,7 +93,7 @@ def explained(run: Path, query: str, out: Path | tuple[()] = ()) -> Explanation:
     prover = prover_of(run)
     asked = _unquoted(prover.made, asked)
     ((attempt, tree),) = prover.tried([asked])
-    return drawn(prover, attempt, tree, out or run / folder.PROOF)
+    return draw_attempt(prover, attempt, tree, out or run / folder.PROOF)
 
 
 class Options(Protocol):
@@ -131,11 +131,11 @@ def lines_of(run: Path, query: str, out: Path, options: Options) -> Iterator[str
     asked = _unquoted(prover.made, asked)
     if prover.trained and not is_open(prover, asked) and options.score == "policy" and not options.json:
         ((attempt, tree),) = prover.tried([asked])
-        found = drawn(prover, attempt, tree, out)
+        found = draw_attempt(prover, attempt, tree, out)
         yield from found.text
         yield f"picture: {found.picture}"
         return
-    (told,) = answered(prover, [asked], options.searching)
+    (told,) = answer_queries(prover, [asked], options.searching)
     if options.json:
         yield json.dumps(told.json(options.answers), indent=1)
         return
@@ -179,7 +179,7 @@ class Answered:
         for answer in self.answers[:most]:
             proofs = "known fact" if answer.known else f"{answer.proofs} proof{'s' * (answer.proofs != 1)}, the best:"
             yield f"{answer.probability:.3f} {answer.atom}   {proofs}"
-            yield from () if answer.known else ("  " + line for line in lines(answer.proof))
+            yield from () if answer.known else ("  " + line for line in tree_lines(answer.proof))
         if len(self.answers) > most:
             yield f"... and {len(self.answers) - most} more; --answers shows more"
         if self.cut:
@@ -206,7 +206,7 @@ class Answered:
         }
 
 
-def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Answered, ...]:
+def answer_queries(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Answered, ...]:
     """Return the answers of many queries at once, by the confidences of their proofs.
 
     Words that are no constants but begin with a capital or _ are variables. A query without variables has one answer, or none.
@@ -220,7 +220,7 @@ def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Ans
     atoms = torch.stack([_with_variables(names, query) for query in queries])
     ground = (atoms[:, 1:] <= len(names.constants)).all(-1)
     found = searcher.proofs(atoms, torch.where(ground[:, None], atoms, 0))
-    every = joined(names, found, "noisy_or" if own.join == "valid" else own.join)
+    every = join_scores(names, found, "noisy_or" if own.join == "valid" else own.join)
     best = _best_proofs(found, every)
     told: list[list[QueryAnswer]] = [[] for _ in queries]
     counts = torch.bincount(every.proof_of, minlength=every.owner.shape[0]).tolist()
@@ -230,8 +230,8 @@ def answered(prover: Prover, queries: Sequence[Names], own: Search) -> tuple[Ans
         origins = [int(origin) for origin in found.moves[place] if origin >= 0]
         moves = [Move(float(weights[o - found.facts]) if o >= found.facts else 1.0, o, 1) for o in origins]
         tree = proof_tree(names, base, atoms[owner].tolist(), moves, bound_first=True)
-        steps = rows(names, base, tree, by_confidence)
-        known = bool(contains(names, base, torch.tensor([int(atoms[owner, 0]), *terms])))
+        steps = tree_rows(names, base, tree, by_confidence)
+        known = bool(is_fact(names, base, torch.tensor([int(atoms[owner, 0]), *terms])))
         told[owner].append(QueryAnswer(steps[0].goal, probability, known, many, steps, tree))
     return tuple(
         Answered(
@@ -285,14 +285,14 @@ def answers_drawn(prover: Prover, told: Answered, out: Path) -> Path | None:
     return out
 
 
-def drawn(prover: Prover, attempt: ProofAttempt, tree: Goal, out: Path) -> Explanation:
+def draw_attempt(prover: Prover, attempt: ProofAttempt, tree: Goal, out: Path) -> Explanation:
     """Draw an attempt at a query, and return its explanation."""
     names, base = prover.made.game.names, prover.made.world.base
-    steps, end = rows(names, base, tree), ending(attempt)
+    steps, end = tree_rows(names, base, tree), ending(attempt)
     proof_picture(
         steps, out, title=steps[0].goal, note=f"{end}; {prover.made.dataset.name}, iteration {prover.iteration}"
     )
-    return Explanation((f"{steps[0].goal}: {end}", *lines(steps), *left_out(attempt)), out)
+    return Explanation((f"{steps[0].goal}: {end}", *tree_lines(steps), *left_out(attempt)), out)
 
 
 def deepest(prover: Prover) -> Path | None:
@@ -302,12 +302,12 @@ def deepest(prover: Prover) -> Path | None:
     if not proven:
         return None
     attempt, tree = max(proven, key=lambda each: each[1].height())
-    return drawn(prover, attempt, tree, prover.run / folder.PROOF).picture
+    return draw_attempt(prover, attempt, tree, prover.run / folder.PROOF).picture
 
 
 def deepest_by_rules(prover: Prover, own: Search) -> Path | None:
     """Draw the tallest of the best proofs of the first test queries, as `deepest` does with the policy's."""
-    found = [each for each in answered(prover, prover.made.dataset.test[:TRIED], own) if each.answers]
+    found = [each for each in answer_queries(prover, prover.made.dataset.test[:TRIED], own) if each.answers]
     if not found:
         return None
     told = max(found, key=lambda each: each.answers[0].tree.height())
@@ -318,9 +318,9 @@ def _unquoted(made: Proofs, query: Names) -> Names:
     """Return the query without quotes. Raises: ChoiceError for a quoted name that is unknown, which would be a variable."""
     predicate, *words = query
     for word in words:
-        if constant(word) != word:
-            _check_known(made, (predicate, constant(word), constant(word)))
-    return predicate, constant(words[0]), constant(words[1])
+        if constant_name(word) != word:
+            _check_known(made, (predicate, constant_name(word), constant_name(word)))
+    return predicate, constant_name(words[0]), constant_name(words[1])
 
 
 def _check_known(made: Proofs, query: Names, *, variables: bool = False) -> None:

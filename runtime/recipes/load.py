@@ -13,10 +13,10 @@ from ..effects.module_reference import is_reference
 from ..effects.task_reference import EVERY
 from ..effects.task_reference import trust as trust_task
 from ..runs.arguments import flatten
-from ..runs.kinds import recorded
+from ..runs.kinds import record_of
 from ..runs.recipe import Recipe
 from ..runs.registry import find
-from ..runs.run import restored
+from ..runs.run import restore_run
 from ..runs.trusting import Trust, check_trust
 from ..trained_policy import TrainedPolicy
 
@@ -53,13 +53,13 @@ def load(run: Path | str, *, trust: bool = False) -> TrainedPolicy | TrainedLang
     ...     load(folder).action(torch.zeros(4)).shape
     torch.Size([])
     """
-    return opened(Path(run), Trust(every=trust, call=f"purestep.load({str(run)!r}, trust=True)"))
+    return load_trusted(Path(run), Trust(every=trust, call=f"purestep.load({str(run)!r}, trust=True)"))
 
 
-def opened(run: Path, trusted: Trust) -> TrainedPolicy | TrainedLanguageModel:
+def load_trusted(run: Path, trusted: Trust) -> TrainedPolicy | TrainedLanguageModel:
     """Return what a run learnt, as `load`, where a command or call trusts functions that it names."""
     place = run_in(run)
-    held = recorded(place)
+    held = record_of(place)
     recipe = find(str(held.get("recipe", "")), f"{place / folder.ARGUMENTS}: recipe")
     _check_references(place, trusted, held)
     threads = torch.get_num_threads()  # a recipe sets those of its training
@@ -93,7 +93,7 @@ def _check_references(run: Path, trust: Trust, held: Any) -> None:
 
 def _policy(run: Path, recipe: Recipe, trust: Trust) -> TrainedPolicy:
     changes = {"device": "cpu"} if "device" in flatten(recipe.defaults(())) else {}
-    found = restored(run, changes=changes, trust=trust)
+    found = restore_run(run, changes=changes, trust=trust)
     make = found.components.policy
     if isinstance(make, tuple):
         where, remedy = f"load: recipe {recipe.name!r}", "its package adds Components(policy=...)"

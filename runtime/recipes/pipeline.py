@@ -60,10 +60,10 @@ class Pipeline:
 
 
 @contextmanager
-def placed(name: str) -> Iterator[torch.device]:
+def make_on_device(name: str) -> Iterator[torch.device]:
     """Make tensors of the block on the named device, and return it. Raises: ChoiceError where this machine has none.
 
-    >>> with placed("cpu") as device:
+    >>> with make_on_device("cpu") as device:
     ...     device, torch.zeros(1).device
     (device(type='cpu'), device(type='cpu'))
     """
@@ -129,7 +129,7 @@ def actor_critic_pipeline(arguments: Any) -> Pipeline:
 
     Raises: ChoiceError for an unknown environment or device; errors of `validate`.
     """
-    with placed(arguments.process.device):
+    with make_on_device(arguments.process.device):
         return _pipeline(arguments)
 
 

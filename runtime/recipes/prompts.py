@@ -19,7 +19,7 @@ from ..text.config import (
     Model,
     Sampling,
     WarmStart,
-    check_text,
+    check_text_settings,
     evaluated_tasks,
     examined_tasks,
     text_defaults,
@@ -112,11 +112,11 @@ class PromptRun:
         check_memory({"--reward-workers": float(REWARDER * self.data.reward_workers)})
         check_wholes(self.sampling, 0, "max_new_tokens", "capacity", "slots")
         least = {name: max(1, getattr(self.sampling, name)) for name in ("max_new_tokens", "capacity", "slots")}
-        check_text(evolve(self, sampling=evolve(self.sampling, **least)))
+        check_text_settings(evolve(self, sampling=evolve(self.sampling, **least)))
 
     def resolved(self, notice: Callable[[str], None]) -> "PromptRun":
         """Return the settings with those that model and prompts determine. Imports torch. Raises: ChoiceError."""
-        from ..effects.module_reference import absolute, absolute_reference
+        from ..effects.module_reference import absolute_reference, with_absolute_path
         from ..effects.rewards.given import given
         from ..effects.rewards.grader import check_rewards, foreign
         from ..text.prompt_lengths import model_facts
@@ -139,7 +139,7 @@ class PromptRun:
         every = self.episodes.groups * self.episodes.samples
         slots = self.sampling.slots or max(1, min(every, int(CACHE / (facts.cache_bytes * capacity))))
         named = foreign(self.data.reward)
-        reward = tuple(absolute(name) if name in named else name for name in self.data.reward)
+        reward = tuple(with_absolute_path(name) if name in named else name for name in self.data.reward)
         columns = sorted({name for some in (training, held_out) for row in some.rows for name in row.columns})
         check_rewards([given(name) for name in reward], self.data.weights, columns=columns)
         own = tuple(absolute_reference(name) for name in self.data.tools)

@@ -15,7 +15,7 @@ from ...core.errors import NonFiniteError, message
 from ...core.keys import Key
 from ...core.logic.env import proving
 from ...core.logic.policy import ProofParams, proof_policy
-from ...core.networks import layout
+from ...core.networks import tree_layout
 from ...core.optim.optimizers import adam
 from ...core.policy import ActorCritic, flat
 from ...core.record import replace
@@ -34,14 +34,14 @@ from ..runs.arguments import flatten
 from ..runs.recipe import Notice
 from ..train import RunState, trainer
 from .arguments import loop_of, passes_of
-from .pipeline import Pipeline, optimizer, placed
+from .pipeline import Pipeline, make_on_device, optimizer
 from .prove_settings import Prove
 
 WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
 IMITATED, CHOICES = 256, 1 << 15  # choices of a step of imitation, and of a round, from which they are drawn
 
 
-def opened(arguments: Prove) -> Proofs:
+def load_proofs(arguments: Prove) -> Proofs:
     """Return the data and its rules as a game. Raises: ChoiceError."""
     graph = arguments.experience
     mining = Mining(
@@ -119,13 +119,13 @@ def warmed_up(arguments: Prove, made: Proofs, notice: Notice = _unsaid) -> Calla
         if learner.warm_up:
             notice(f"learning embeddings from {len(facts):,} facts, {learner.warm_up:,} steps ...")
             run = learn if arguments.process.backend == "none" else program(learn, name="link prediction")
-            places = layout(network.init(keys.key(0)))
+            places = tree_layout(network.init(keys.key(0)))
             params: ProofParams = places.unravel(vector)
             embedding, losses = run(tree_map(torch.clone, params.embedding), facts, keys.split(own, learner.warm_up))
             _require_finite("embeddings", losses, "--warm-up")
             vector = places.ravel(replace(params, embedding=embedding))
         if arguments.imitation.imitated_facts:
-            with placed(arguments.process.device):
+            with make_on_device(arguments.process.device):
                 vector = imitated(arguments, made, vector, keys.fold_in(own, 1), notice)
         return replace(state, learner=replace(state.learner, params=vector))
 
@@ -171,12 +171,12 @@ def imitated(arguments: Prove, made: Proofs, params: Tensor, key: Key, notice: N
 
 def prove_pipeline(arguments: Prove, notice: Notice = _unsaid) -> Pipeline:
     """Return the components of a run. Raises: ChoiceError, by the name of the flag."""
-    with placed(arguments.process.device):
+    with make_on_device(arguments.process.device):
         return _pipeline(arguments, notice)
 
 
 def _pipeline(arguments: Prove, notice: Notice) -> Pipeline:
-    made = opened(arguments)
+    made = load_proofs(arguments)
     model, env = model_of(arguments, made), proving(made.game, made.world, reset="own")
     learner, graph = arguments.learner, arguments.experience
     epochs, minibatches = passes_of(arguments.algorithm)
@@ -184,9 +184,9 @@ def _pipeline(arguments: Prove, notice: Notice) -> Pipeline:
     algorithm = ppo(model, optimizer(learner, max(1, updates)), **flatten(arguments.algorithm))
     iteration = trainer(env, model, algorithm, envs=graph.envs, horizon=graph.horizon, reset="own")
     prepare = warmed_up(arguments, made, notice)
-    return Pipeline(env, model, identity(), iteration, prepare, digest(made), made, own_reset=True)
+    return Pipeline(env, model, identity(), iteration, prepare, data_digest(made), made, own_reset=True)
 
 
-def digest(made: Proofs) -> str:
+def data_digest(made: Proofs) -> str:
     """Return a digest of the data that the run learns from: files may change while their names stay."""
     return hashlib.sha256(repr(made.dataset).encode()).hexdigest()

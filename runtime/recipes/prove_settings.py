@@ -15,7 +15,7 @@ from ..runs.arguments import (
     check_whole,
     check_wholes,
 )
-from .algorithm_flags import check_settings, settings_class
+from .algorithm_flags import check_algorithm, settings_class
 from .arguments import WEIGHT, Process, check_minibatches, iteration_steps
 
 USUAL, PPO = "family:200", "purestep.algorithms.ppo:ppo"
@@ -126,7 +126,7 @@ def check_prove(arguments: Prove) -> None:
     check_numbers(learner, 0.0, 1.0, "learning_rate")
     check_numbers(learner, 1e-3, math.inf, "temperature")
     check_numbers(learner, 0.0, math.inf, "max_gradient_norm")
-    check_settings(arguments.algorithm)
+    check_algorithm(arguments.algorithm)
     rows = iteration_steps(graph)
     state = ATOM * graph.atoms
     needs = {

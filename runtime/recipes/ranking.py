@@ -22,10 +22,10 @@ from ..logic.dataset import Dataset
 from ..logic.link_ranking import LinkRanking, Table, among_all, among_negatives, ranked_by
 from ..logic.proof_scores import Effort, ProofTable
 from ..logic.proofs import Proofs
-from ..logic.rank import RankingResult, asked, ranking_result, scorer
+from ..logic.rank import RankingResult, candidates_of, ranking_result, scorer
 from ..logic.weigh import weighed_proofs
 from ..runs.arguments import flatten
-from ..runs.curves import curve
+from ..runs.curves import draw_curve
 from ..runs.recipe import Notice
 from . import prove
 from .explain import Prover, deepest, deepest_by_rules, prover_of, searcher_of
@@ -40,7 +40,7 @@ TUNED = 1000  # valid facts, at most, by which something is chosen
 
 def evaluation_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
     """Rank with the run's newest checkpoint; yield the lines to print. Raises: CheckpointError, ChoiceError."""
-    yield from ranked(options, prover_of(run), notice)
+    yield from rank_facts(options, prover_of(run), notice)
 
 
 def final_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
@@ -50,17 +50,17 @@ def final_lines(run: Path, options: Ranking, notice: Notice) -> Iterator[str]:
     """
     prover = prover_of(run)
     notice_left_out("of the training's proofs", *lost_in_training(prover.worlds), notice)
-    yield from ranked(options, prover, notice)
+    yield from rank_facts(options, prover, notice)
     picture = deepest(prover) if prover.trained else deepest_by_rules(prover, options.searching)
     if picture:
         yield f"proof: {picture}"
     else:
         notice("no picture of a proof: none of the first test queries was proven")
     if prover.arguments.experience.steps:
-        yield from curve(run, notice)
+        yield from draw_curve(run, notice)
 
 
-def ranked(options: Ranking, prover: Prover, notice: Notice) -> Iterator[str]:
+def rank_facts(options: Ranking, prover: Prover, notice: Notice) -> Iterator[str]:
     """Rank as the options say; yield a line for each score and protocol, and write evaluation.json. Raises: ChoiceError."""
     options.check()
     check_policy(prover.arguments, options.score, options.searching)
@@ -202,7 +202,7 @@ def _notice_cut(ranker: Ranker, notice: Notice) -> None:
 def _standing(options: Ranking, prover: Prover) -> tuple[RankingResult, float]:
     """Return the ranking of the trained policy, and the number of candidates tried in a second, without compilation."""
     made, arguments = prover.made, prover.arguments
-    every = asked(
+    every = candidates_of(
         made, getattr(made.dataset, options.split), options.candidates, keys.key(options.draw), options.queries
     )
     compiled = arguments.process.backend != "none"

@@ -10,9 +10,9 @@ from ...core import keys
 from ..effects import folder
 from ..evaluate import Evaluation, Summary, evaluate, summary
 from ..runs.arguments import check_whole
-from ..runs.curves import curve
+from ..runs.curves import draw_curve
 from ..runs.recipe import Notice
-from ..runs.run import restored
+from ..runs.run import restore_run
 from ..runs.trusting import trusted
 from ..train import RunState
 from .arguments import PlayedEpisodes, Playing, Resuming
@@ -23,7 +23,7 @@ SHORT, LONGEST = 128, 1024  # steps; no named environment has longer episodes th
 APART = 2**31  # separates the keys of evaluations from those of training
 
 
-def evaluated(
+def evaluate_run(
     run: Path, *, episodes: int = 100, seed: int = 0, action: Choice = "mode", trust: bool = False
 ) -> Summary:
     """Play whole episodes with the policy of the newest checkpoint; write evaluation.json into the run's folder.
@@ -31,14 +31,14 @@ def evaluated(
     An environment of yours, which the run names, is imported with `trust`. Raises: CheckpointError, ChoiceError, TrustError.
     """
     check_whole("--episodes", episodes, 1)
-    held = restored(run, changes={"device": "cpu"}, trust=trusted("evaluate", run, trust))
-    result = summary(played(held.components.opened, held.state, episodes, seed, action))
+    held = restore_run(run, changes={"device": "cpu"}, trust=trusted("evaluate", run, trust))
+    result = summary(play_episodes(held.components.opened, held.state, episodes, seed, action))
     about = {"iteration": held.loop.iteration, "seed": seed, "action": action}
     folder.write_json(run / folder.EVALUATION, {**about, **asdict(result)})
     return result
 
 
-def played(pipeline: Pipeline, state: RunState, episodes: int, seed: int, action: Choice) -> Evaluation:
+def play_episodes(pipeline: Pipeline, state: RunState, episodes: int, seed: int, action: Choice) -> Evaluation:
     """Play this number of episodes with the policy, for `SHORT` steps, and again for `LONGEST` steps if any is not over."""
     key = keys.fold_in(keys.key(seed), APART)
     many: dict[str, Any] = {"episodes": episodes, "action": action, "normalizer": pipeline.normalizer}
@@ -52,11 +52,11 @@ def played(pipeline: Pipeline, state: RunState, episodes: int, seed: int, action
 
 def evaluation_lines(run: Path, options: PlayedEpisodes, notice: Notice) -> Iterator[str]:
     """Evaluate the run's newest checkpoint; yield the line to print. Raises: CheckpointError, ChoiceError."""
-    result = evaluated(run, episodes=options.episodes, seed=options.seed, action=options.action, trust=options.trust)
+    result = evaluate_run(run, episodes=options.episodes, seed=options.seed, action=options.action, trust=options.trust)
     yield f"evaluation: {result.line()}"
 
 
 def final_lines(run: Path, options: Playing | Resuming, notice: Notice) -> Iterator[str]:
     """Evaluate the run's newest checkpoint and draw its learning curve; yield the lines to print. Raises: CheckpointError."""
-    yield f"evaluation: {evaluated(run, episodes=options.episodes, trust=True).line()}"
-    yield from curve(run, notice)
+    yield f"evaluation: {evaluate_run(run, episodes=options.episodes, trust=True).line()}"
+    yield from draw_curve(run, notice)

@@ -36,7 +36,7 @@ from ..runs.recipe import Notice
 from .algorithm_flags import target_of
 from .arguments import loop_of
 from .sweep_members import Cohort, Member, Members
-from .sweep_results import Trial, mean_score, row_of, trial_of
+from .sweep_results import Trial, mean_score, trial_of, trial_row
 from .sweep_settings import Point, SettingValues, Sweep, points
 from .sweep_stages import Stage, stages, survivors
 
@@ -181,11 +181,11 @@ def _saved(folder: Path, like: Cohort) -> Cohort:
         raise CheckpointError(
             message(str(folder), got="without a checkpoint", wanted="states of a rung", remedy=remedy)
         )
-    return single.load(where, like).tree
+    return single.read_checkpoint(where, like).tree
 
 
 def _lines(found: Sequence[Trial]) -> str:
-    return "".join(json.dumps(row_of(trial)) + "\n" for trial in found)
+    return "".join(json.dumps(trial_row(trial)) + "\n" for trial in found)
 
 
 def _stored(path: Path) -> Any:

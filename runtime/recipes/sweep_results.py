@@ -25,10 +25,10 @@ class Trial:
     rung: int = 1  # of successive halving, from 1
 
 
-def row_of(trial: Trial) -> dict[str, Any]:
+def trial_row(trial: Trial) -> dict[str, Any]:
     """Return a result as a JSON value; the inverse of `trial_of`.
 
-    >>> trial_of(row_of(Trial({"clip": 0.1}, 0, -math.inf, ((4.0, 1.0),))))
+    >>> trial_of(trial_row(Trial({"clip": 0.1}, 0, -math.inf, ((4.0, 1.0),))))
     Trial(point={'clip': 0.1}, seed=0, score=-inf, curve=((4.0, 1.0),), rung=1)
     """
     return {**asdict(trial), "score": trial.score if math.isfinite(trial.score) else None}
@@ -63,13 +63,13 @@ class Ranked:
         return mean_score(self.scores)
 
 
-def ranked(found: Sequence[Trial]) -> list[Ranked]:
+def rank_settings(found: Sequence[Trial]) -> list[Ranked]:
     """Return the settings, those of the last rung first, and of a rung the one with the best mean over its seeds.
 
     >>> rows = [Trial({"clip": clip}, seed, score, ()) for clip, seed, score in ((0.1, 0, 3.0), (0.1, 1, 5.0), (0.2, 0, 9.0))]
-    >>> [(one.point["clip"], one.mean()) for one in ranked(rows)]
+    >>> [(one.point["clip"], one.mean()) for one in rank_settings(rows)]
     [(0.2, 9.0), (0.1, 4.0)]
-    >>> [(one.point["clip"], one.rung) for one in ranked([*rows, Trial({"clip": 0.1}, 0, 2.0, (), 2)])]
+    >>> [(one.point["clip"], one.rung) for one in rank_settings([*rows, Trial({"clip": 0.1}, 0, 2.0, (), 2)])]
     [(0.1, 2), (0.2, 1)]
     """
     groups: dict[tuple[tuple[str, float], ...], list[Trial]] = {}

@@ -13,7 +13,7 @@ from ..async_rl import report as phases_report
 from ..async_rl import run as phases
 from ..effects import folder
 from ..effects.checkpoint.atomic_files import lock
-from ..effects.checkpoint.directory import steps
+from ..effects.checkpoint.directory import step_folders
 from ..effects.openai_server.client import ServerError
 from ..effects.reporting.plot import learning_curve
 from ..effects.reporting.png import check_picture
@@ -21,14 +21,14 @@ from ..effects.task_reference import EVERY, trust
 from ..runs.arguments import changed, flag
 from ..runs.changing import rows_in
 from ..runs.curves import picture_of
-from ..runs.kinds import recorded, with_generators
+from ..runs.kinds import record_of, with_generators
 from ..runs.recipe import Components, Context, Notice, Phases, Recipe, SessionResult
-from ..runs.run import restored
+from ..runs.run import restore_run
 from ..runs.trusting import NOTHING, Trust
 from ..text import report
 from ..text import run as session
 from ..text.components import TextComponents
-from ..text.config import TextConfig, generators, held_out_tasks
+from ..text.config import TextConfig, generator_count, held_out_tasks
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
 from ..text.sampling import check_server, evaluation_source
 from ..text.training_loop import policy_of
@@ -57,7 +57,7 @@ def build(arguments: TextConfig, context: Context) -> Components | Phases:
 
     Raises: CheckpointError, ChoiceError, StructureError.
     """
-    if generators(arguments) > 0:
+    if generator_count(arguments) > 0:
         return phases.components(arguments, context)
     return session.components(arguments, context)
 
@@ -94,7 +94,7 @@ EXAMINED = ("held_out", "draw", "eval_samples")  # settings that decide on which
 
 def _check_changes(run: Path, changes: Mapping[str, Any]) -> None:
     """Refuse numbers that a run cannot take. Raises: ChoiceError."""
-    held, given = recorded(run), with_generators(run)
+    held, given = record_of(run), with_generators(run)
     number = changes.get("generators")
     if number is not None and (not given or number < 1):
         wanted = "at least 1" if given else "none, in a run that has no generators"
@@ -112,7 +112,7 @@ def _check_changes(run: Path, changes: Mapping[str, Any]) -> None:
 
 def _same_tasks(run: Path) -> bool:
     """Return whether a run is evaluated on the tasks with which it began."""
-    return not any(row["setting"] in EXAMINED for row in rows_in(recorded(run)))
+    return not any(row["setting"] in EXAMINED for row in rows_in(record_of(run)))
 
 
 def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
     for name in moved:
         if (name in SERVER) is given:
             raise ChoiceError(message(flag(name), got="given", wanted=wanted, remedy=remedy))
-    if set(SERVER) & set(moved) and recorded(run).get("server") == "":
+    if set(SERVER) & set(moved) and record_of(run).get("server") == "":
         where = flag(next(name for name in SERVER if name in moved))
         raise ChoiceError(message(where, got="given", wanted="a run that a server samples for", remedy=remedy))
     return {**(ALONE_HERE if moved.get("hosts") == "" else {}), **moved}
@@ -142,7 +142,7 @@ def report_lines(run: Path, options: Any, notice: Notice) -> Iterator[str]:
         return
     yield from _evaluated(run, trusted)
     try:
-        yield f"learning curve: {report.picture(run, run / folder.PICTURE)}"
+        yield f"learning curve: {report.draw_report(run, run / folder.PICTURE)}"
     except ChoiceError as nothing:
         notice(f"no picture: {nothing}")
 
@@ -161,7 +161,7 @@ def evaluation_lines(run: Path, options: HeldOut, notice: Notice) -> Iterator[st
 
 
 def _evaluated(run: Path, trusted: Trust, trial: Any = (), server: str | None = None) -> Iterator[str]:
-    found_at = restored(run, trust=trusted)
+    found_at = restore_run(run, trust=trusted)
     usual = found_at.arguments
     asked = usual if isinstance(trial, tuple) else usual.evaluated(trial)
     as_begun = asked == usual
@@ -207,7 +207,7 @@ def sampling_model(
 
     It is the last phase, unless one is named. Raises: CheckpointError where there is no checkpoint of it; TrustError.
     """
-    there = [name for name in (phases.SYNC, phases.ASYNC) if steps(run / name / folder.CHECKPOINTS)]
+    there = [name for name in (phases.SYNC, phases.ASYNC) if step_folders(run / name / folder.CHECKPOINTS)]
     named = phase or (there[-1] if there else phases.phases_of(phases.arguments_in(run))[-1])
     parts, policy = phases.phase_policy(run, named, trust)
     return parts, dict(parts.whole(policy)), named
@@ -221,7 +221,7 @@ def speaking(run: Path, trusted: Trust = NOTHING) -> tuple[TextComponents, dict[
     if with_generators(run):
         parts, params, phase = sampling_model(run, trust=trusted)
         return parts, params, phases.arguments_in(run), phase
-    found = restored(run, trust=trusted)
+    found = restore_run(run, trust=trusted)
     params = dict(found.components.opened.whole(policy_of(found.state)))
     return found.components.opened, params, found.arguments, f"iteration {found.loop.iteration}"
 
@@ -240,7 +240,7 @@ def plot_lines(runs: Sequence[Path], out: Path | tuple[()], options: Over) -> It
         if faults:
             yield "\n".join(faults)
     elif len(runs) == 1:
-        yield str(report.picture(runs[0], picture_of(runs, out)))
+        yield str(report.draw_report(runs[0], picture_of(runs, out)))
     elif any(map(with_generators, runs)):
         yield str(_success(runs, picture_of(runs, out), options.over))
     else:
@@ -271,7 +271,7 @@ def _success(runs: Sequence[Path], out: Path, over: str) -> Path:
     if not kinds:
         wanted, remedy = "runs with one", f"go on with them: {folder.resume_command(runs[0])}"
         raise ChoiceError(message("purestep plot: RUN", got="runs without an update", wanted=wanted, remedy=remedy))
-    column, label = report.measured([path for paths in kinds.values() for path in paths])
+    column, label = report.success_column([path for paths in kinds.values() for path in paths])
     return learning_curve(
         kinds,
         out,

@@ -9,7 +9,7 @@ from typing import Any
 from ...core.errors import ChoiceError, message
 from ..effects.checkpoint.atomic_files import FILE, kind, read_bytes, write_whole
 from ..effects.layout import ARGUMENTS
-from ..effects.rewards.given import named
+from ..effects.rewards.given import name_of_function
 from ..runs.recipe import SessionResult
 from ..runs.registry import find
 from ..runs.run import train
@@ -37,7 +37,7 @@ def train_text(
     rewards = [reward] if isinstance(reward, str) or callable(reward) else [*reward]
     recipe, folder = find("text"), Path(run)
     where = prompts if isinstance(prompts, str | Path) else folder.with_name(f"{folder.name}.prompts.jsonl")
-    given = {"model": str(model), "prompts": str(where), "reward": tuple(map(named, rewards)), **settings}
+    given = {"model": str(model), "prompts": str(where), "reward": tuple(map(name_of_function, rewards)), **settings}
     with nullcontext() if isinstance(prompts, str | Path) else _written(folder, Path(where), prompts):
         result = train(recipe, folder, overwrite=overwrite, notice=notice, **given)
     if not result.interrupted:

@@ -18,7 +18,7 @@ from ..text.config import (
     Sampling,
     WarmStart,
     as_given,
-    check_text,
+    check_text_settings,
     evaluated_tasks,
     examined_tasks,
     text_defaults,
@@ -71,7 +71,7 @@ class Zorplex:
 
     def check(self) -> None:
         """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-        check_text(self)
+        check_text_settings(self)
         tasks, deepest = self.tasks, DEEPEST[self.tasks.words]
         if tasks.low > tasks.high:
             got, remedy = (tasks.low, tasks.high), "exchange them"

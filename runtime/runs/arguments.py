@@ -46,10 +46,10 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def label(value: str) -> str:
+def folder_label(value: str) -> str:
     """Return a value as a part of a folder's name: of a path its last part, of FILE.py:NAME the name.
 
-    >>> label("data/kinship"), label("worlds/boat.py:BOAT"), label("family:200")
+    >>> folder_label("data/kinship"), folder_label("worlds/boat.py:BOAT"), folder_label("family:200")
     ('kinship', 'BOAT', 'family:200')
     """
     last = Path(value).name
@@ -256,10 +256,10 @@ def option(words: Sequence[str], name: str, default: str) -> str:
     return value
 
 
-def gathered(words: Sequence[str], names: Sequence[str]) -> list[str]:
+def join_repeated(words: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the words with the values of each repeated option of `names` joined where it is named first.
 
-    >>> gathered(["--reward", "a", "b", "--seed", "1", "--reward=c"], ["--reward"])
+    >>> join_repeated(["--reward", "a", "b", "--seed", "1", "--reward=c"], ["--reward"])
     ['--reward', 'a', 'b', 'c', '--seed', '1']
     """
     into, joined = list[str](), dict[str, list[str]]()

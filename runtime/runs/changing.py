@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.errors import ChoiceError, message
 from ..effects import folder
-from ..effects.checkpoint.directory import steps
+from ..effects.checkpoint.directory import step_folders
 from .arguments import flag, flatten
 from .migrations import CHANGES
 
@@ -40,11 +40,11 @@ def check_changes(run: Path, arguments: Any, changes: Mapping[str, Any], allowed
     return some
 
 
-def rows_of(arguments: Any, changes: Mapping[str, Any], iteration: int, **more: Any) -> tuple[Row, ...]:
+def change_rows(arguments: Any, changes: Mapping[str, Any], iteration: int, **more: Any) -> tuple[Row, ...]:
     """Return the rows of a record about changes that hold from this iteration on.
 
     >>> from .training_machine import Train
-    >>> rows_of(Train(2), {"iterations": 3}, 5)
+    >>> change_rows(Train(2), {"iterations": 3}, 5)
     ({'setting': 'iterations', 'before': 2, 'now': 3, 'iteration': 5},)
     """
     known = flatten(arguments)
@@ -89,7 +89,7 @@ def phase_under_way(run: Path) -> tuple[str, int]:
     ('', 0)
     """
     for name in reversed(folder.PHASES):
-        if found := steps(run / name / folder.CHECKPOINTS):
+        if found := step_folders(run / name / folder.CHECKPOINTS):
             return name, int(found[-1].name.removeprefix("step_").partition("-")[0])
     return "", 0
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from ...core.errors import CheckpointError, ChoiceError, ShapeError, message
 from ..effects import folder
-from ..effects.reporting.metrics import read
+from ..effects.reporting.metrics import read_metrics
 from ..effects.reporting.plot import learning_curve
 from ..effects.reporting.png import check_picture
-from .kinds import read as read_record
+from .kinds import record_in_file as read_record
 from .migrations import APART as BESIDES
 from .recipe import Notice
 from .registry import recipe_of
@@ -19,7 +19,7 @@ ITERATIONS = {"x": "iteration", "x_label": "iterations"}
 POINTS = 100  # approximate number of points of a curve; each is the mean of the last few rows
 
 
-def picture(runs: Sequence[Path], out: Path) -> Path:
+def draw_metric(runs: Sequence[Path], out: Path) -> Path:
     """Draw the metric of a recipe over steps; runs of one kind, seeds, become a mean in a band.
 
     Raises: CheckpointError for a folder that is no run, ChoiceError for one that has reported nothing.
@@ -32,7 +32,7 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     first = recipe_of(arguments)
     envs = {_world(arguments) for arguments in described.values()}
     env = envs.pop() if len(envs) == 1 else ""
-    logs = [read(path) for paths in kinds.values() for path in paths]
+    logs = [read_metrics(path) for paths in kinds.values() for path in paths]
     smooth = max(1, min(map(len, logs)) // POINTS)
     counted = {"x": "steps"} if all("steps" in row for rows in logs for row in rows) else ITERATIONS
     learning_curve(
@@ -48,17 +48,17 @@ def picture(runs: Sequence[Path], out: Path) -> Path:
     return out
 
 
-def curve(run: Path, notice: Notice) -> Iterator[str]:
+def draw_curve(run: Path, notice: Notice) -> Iterator[str]:
     """Draw the learning curve of a run into its folder; yield the line to print, or report to `notice` why there is none."""
     try:
-        yield f"learning curve: {picture([run], run / folder.PICTURE)}"
+        yield f"learning curve: {draw_metric([run], run / folder.PICTURE)}"
     except (ChoiceError, ShapeError) as nothing:
         notice(f"no picture: {nothing}")
 
 
 def curve_lines(runs: Sequence[Path], out: Path | tuple[()], options: Any) -> Iterator[str]:
-    """Draw runs into one picture; yield the line to print. Raises: as `picture`."""
-    yield str(picture(runs, picture_of(runs, out)))
+    """Draw runs into one picture; yield the line to print. Raises: as `draw_metric`."""
+    yield str(draw_metric(runs, picture_of(runs, out)))
 
 
 def picture_of(runs: Sequence[Path], out: Path | tuple[()]) -> Path:

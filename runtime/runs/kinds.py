@@ -10,17 +10,17 @@ from ..machine.json_codec import decode, short
 from .migrations import upgrade
 
 
-def recorded(run: Path) -> Mapping[str, Any]:
+def record_of(run: Path) -> Mapping[str, Any]:
     """Return the record in a run's folder; {} without the file.
 
     Raises: CheckpointError, also for a run of a newer version, and for a file with values that no run has.
     """
     path = run / folder.ARGUMENTS
-    return read(path) if path.is_file() else {}
+    return record_in_file(path) if path.is_file() else {}
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return the record in a file. Raises: as `recorded`."""
+def record_in_file(path: Path) -> dict[str, Any]:
+    """Return the record in a file. Raises: as `record_of`."""
     try:
         held = decode(folder.read_json(path))
     except (ChoiceError, StructureError) as fault:
@@ -31,7 +31,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def with_generators(run: Path) -> bool:
     """Return whether the folder holds a run of a language model whose samples come from generators."""
-    held = recorded(run)
+    held = record_of(run)
     if not held.keys() >= {"mode", "generators"}:
         return False
     number = held["generators"]
@@ -47,5 +47,5 @@ def train_command(run: Path) -> str:
     >>> train_command(Path("runs/safe"))
     'purestep train RECIPE --run runs/safe --overwrite'
     """
-    held = recorded(run)
+    held = record_of(run)
     return f"purestep train {held.get('reference') or held.get('recipe', 'RECIPE')} --run {run} --overwrite"

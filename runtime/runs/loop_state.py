@@ -12,7 +12,7 @@ from ...core.tree import to_device
 from ..compile import Program, phase
 from ..diverged import Fault, first_fault
 from ..effects.clock import seconds
-from ..effects.reporting.progress import waiting
+from ..effects.reporting.progress import show_waiting
 from ..files.cache import remember_seconds, usual_seconds
 from ..train import RunState, Trainer
 from .logging import RETURN
@@ -52,7 +52,7 @@ class LoopState:
         before, done = self.state, self.done(self.state)
         self.state, metrics = self.ready.pop() if self.ready else self._timed()
         self.trained += command.iterations
-        rows = tuple(rows_of(metrics, done, self.steps))
+        rows = tuple(iteration_rows(metrics, done, self.steps))
         if any(row["finite"] != 1.0 for row in rows):
             self.before_fault = before
         return Trained(rows)
@@ -95,7 +95,7 @@ def first_call(
     notice(f"loading the compiled {noun}" if known else f"compiling the {noun}, once for {once} ...")
     name, begin = f"{run.name} on {device}", seconds()
     doing, usual = ("loading", 0.0) if known else ("compiling", usual_seconds(name))
-    with waiting(doing, usual, phase=lambda thread: phase(thread) or "first iterations"):
+    with show_waiting(doing, usual, phase=lambda thread: phase(thread) or "first iterations"):
         result = call()
     if not run.loaded:
         remember_seconds(name, seconds() - begin)
@@ -103,13 +103,13 @@ def first_call(
     return result
 
 
-def rows_of(metrics: Metrics, done: int, steps: int) -> Iterator[dict[str, float]]:
+def iteration_rows(metrics: Metrics, done: int, steps: int) -> Iterator[dict[str, float]]:
     """Yield a row for each iteration of a chunk, each metric [chunk], after `done` iterations of `steps` steps.
 
     episode_return and episode_length are means over the episodes that ended in the iteration, NaN where none did.
 
     >>> metrics = {"episodes": torch.tensor([2.0]), "return_sum": torch.tensor([5.0]), "length_sum": torch.tensor([6.0])}
-    >>> next(rows_of(metrics, 3, 100))
+    >>> next(iteration_rows(metrics, 3, 100))
     {'iteration': 4.0, 'steps': 400.0, 'episodes': 2.0, 'episode_return': 2.5, 'episode_length': 3.0}
     """
     names = list(metrics)

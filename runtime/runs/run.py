@@ -17,7 +17,7 @@ from ...core.errors import CheckpointError, ChoiceError, NonFiniteError, message
 from ...core.tree import leaf_names, leaves
 from ..effects import clock, folder
 from ..effects.checkpoint import single
-from ..effects.checkpoint.description import described as described_at
+from ..effects.checkpoint.description import read_description as described_at
 from ..effects.checkpoint.manifest import LARGEST, MANIFEST, DamagedError, Manifest, damaged
 from ..machine.drive import Handlers, drive, serial
 from ..machine.json_codec import encode, short
@@ -25,15 +25,15 @@ from .arguments import changed, flag, flatten, from_record, settings_in, to_reco
 from .changing import (
     STEPS,
     Row,
+    change_rows,
     changes_after,
     check_changes,
     is_number,
     line_of,
     phase_under_way,
     rows_in,
-    rows_of,
 )
-from .kinds import read, recorded, train_command
+from .kinds import record_in_file, record_of, train_command
 from .migrations import OWN_NUMBER, RECIPE, SCHEMA, leaf_in, schema_of, upgrade
 from .recipe import Components, Context, Notice, Phases, Recipe, SessionResult
 from .registry import find, recipe_of
@@ -50,7 +50,7 @@ def silent(text: str) -> None:
     """Do nothing: the notice of a silent run."""
 
 
-def described(recipe: Recipe, arguments: Any, changes: Changes = ()) -> dict[str, Any]:
+def run_record(recipe: Recipe, arguments: Any, changes: Changes = ()) -> dict[str, Any]:
     """Return the record of a run; `arguments_of` returns recipe and arguments of one."""
     return to_record(recipe.name, arguments, own_schema=recipe.schema, changes=changes)
 
@@ -71,7 +71,7 @@ def arguments_in(run: Path) -> tuple[Recipe, Any]:
 
     Raises: CheckpointError.
     """
-    return of_newest(run, lambda where: arguments_of(described_at(where).manifest.metadata), report=silent)
+    return use_newest_of_run(run, lambda where: arguments_of(described_at(where).manifest.metadata), report=silent)
 
 
 def train(
@@ -122,7 +122,7 @@ def _ready(recipe: Recipe, arguments: Any, options: Any) -> None:
 
 def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> SessionResult:
     """Train from the beginning, after removing an older run's files from the folder except those that `keep` names."""
-    run, made, metadata = context.run, recipe.build(arguments, context), described(recipe, arguments)
+    run, made, metadata = context.run, recipe.build(arguments, context), run_record(recipe, arguments)
 
     def clear() -> None:
         folder.clear(run, recipe.name, keep=keep)
@@ -158,7 +158,7 @@ def resume(
     context = Context(run, True, store, notice, trust)
     with folder.resuming(run):
         if folder.in_phases(run) or folder.unsaved(run):
-            record = read(run / folder.ARGUMENTS)
+            record = record_in_file(run / folder.ARGUMENTS)
             recipe, before = arguments_of(record)
             some = _checked(run, recipe, before, changes)
             arguments = changed(before, some)
@@ -167,17 +167,17 @@ def resume(
             if folder.in_phases(run):
                 phase, version = phase_under_way(run)
                 _check_phase(run, phase, before, some)
-                rows = rows_of(before, some, version + 1, phase=phase)
+                rows = change_rows(before, some, version + 1, phase=phase)
                 _say(rows, notice)
                 return _go_on(recipe, arguments, context, (*rows_in(record), *rows))
             notice(f"no checkpoint yet: {run} begins again, with its own arguments")
             return _begin(recipe, arguments, evolve(context, kept=False), keep)
-        found = restored(run, store=store, notice=notice, changes=changes, trust=trust, unsaved=True)
+        found = restore_run(run, store=store, notice=notice, changes=changes, trust=trust, unsaved=True)
         _ready(found.recipe, found.arguments, options)
         for difference in _differences(found, store):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         _say(found.changes, notice)
-        record = described(found.recipe, found.arguments, (*rows_in(found.manifest.metadata), *found.changes))
+        record = run_record(found.recipe, found.arguments, (*rows_in(found.manifest.metadata), *found.changes))
         if found.changes:
             folder.write_json(run / folder.ARGUMENTS, encode(record))
         return perform(record, found.components, found.state, found.loop, context)
@@ -223,19 +223,21 @@ def _go_on(recipe: Recipe, arguments: Any, context: Context, changes: Changes) -
         remedy = "name the folder of the run, or train anew"
         raise CheckpointError(message(str(context.run), got="checkpoints of phases", wanted="its own", remedy=remedy))
     with made.opened() as opened:
-        folder.write_json(context.run / folder.ARGUMENTS, encode(described(recipe, arguments, changes)))
+        folder.write_json(context.run / folder.ARGUMENTS, encode(run_record(recipe, arguments, changes)))
         return made.perform(opened)
 
 
-def newest(run: Path, store: Store = PROCESS) -> Path:
+def newest_checkpoint(run: Path, store: Store = PROCESS) -> Path:
     """Return the folder of a run's newest good checkpoint. Raises: CheckpointError."""
-    return of_newest(run, lambda where: where, store=store)
+    return use_newest_of_run(run, lambda where: where, store=store)
 
 
-def of_newest(run: Path, use: Callable[[Path], T], *, store: Store = PROCESS, report: Notice = single.to_stderr) -> T:
+def use_newest_of_run(
+    run: Path, use: Callable[[Path], T], *, store: Store = PROCESS, report: Notice = single.to_stderr
+) -> T:
     """Return the result of `use` on a run's newest usable checkpoint. Raises: CheckpointError, and errors of `use`."""
     remedy = f"train it: {folder.resume_command(run) if folder.unsaved(run) else train_command(run)}"
-    return single.of_newest(run, use, find=store.newest, remedy=remedy, report=report)
+    return single.use_newest(run, use, find=store.newest, remedy=remedy, report=report)
 
 
 @frozen
@@ -252,7 +254,7 @@ class Restored:
     changes: Changes = ()  # rows of the record about arguments that have changed since
 
 
-def restored(
+def restore_run(
     run: Path,
     recipe: str = "",
     *,
@@ -271,14 +273,14 @@ def restored(
     context = Context(run, True, store, notice, trust)
     if not isinstance(where, tuple):
         return _restored(where, context, recipe, changes, unsaved)
-    return of_newest(run, lambda newest: _restored(newest, context, recipe, changes, unsaved), store=store)
+    return use_newest_of_run(run, lambda where: _restored(where, context, recipe, changes, unsaved), store=store)
 
 
 def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, Any], unsaved: bool) -> Restored:
     run = context.run
     manifest = described_at(where).manifest
     if unsaved:
-        changes = {**changes_after(rows_in(recorded(run)), manifest.step), **changes}
+        changes = {**changes_after(rows_in(record_of(run)), manifest.step), **changes}
     found, arguments = arguments_of(manifest.metadata)
     _check_same(run, where, found)
     if recipe not in ("", found.name):
@@ -292,10 +294,10 @@ def _restored(where: Path, context: Context, recipe: str, changes: Mapping[str, 
         remedy = "name the folder of the run, or train anew"
         raise CheckpointError(message(str(run), got="a checkpoint beside its phases", wanted="none", remedy=remedy))
     components.accept(run, manifest)
-    state, loop = loaded(where, components, context.store)
+    state, loop = load_run_state(where, components, context.store)
     if some:
         state, loop = _renewed(state, loop, components, some)
-    rows = rows_of(before, some, loop.iteration + 1)
+    rows = change_rows(before, some, loop.iteration + 1)
     return Restored(where, manifest, found, arguments, components, state, loop, rows)
 
 
@@ -308,7 +310,7 @@ def _renewed(state: Any, loop: Loop, components: Components, changes: Mapping[st
     return state, evolve(loop, iterations=chunks * loop.chunk)
 
 
-def loaded(where: Path, components: Components, store: Store) -> tuple[Any, Loop]:
+def load_run_state(where: Path, components: Components, store: Store) -> tuple[Any, Loop]:
     """Return the state and the loop of a run from this checkpoint. Raises: CheckpointError."""
     manifest = described_at(where).manifest
     held = store.load(where, components.like(manifest.step), classes=[Loop], names=names_in(manifest))
@@ -339,7 +341,7 @@ def names_in(manifest: Manifest) -> Names:
 
 def _check_same(run: Path, where: Path, recipe: Recipe) -> None:
     """Refuse a checkpoint of another recipe than the run's. Raises: CheckpointError."""
-    name = recorded(run).get(RECIPE, recipe.name)
+    name = record_of(run).get(RECIPE, recipe.name)
     if name != recipe.name:
         got, wanted = f"a checkpoint of {recipe.name!r}", f"one of {name!r}, as in {run / folder.ARGUMENTS}"
         raise CheckpointError(

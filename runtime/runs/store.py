@@ -72,11 +72,11 @@ def as_today(name: str) -> str:
     return name
 
 
-def load(where: Path, like: Any, *, classes: Any = (), names: Names = as_today) -> Checkpoint[Any]:
+def load_content(where: Path, like: Any, *, classes: Any = (), names: Names = as_today) -> Checkpoint[Any]:
     """Return the content of a checkpoint, written by any number of ranks. Raises: CheckpointError."""
     from ..effects.checkpoint.load import load
 
     return load(where, like, classes=classes, names=names)
 
 
-PROCESS = Alone(size=1, save=save, settle=lambda: None, newest=newest, load=load)
+PROCESS = Alone(size=1, save=save, settle=lambda: None, newest=newest, load=load_content)

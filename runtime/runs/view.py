@@ -7,18 +7,18 @@ from typing import Any
 from ...core.errors import CheckpointError, ChoiceError
 from ..effects.reporting.run_page import About
 from .arguments import flag, flatten, from_record, settings_in
-from .kinds import recorded
+from .kinds import record_of
 from .registry import recipe_of
 
 KEPT = "keep_conversations"
 
 
-def about(run: Path) -> About:
+def title_and_settings(run: Path) -> About:
     """Return the title and the settings of a run; of a recipe that is not installed, none counts as changed.
 
     Raises: CheckpointError.
     """
-    held = recorded(run)
+    held = record_of(run)
     settings = settings_in(held)
     name = str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
     try:
@@ -27,15 +27,20 @@ def about(run: Path) -> About:
         usual = recipe.defaults([flag(by), str(held.get(by, ""))] if by else [])
         title = recipe.title(from_record(recipe.name, usual, held))
     except (CheckpointError, ChoiceError):
-        return About(title=name, settings=settings, changed=frozenset(), absent=absent(held))
+        return About(title=name, settings=settings, changed=frozenset(), absent=why_no_conversations(held))
     changed = frozenset(one for one, value in flatten(usual).items() if settings[one] != value and one != "reference")
-    return About(title=title.replace(recipe.name, name, 1), settings=settings, changed=changed, absent=absent(held))
+    return About(
+        title=title.replace(recipe.name, name, 1),
+        settings=settings,
+        changed=changed,
+        absent=why_no_conversations(held),
+    )
 
 
-def absent(held: Mapping[str, Any]) -> str:
+def why_no_conversations(held: Mapping[str, Any]) -> str:
     """Return the text in place of conversations, for a run without any; "" for one that is not of a language model.
 
-    >>> absent({"recipe": "ppo"})
+    >>> why_no_conversations({"recipe": "ppo"})
     ''
     """
     if not held.keys() >= {"mode", "generators"}:

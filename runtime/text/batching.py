@@ -77,7 +77,7 @@ def trimmed(transcripts: Transcript, width: int) -> Transcript:
     return replace(transcripts, **{name: getattr(transcripts, name)[..., :width] for name in TOKEN_BLANKS})
 
 
-def widened(column: Tensor, width: int) -> Tensor:
+def with_width(column: Tensor, width: int) -> Tensor:
     """Return a column [n, w] with `width` of them: cut, or filled with 0; [n] stays."""
     if column.ndim < 2 or column.shape[1] >= width:
         return column[:, :width] if column.ndim > 1 else column

@@ -93,7 +93,7 @@ def support_of(arguments: TextConfig) -> str:
     return "sampled" if arguments.sampling.top_p < 1.0 else "whole"
 
 
-def algorithm_of(
+def language_algorithm(
     arguments: TextConfig,
     model: CausalModel,
     *,

@@ -18,12 +18,12 @@ WHO: dict[type[Event], str] = {
 }
 
 
-def lines(task: TextTask, attempt: Rollout[Any], *, known: bool = True) -> tuple[str, ...]:
+def chat_lines(task: TextTask, attempt: Rollout[Any], *, known: bool = True) -> tuple[str, ...]:
     """Return an attempt's messages with their roles, and its outcome; the label only where the right answer is known.
 
     >>> from types import SimpleNamespace
     >>> episode = SimpleNamespace(events=(User("2?"),), world=None, steps=())
-    >>> lines((), SimpleNamespace(episode=episode, end=()), known=False)
+    >>> chat_lines((), SimpleNamespace(episode=episode, end=()), known=False)
     ('  user    2?', '  (reward 0.00)')
     """
     said = []

@@ -5,7 +5,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...core.errors import ChoiceError, NonFiniteError, PurestepError, StructureError, WorldError, described, message
+from ...core.errors import (
+    ChoiceError,
+    NonFiniteError,
+    PurestepError,
+    StructureError,
+    WorldError,
+    describe_error,
+    message,
+)
 from ...core.language.rollout import Rollout
 from ...core.language.task import Figure, TextTask
 from ..effects.reporting.metrics import Row
@@ -81,10 +89,10 @@ def label_columns(share_of: Mapping[str, float]) -> Row:
 def label_of(task: TextTask, attempt: Rollout[Any]) -> str:
     """Return the label that a task gives an attempt. Raises: ChoiceError for one that is not among its labels, WorldError."""
     where = f"task {task.name}: label"
-    label = called(where, "a label for every attempt, also one that an error ended", task.label, attempt)
+    label = call_task(where, "a label for every attempt, also one that an error ended", task.label, attempt)
     if not isinstance(label, str) or label not in task.labels:
         remedy = "add it to `labels`, or return one of these"
-        got = repr(label) if isinstance(label, str) else shown(label)
+        got = repr(label) if isinstance(label, str) else show_value(label)
         raise ChoiceError(message(where, got=got, wanted=f"one of {list(task.labels)}", remedy=remedy))
     return label
 
@@ -92,17 +100,19 @@ def label_of(task: TextTask, attempt: Rollout[Any]) -> str:
 def figure_of(task: TextTask, name: str, figure: Figure, attempt: Rollout[Any]) -> float:
     """Return a task's figure of an attempt. Raises: StructureError, NonFiniteError, WorldError."""
     where = f"task {task.name}: figure {name!r}"
-    return number(where, called(where, "a number for every attempt, also one that an error ended", figure, attempt))
+    return finite_number(
+        where, call_task(where, "a number for every attempt, also one that an error ended", figure, attempt)
+    )
 
 
-def number(where: str, value: Any) -> float:
+def finite_number(where: str, value: Any) -> float:
     """Return a task's number as a finite float. Raises: StructureError, NonFiniteError.
 
-    >>> number("task t: reward", True)
+    >>> finite_number("task t: reward", True)
     1.0
     """
     if not isinstance(value, int | float):
-        got, remedy = shown(value), "return a float"
+        got, remedy = show_value(value), "return a float"
         raise StructureError(message(where, got=got, wanted="a number", remedy=remedy))
     if not math.isfinite(value):
         remedy = "return 0.0 where there is nothing to report"
@@ -110,19 +120,19 @@ def number(where: str, value: Any) -> float:
     return float(value)
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Return the type of a value and the beginning of its text, in one line.
 
-    >>> shown("a\\nb"), shown(None)
+    >>> show_value("a\\nb"), show_value(None)
     ("str 'a\\\\nb'", 'NoneType None')
     """
     return " ".join(f"{type(value).__name__} {value!r}".split())[:80]
 
 
-def called(where: str, wanted: str, function: Any, *arguments: Any) -> Any:
+def call_task(where: str, wanted: str, function: Any, *arguments: Any) -> Any:
     """Call a function of a task and return its result. Raises: WorldError, with the error that it raised, in one line.
 
-    >>> called("task t: parser", "a Parsed", int, "x")
+    >>> call_task("task t: parser", "a Parsed", int, "x")
     Traceback (most recent call last):
     purestep.core.errors.WorldError: task t: parser is ValueError: invalid literal for int() with base 10: 'x', \
 wanted a Parsed; mend it: --debug shows where
@@ -133,5 +143,5 @@ wanted a Parsed; mend it: --debug shows where
         raise
     except (Exception, SystemExit) as error:
         raise WorldError(
-            message(where, got=described(error), wanted=wanted, remedy="mend it: --debug shows where")
+            message(where, got=describe_error(error), wanted=wanted, remedy="mend it: --debug shows where")
         ) from error

@@ -65,7 +65,7 @@ class TextComponents:
     base: str = ""  # digest of the tokenizer and weights from a folder that checkpoints depend on
 
 
-def rules_of(
+def protocol_rules(
     task: TextTask, *, max_turns: int, system: str = "", preface: str = "", stream: str = TRAINING
 ) -> Protocol[Any, Any]:
     """Return the protocol of a task's environment. A preface precedes each first observation. Raises: ChoiceError."""
@@ -186,8 +186,8 @@ def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextC
     }
     shared: dict[str, Any] = {
         "task": task,
-        "rules": rules_of(task, **how),
-        "trial": rules_of(task, **how, stream=EVALUATION),
+        "rules": protocol_rules(task, **how),
+        "trial": protocol_rules(task, **how, stream=EVALUATION),
         "tokenizer": tokenizer,
         "codec": codec,
         "spell": speller(tokenizer, codec),
@@ -202,16 +202,20 @@ def text_components(arguments: TextConfig, kept: Path | tuple[()] = ()) -> TextC
     shared |= {"config": opened.config, "generation": opened.generation, "buffers": opened.buffers}
     shared["speakers"] = tuple(open_model(arguments.model.model, report=lambda text: None).model for _ in more)
     if not arguments.model.lora:
-        own: dict[str, Any] = {"begin": lambda: opened.params, "whole": dict, "base": digest(tokenizer, opened.buffers)}
+        own: dict[str, Any] = {
+            "begin": lambda: opened.params,
+            "whole": dict,
+            "base": model_digest(tokenizer, opened.buffers),
+        }
         return TextComponents(**shared, **own, model=opened.model, speaker=opened.model)
     rank = arguments.model.lora
     lora = with_lora(opened.model, opened.params, rank=rank, alpha=ALPHA * rank)
     adapted: dict[str, Any] = {"begin": lambda: lora.model.init(keys.fold_in(key, ADAPTERS)), "whole": lora.merged}
-    adapted["base"] = digest(tokenizer, {**opened.params, **opened.buffers})
+    adapted["base"] = model_digest(tokenizer, {**opened.params, **opened.buffers})
     return TextComponents(**shared, **adapted, model=lora.model, speaker=opened.model)
 
 
-def digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
+def model_digest(tokenizer: Any, params: Mapping[str, torch.Tensor]) -> str:
     """Return a digest that identifies a tokenizer and parameters."""
     made = hashlib.sha256(repr((sorted(tokenizer.get_vocab().items()), tokenizer.chat_template)).encode())
     for name in sorted(params):

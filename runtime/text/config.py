@@ -273,7 +273,7 @@ class TaskRun:
 
     def check(self) -> None:
         """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
-        check_text(self)
+        check_text_settings(self)
 
     def task(self) -> "TextTask":
         """Return the task. Imports torch, and the task's module. Raises: ChoiceError."""
@@ -283,9 +283,9 @@ class TaskRun:
 
     def resolved(self, notice: Callable[[str], None]) -> "TaskRun":
         """Return the settings of a new run: an absolute path, and no warm start of a task without demonstrations."""
-        from ..effects.task_reference import absolute, trust
+        from ..effects.task_reference import trust, with_absolute_path
 
-        found: TaskRun = changed(self, {"reference": absolute(self.reference)})
+        found: TaskRun = changed(self, {"reference": with_absolute_path(self.reference)})
         trust(found.reference)
         task = found.task()
         shown = task.demonstrations != () or task.conversations != ()
@@ -324,7 +324,7 @@ def warm_steps(arguments: TextConfig) -> int:
     return own if arguments.warm.warm_steps < 0 else arguments.warm.warm_steps
 
 
-def generators(arguments: TextConfig) -> int:
+def generator_count(arguments: TextConfig) -> int:
     """Return the number of generators, the workers that sample for the trainer."""
     usual = 2 if arguments.asynchronous.mode == "async" else 0
     return usual if arguments.asynchronous.generators < 0 else arguments.asynchronous.generators
@@ -374,7 +374,7 @@ def _needs(arguments: TextConfig) -> dict[str, float]:
     }
 
 
-def check_text(arguments: TextConfig) -> None:
+def check_text_settings(arguments: TextConfig) -> None:
     """Refuse settings with which nothing can be learnt, by the name of their flag. Raises: ChoiceError."""
     episodes, sampling, model = arguments.episodes, arguments.sampling, arguments.model
     warm, learning = arguments.warm, arguments.learning
@@ -423,7 +423,7 @@ def check_text(arguments: TextConfig) -> None:
         wanted, remedy = f"0 for {algorithm}", "it learns from groups of equal rewards too"
         raise ChoiceError(message("--resample", got=episodes.resample, wanted=wanted, remedy=remedy))
     for name in ("resample", "skip_solved"):
-        if getattr(episodes, name) and generators(arguments):
+        if getattr(episodes, name) and generator_count(arguments):
             wanted, remedy = "0 for a run with generators", "sample in turns: --mode sync --generators 0"
             raise ChoiceError(message(flag(name), got=getattr(episodes, name), wanted=wanted, remedy=remedy))
     if learning.truncated == "bootstrap" and algorithm != "ppo":
@@ -433,4 +433,4 @@ def check_text(arguments: TextConfig) -> None:
         norm, remedy = learning.max_gradient_norm, "0 lets nothing be learnt"
         raise ChoiceError(message("--max-gradient-norm", got=norm, wanted="more than 0", remedy=remedy))
     check_memory(_needs(arguments))
-    check_asynchronous(arguments.asynchronous, generators=generators(arguments), server=bool(sampling.server))
+    check_asynchronous(arguments.asynchronous, generators=generator_count(arguments), server=bool(sampling.server))

@@ -71,10 +71,10 @@ def check_curriculum(arguments: TextConfig, task: TextTask) -> None:
         raise ChoiceError(message("--skip-solved", got=episodes.skip_solved, wanted=wanted, remedy=remedy))
 
 
-def to_tensors(state: CurriculumState, prompts: int) -> dict[str, Tensor]:
+def state_tensors(state: CurriculumState, prompts: int) -> dict[str, Tensor]:
     """Return the state as tensors, for a checkpoint; its rows are below `prompts`.
 
-    >>> to_tensors(CurriculumState(5, 1, {1: Solved(2, 0)}), 3)["times"]
+    >>> state_tensors(CurriculumState(5, 1, {1: Solved(2, 0)}), 3)["times"]
     tensor([0, 2, 0])
     """
     rows = [state.solved.get(row, Solved(0, 0)) for row in range(prompts)]
@@ -84,10 +84,10 @@ def to_tensors(state: CurriculumState, prompts: int) -> dict[str, Tensor]:
 
 
 def from_tensors(held: Mapping[str, Tensor]) -> CurriculumState:
-    """Return the state that `to_tensors` wrote.
+    """Return the state that `state_tensors` wrote.
 
     >>> state = CurriculumState(5, 1, {1: Solved(2, 0)})
-    >>> from_tensors(to_tensors(state, 3)) == state
+    >>> from_tensors(state_tensors(state, 3)) == state
     True
     """
     rows = enumerate(zip(held["times"].tolist(), held["last"].tolist(), strict=True))
@@ -122,6 +122,6 @@ def sample_step(
     return StepAttempts(
         batch=tuple(one for number in batch_of(step) for one in groups[number]),
         sampled=tuple(one for some in groups.values() for one in some),
-        state=to_tensors(state, rules.prompts),
+        state=state_tensors(state, rules.prompts),
         figures={RESAMPLED: float(len(groups) - step.groups), SKIPPED: float(skipped)},
     )

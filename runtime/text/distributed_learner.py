@@ -25,19 +25,19 @@ from ..effects.checkpoint import save as at_once
 from ..effects.checkpoint.async_save import Saver, saving
 from ..effects.checkpoint.formats import FULL
 from ..effects.checkpoint.group import RankGroup
-from ..effects.checkpoint.group import joined as grouped
+from ..effects.checkpoint.group import join_ranks as grouped
 from ..effects.checkpoint.load import Names, latest, load
 from ..effects.checkpoint.single import Checkpoint, to_stderr
-from ..effects.distributed.driver import GRACE, Driver, Handlers, divided, led
+from ..effects.distributed.driver import GRACE, Driver, Handlers, is_sharded, led
 from ..effects.distributed.learner import ranked_learner
-from ..effects.distributed.process_group import ProcessGroup, RankError, joined, let_go
-from ..effects.distributed.shard import whole
+from ..effects.distributed.process_group import ProcessGroup, RankError, join_processes, let_go
+from ..effects.distributed.shard import gather_shards
 from ..effects.hugging_face.optional import library
 from ..effects.signals import end_at_once
 from ..runs.arguments import flag
 from ..runs.store import as_today
-from ..runs.store import load as load_full
-from .build_learner import algorithm_of, reading_of, trainer_of
+from ..runs.store import load_content as load_full
+from .build_learner import language_algorithm, reading_of, trainer_of
 from .components import TextComponents
 from .config import TextConfig
 from .learner_backend import LearnerBackend, Reader
@@ -84,7 +84,7 @@ class RankWorker:
         def make(of: Callable[[CausalModel], LanguageAlgorithm]) -> LanguageAlgorithm:
             return ranked_learner(of, module, self.ranks, deal=deal, reduction=torch.float64)
 
-        algorithm = make(lambda model: algorithm_of(arguments, model, clip=clip_by_whole_norm))
+        algorithm = make(lambda model: language_algorithm(arguments, model, clip=clip_by_whole_norm))
         trainer = trainer_of(arguments, algorithm, budget=ALL)
         self.opened = (Open(arguments=arguments, algorithm=algorithm, trainer=trainer, make=make),)
         self.reading = ()
@@ -111,7 +111,7 @@ class RankWorker:
 
     def whole(self, tree: Any) -> Any:
         """Return the tree with its leaves gathered from all ranks."""
-        return whole(tree)
+        return gather_shards(tree)
 
     def save(self, run: Path, step: int, tree: Any, machine: Any, about: dict[str, Any]) -> tuple[()]:
         """Begin to write a checkpoint. Raises: CheckpointError, also if the previous one could not be written."""
@@ -166,7 +166,7 @@ def distributed_backend(driver: Driver) -> LearnerBackend:
             prepared(arguments, parts)
             return TrainStepResult(*driver.call("learn", state, transcripts, key))
 
-        return evolve(algorithm_of(arguments, parts.model), init=init), train
+        return evolve(language_algorithm(arguments, parts.model), init=init), train
 
     def reader(arguments: TextConfig, parts: TextComponents) -> Reader:
         def read(state: LanguageState, transcripts: Any) -> Reading:
@@ -208,7 +208,7 @@ def _gathered(driver: Driver, tree: Any) -> Any:
 
 
 def _divided(tree: Any) -> bool:
-    return any(divided(leaf) for leaf in leaves(tree))
+    return any(is_sharded(leaf) for leaf in leaves(tree))
 
 
 def _store(driver: Driver) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def in_process_group(program: Callable[[LearnerBackend], int]) -> int:
 
 
 def _led(program: Callable[[LearnerBackend], int]) -> int:
-    with joined(timeout=WAIT, device="cpu") as ranks, _rank_worker(ranks) as worker:
+    with join_processes(timeout=WAIT, device="cpu") as ranks, _rank_worker(ranks) as worker:
         return led(ranks, worker.handlers(), lambda driver: program(distributed_backend(driver)))
 
 

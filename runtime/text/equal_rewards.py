@@ -24,7 +24,7 @@ from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
 from ..runs.arguments import flag, flatten
 from .columns import figure_of
-from .config import ALONE, TextConfig, generators
+from .config import ALONE, TextConfig, generator_count
 from .evaluation import ACCURACY
 
 LIMITS = ("max_new_tokens", "llm_max_tokens")  # the setting that limits a completion, in the recipes that have it
@@ -67,17 +67,17 @@ class EqualRewards:
         self.streak, cause = extended(self.streak, compared)
         if cause:
             steps = [one for step in self.streak.steps for one in step]
-            reason, remedy = explained(cause, steps, self.arguments, self.run)
+            reason, remedy = why_equal(cause, steps, self.arguments, self.run)
             self.notice(f"{where}: nothing could be learned in the last {STEPS} steps: {reason}; {remedy}")
 
 
-def explained(
+def why_equal(
     cause: str, attempts: Sequence[AttemptSummary], arguments: TextConfig, run: Path = Path("RUN")
 ) -> tuple[str, str]:
     """Return the reason why all attempts at each task earned the same, and the remedy.
 
     >>> from .config import TaskRun
-    >>> explained("solved", (), TaskRun())
+    >>> why_equal("solved", (), TaskRun())
     ('every attempt is right, the tasks are too easy', 'give harder ones')
     """
     looking = f"look at completions with: purestep chat {run} --task 0"
@@ -98,6 +98,6 @@ def explained(
         return f"every reward is {attempts[-1].reward:g}", f"{looking}; let the reward tell completions apart"
     if cause == BY_TASK:
         reason = "all attempts at a task earned the same, although tasks differ"
-        more = "" if generators(arguments) else ", or replace such tasks with --resample 3"
+        more = "" if generator_count(arguments) else ", or replace such tasks with --resample 3"
         return reason, f"raise --samples or --temperature{more}"
     return "every attempt is right, the tasks are too easy", "give harder ones"

@@ -11,11 +11,11 @@ from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...core.errors import CheckpointError
 from ...core.transcript.record import Transcript
 from ..effects import folder
-from ..effects.checkpoint.description import Description, described
-from ..effects.checkpoint.directory import steps
+from ..effects.checkpoint.description import Description, read_description
+from ..effects.checkpoint.directory import step_folders
 from ..effects.checkpoint.single import Checkpoint
 from ..runs.store import PROCESS
-from .build_learner import algorithm_of, reading_of, trainer_of
+from .build_learner import language_algorithm, reading_of, trainer_of
 from .components import TextComponents
 from .config import TextConfig
 from .trainer import Trainer, language_reader
@@ -41,7 +41,7 @@ class LearnerBackend:
 
 def learner_alone(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:
     """Return the learner and the trainer of a run of one process. Raises: ChoiceError."""
-    algorithm = algorithm_of(arguments, parts.model)
+    algorithm = language_algorithm(arguments, parts.model)
     return algorithm, trainer_of(arguments, algorithm)
 
 
@@ -59,14 +59,14 @@ def of_ranks(run: Path) -> bool:
     return any(
         "ranks" in description.manifest.environment
         for home in homes
-        for where in steps(home / folder.CHECKPOINTS)
+        for where in step_folders(home / folder.CHECKPOINTS)
         for description in _described(where)
     )
 
 
 def _described(where: Path) -> tuple[Description, ...]:
     try:
-        return (described(where),)
+        return (read_description(where),)
     except CheckpointError:
         return ()
 

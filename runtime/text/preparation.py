@@ -12,7 +12,7 @@ from ...core.language.requests import Request
 from ...core.language.rollout import Rollout
 from ..effects.clock import seconds
 from .components import Attempts, TextComponents, begin_attempt, behind
-from .prompting import fits
+from .prompting import prompt_fits
 
 ATTEMPTS = 12  # stream of a run's key for attempts at prepared starts
 STATES, THROUGHPUT = "states", "throughput"  # metrics: starts of a step, published texts per second
@@ -29,7 +29,7 @@ def attempts_of_step(parts: TextComponents, prepared: Prepared, key: Key, number
 
 def usable(parts: TextComponents, prepared: Prepared) -> tuple[Start, ...]:
     """Return the starts that leave room to answer, or the fallback starts if there is none. Raises: ChoiceError."""
-    fitting = tuple(one for one in prepared.starts if fits(parts, behind(parts.preface, one.observation)))
+    fitting = tuple(one for one in prepared.starts if prompt_fits(parts, behind(parts.preface, one.observation)))
     found = fitting or prepared.otherwise
     if not found:
         got, remedy = f"{len(prepared.starts)} without room to answer", "raise --capacity, or prepare shorter ones"
@@ -58,7 +58,7 @@ class Rate:
         return throughput(times, counts, window=self.window)
 
 
-def columns(preparation: Preparation | tuple[()]) -> tuple[str, ...]:
+def preparation_columns(preparation: Preparation | tuple[()]) -> tuple[str, ...]:
     """Return the names of the metrics that only prepared steps have."""
     if isinstance(preparation, tuple):
         return ()

@@ -11,7 +11,7 @@ from ...core.language.codec import NOTHING
 from ...core.language.events import Event, System
 from ...core.language.prompts import ROLES, PromptRow
 from ..effects.hugging_face.checks import window_of
-from ..effects.hugging_face.folder import reason
+from ..effects.hugging_face.folder import why_unreadable
 from ..effects.hugging_face.hub_cache import local_folder
 from ..effects.hugging_face.optional import library
 from ..effects.hugging_face.tokenizer import load_tokenizer
@@ -49,7 +49,7 @@ def model_facts(
         raise
     except Exception as cause:  # a damaged configuration can raise anything in transformers
         remedy = "name a folder with config.json, tokenizer and weights"
-        got = f"no model that can be trained ({reason(cause)})"
+        got = f"no model that can be trained ({why_unreadable(cause)})"
         raise StructureError(message(f"--model {folder}", got=got, wanted="a model", remedy=remedy)) from cause
     codec, _ = codec_of(load_tokenizer(folder), tools)
     longest, text = 0, ""

@@ -46,13 +46,13 @@ RULES = conversation_rules(("",))  # of a single completion: independent of its 
 
 def query_attempt(parts: TextComponents, query: Query, number: int) -> Rollout[Any] | tuple[()]:
     """Return the attempt at a query before the model's output; () where its prompt leaves no room for a reply."""
-    if not fits(parts, query.prompt):
+    if not prompt_fits(parts, query.prompt):
         return ()
     request = Request(id=number, group=number, task=(2 * number, 0), sampling=query.sampling)
     return begin_attempt(parts, conversation_rules((query.prompt,)), request, query.max_new_tokens)
 
 
-def fits(parts: TextComponents, prompt: str) -> bool:
+def prompt_fits(parts: TextComponents, prompt: str) -> bool:
     """Return whether a prompt leaves room for a reply of one token or more."""
     return prompt_length(parts, prompt) < parts.sampling.capacity
 
@@ -71,7 +71,7 @@ def _said(attempt: Rollout[Any] | tuple[()]) -> ModelOutput | tuple[()]:
     return next((piece.said for piece in pieces if isinstance(piece, ModelTurn)), ())
 
 
-def in_process(parts: TextComponents, params: Any, version: int, *, temperature: float, top_p: float) -> Complete:
+def completing_here(parts: TextComponents, params: Any, version: int, *, temperature: float, top_p: float) -> Complete:
     """Return a function that completes begun attempts in this process, with all parameters of the library's model."""
     speakers = (parts.speaker, *parts.speakers)
 
@@ -91,7 +91,7 @@ def in_process(parts: TextComponents, params: Any, version: int, *, temperature:
     return ended
 
 
-def asked(
+def ask_prompts(
     parts: TextComponents,
     ended: Complete,
     prompting: Prompting[Any, Any],

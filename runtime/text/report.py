@@ -19,10 +19,10 @@ from ..effects import folder
 from ..effects.hugging_face.folder import save_model
 from ..effects.reporting.curves_picture import curves_picture
 from ..effects.reporting.language_picture import language_picture
-from ..effects.reporting.metrics import read
+from ..effects.reporting.metrics import read_metrics
 from ..effects.reporting.plot import learning_curve
 from ..runs.arguments import check_whole
-from ..runs.kinds import recorded
+from ..runs.kinds import record_of
 from .columns import LABEL, ON_THE_WAY, PASS, own_figures
 from .components import Attempts, TextComponents, attempts_at, sampler
 from .evaluation import (
@@ -33,11 +33,11 @@ from .evaluation import (
     REWARD_LOW,
     ZERO_SPREAD,
     EvaluationResult,
-    evaluated,
+    evaluate_task,
     read_evaluation_result,
-    table,
+    standing_table,
 )
-from .prompting import Source, asked, in_process
+from .prompting import Source, ask_prompts, completing_here
 
 BEFORE, TABLE = "before.json", "evaluation.txt"
 DRAWN = "picture"  # in files of results: the data for a picture of the task's own evaluation
@@ -98,9 +98,9 @@ def evaluation(
     check_samples(parts.task, samples)
     if not isinstance(parts.task.evaluation, tuple):
         by = parts.task.evaluation
-        ended = in_process(parts, dict(params), version, temperature=by.temperature, top_p=by.top_p)
+        ended = completing_here(parts, dict(params), version, temperature=by.temperature, top_p=by.top_p)
         ended = ended if isinstance(source, tuple) else source(by.temperature, by.top_p)
-        return OwnEvaluation(by, asked(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
+        return OwnEvaluation(by, ask_prompts(parts, ended, by.prompting, keys.key(draw), 0, tasks, version))
     trial = evolve(parts, rules=parts.trial)
 
     def standing(temperature: float, top_p: float, attempts: int) -> EvaluationResult:
@@ -110,10 +110,10 @@ def evaluation(
             def tried(requests: Sequence[Request]) -> Attempts:
                 return graded(parts.task.grader, ended(parts.trial, attempts_at(trial, requests), 0))
 
-            return evaluated(parts.task, tried, tasks, draw, attempts)
+            return evaluate_task(parts.task, tried, tasks, draw, attempts)
         slots = min(tasks * attempts, 2 * parts.sampling.slots)
         ask = sampler(trial, temperature=temperature, top_p=top_p, slots=slots)
-        return evaluated(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw, attempts)
+        return evaluate_task(parts.task, lambda requests: ask(dict(params), 0, requests), tasks, draw, attempts)
 
     return TextEvaluation(standing(parts.sampling.temperature, parts.sampling.top_p, samples), standing(0.0, 1.0, 1))
 
@@ -169,7 +169,7 @@ def table_of(results: Mapping[str, Result]) -> str:
     columns = dict[str, EvaluationResult]()
     for name, one in results.items():
         columns |= {name: one.sampled, f"{name}, greedy": one.greedy} if isinstance(one, TextEvaluation) else {}
-    return table(columns)
+    return standing_table(columns)
 
 
 def read_result(task: TextTask, held: Any, where: str) -> Result:
@@ -229,12 +229,12 @@ def model_writer(parts: TextComponents, params: Mapping[str, torch.Tensor]) -> C
     return lambda place: save_model(place, dict(params), parts.config, parts.tokenizer, **more)
 
 
-def picture(run: Path, out: Path) -> Path:
+def draw_report(run: Path, out: Path) -> Path:
     """Draw the curves of a run. Raises: ChoiceError for a run that has reported no step of reinforcement learning."""
     if drawn := _drawn(run):
         return _curves([run], [drawn], out)
     path = run / folder.METRICS
-    rows = read(path) if path.exists() else []
+    rows = read_metrics(path) if path.exists() else []
     try:
         start = accuracy_before(run)
         return language_picture(rows, out, title=title_of(run), start=start, figures=own_figures(rows), labels=LABEL)
@@ -244,13 +244,13 @@ def picture(run: Path, out: Path) -> Path:
 
 def title_of(run: Path) -> str:
     """Return the title of a run: the name of its task, or of its recipe."""
-    held = recorded(run)
+    held = record_of(run)
     return str(held.get("reference", "")).rpartition(":")[2] or str(held.get("recipe", run.name))
 
 
-def measured(paths: Sequence[Path]) -> tuple[str, str]:
+def success_column(paths: Sequence[Path]) -> tuple[str, str]:
     """Return the column that measures success, and its label: accuracy, or the return where tasks have none."""
-    if any(math.isfinite(row.get(ACCURACY, math.nan)) for path in paths for row in read(path)):
+    if any(math.isfinite(row.get(ACCURACY, math.nan)) for path in paths for row in read_metrics(path)):
         return ACCURACY, "share of attempts that succeed"
     return "episode_return", "mean reward of an attempt"
 
@@ -291,7 +291,7 @@ def drawn_in(path: Path) -> tuple[own.Axis, dict[str, own.Curve]] | tuple[()]:
 
 
 def _curves(runs: Sequence[Path], found: Sequence[tuple[own.Axis, dict[str, own.Curve]]], out: Path) -> Path:
-    rows = [read(run / folder.METRICS) if (run / folder.METRICS).exists() else [] for run in runs]
+    rows = [read_metrics(run / folder.METRICS) if (run / folder.METRICS).exists() else [] for run in runs]
     names = dict.fromkeys(name for _, curves in found for name in curves)
     each = {name: [curves[name] for _, curves in found if name in curves] for name in names}
     return curves_picture(rows, each, out, axis=found[0][0])
@@ -310,7 +310,7 @@ def pictures(runs: Sequence[Path], out: Path) -> Path:
             where, remedy = str(run / folder.METRICS), "let the run report something first"
             raise ChoiceError(message(where, got="absent", wanted="the metrics of a run", remedy=remedy))
     paths = [run / folder.METRICS for run in runs]
-    column, label = measured(paths)
+    column, label = success_column(paths)
     return learning_curve(
         paths,
         out,

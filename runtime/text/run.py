@@ -51,7 +51,7 @@ DATA = "data"  # name of the fact with the digest of a task's data
 FACTS: Mapping[str, str] = {"lowering": "eager"}  # besides its arguments, the bits of a run depend on these
 
 
-def described(arguments: TextConfig) -> dict[str, Any]:
+def text_record(arguments: TextConfig) -> dict[str, Any]:
     """Return the record of a run; `runs.run.arguments_of` returns the arguments of one."""
     return to_record(arguments.recipe, arguments)
 
@@ -139,7 +139,7 @@ def components_of(run: Path, arguments: TextConfig, parts: TextComponents, backe
             return figures
 
         last = max(0, loop.iteration - phases(arguments).warm)
-        with publishing(run, parts) as publish:
+        with preparations_writer(run, parts) as publish:
             yield TextTrainingLoop(
                 run=run,
                 arguments=arguments,
@@ -199,11 +199,11 @@ def components_for(run: Path, arguments: TextConfig, notice: Notice) -> TextComp
     check_curriculum(arguments, parts.task)
     attempts_at(parts, held_out(1, arguments.episodes.draw, draw=parts.task.draw))
     learning_components(arguments, parts)
-    check_model(run, arguments, parts, notice)
+    check_saved_model(run, arguments, parts, notice)
     return parts
 
 
-def check_model(run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice) -> None:
+def check_saved_model(run: Path, arguments: TextConfig, parts: TextComponents, notice: Notice) -> None:
     """Save and open the initial model once, in the run's folder, and compare it; of a large one, report size and seconds.
 
     Raises: StructureError for a model that would be lost after training; ChoiceError for one that a server cannot get;
@@ -242,7 +242,7 @@ def check_data(run: Path, recorded: Mapping[str, Any], parts: TextComponents) ->
 
 
 @contextmanager
-def publishing(run: Path, parts: TextComponents) -> Iterator[Publish]:
+def preparations_writer(run: Path, parts: TextComponents) -> Iterator[Publish]:
     """Yield a function that appends records of preparations to the run's stream, and skips those that are already there."""
     preparation = parts.task.preparation
     if isinstance(preparation, tuple):

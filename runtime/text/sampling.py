@@ -17,14 +17,14 @@ from ...core.language.requests import Request
 from ...core.transcript.log_probs import token_log_probs
 from ..effects.openai_server.client import Server, ServerError, server, wait_for
 from ..effects.openai_server.parse_response import PROCESSED, RAW
-from ..effects.openai_server.sample import served
+from ..effects.openai_server.sample import sample_from_server
 from ..effects.openai_server.vllm_weights import SERVED as LINK
 from ..effects.openai_server.vllm_weights import lay_out, publish
 from ..runs.recipe import Notice
 from ..runs.run import silent
 from .components import Attempts, TextComponents, attempts_at, sampler
 from .config import TextConfig
-from .prompting import Complete, Source, in_process
+from .prompting import Complete, Source, completing_here
 from .report import model_writer
 from .training_loop import Asking, Completing
 
@@ -80,7 +80,7 @@ def run_sampler(run: Path, arguments: TextConfig, parts: TextComponents, notice:
 
     def complete(state: LanguageState) -> Complete:
         how = {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        return in_process(parts, parts.whole(state.params.policy), int(state.step), **how)
+        return completing_here(parts, parts.whole(state.params.policy), int(state.step), **how)
 
     return RunSampler(ask, complete, lambda state: ())
 
@@ -158,7 +158,7 @@ class ServerFolder:
                     publish(self.where, self.root, model_writer(self.parts, given), version=version, **wait, **expected)
                     self._published[:] = [version]
             codec = widened(self.parts.codec, self.parts.speaker.vocabulary)
-            return served(self.where, rules, codec, begun, version=version, **how)
+            return sample_from_server(self.where, rules, codec, begun, version=version, **how)
 
         return ended
 

@@ -21,7 +21,7 @@ from ...core.language.requests import expand, requests, rollouts, task_keys
 from ...core.language.rollout import Rollout
 from ...core.language.task import Script
 from ...core.language.zorplex.demonstrate import demonstrate
-from ...core.optim.muon import divided, muon
+from ...core.optim.muon import by_label, muon
 from ...core.optim.optimizers import Optimizer, adamw, chain, linear, scale_by_schedule, warmup
 from ...core.record import take
 from ...core.transcript.record import Transcript
@@ -45,7 +45,7 @@ class WarmStartSettings:
     max_new_tokens: int
 
 
-def shown(settings: WarmStartSettings, key: Key, number: int) -> tuple[Rollout[Any], ...]:
+def draw_demonstrations(settings: WarmStartSettings, key: Key, number: int) -> tuple[Rollout[Any], ...]:
     """Return demonstrations of tasks of the training stream, `EACH` of a task: other keys, other tasks."""
     tasks, samples, scripts = keys.split(key, 3)
     asked = requests(task_keys(tasks, "training", -(-number // EACH)), samples)
@@ -58,11 +58,12 @@ def shown(settings: WarmStartSettings, key: Key, number: int) -> tuple[Rollout[A
     )
 
 
-def label(name: str, leaf: Tensor) -> str:
+def optimizer_label(name: str, leaf: Tensor) -> str:
     """Return the optimiser of a leaf of this name: "muon" for matrices between hidden layers, else "adamw".
 
     >>> import torch
-    >>> label("model.embed_tokens.weight", torch.zeros(2, 2)), label("model.layers.0.mlp.up_proj.weight", torch.zeros(2, 2))
+    >>> names = "model.embed_tokens.weight", "model.layers.0.mlp.up_proj.weight"
+    >>> tuple(optimizer_label(name, torch.zeros(2, 2)) for name in names)
     ('adamw', 'muon')
     """
     return "muon" if leaf.ndim == 2 and not any(word in name for word in OUTER) else "adamw"
@@ -80,13 +81,15 @@ def warm_optimizer(
     schedule = scale_by_schedule(warmup(rise, linear(1.0, 0.0, max(1, steps - rise))))
     if not all(isinstance(leaf, Tensor) for leaf in params.values()):
         return chain(adamw(adamw_rate), schedule)
-    return chain(divided(label, {"muon": muon(muon_rate, precision=precision), "adamw": adamw(adamw_rate)}), schedule)
+    return chain(
+        by_label(optimizer_label, {"muon": muon(muon_rate, precision=precision), "adamw": adamw(adamw_rate)}), schedule
+    )
 
 
-def drawn(key: Key, pool: int, number: int) -> list[int]:
+def draw_indices(key: Key, pool: int, number: int) -> list[int]:
     """Return `number` indices into a pool: one permutation of it after the other.
 
-    >>> sorted(drawn(keys.key(0), 3, 6))
+    >>> sorted(draw_indices(keys.key(0), 3, 6))
     [0, 0, 1, 1, 2, 2]
     """
     rounds = -(-number // pool)

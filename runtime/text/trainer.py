@@ -28,7 +28,7 @@ from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
 from ...core.tree import all_finite, tree_map
-from .batching import SequenceBatch, packed_batches, padded_batches, trimmed, widened
+from .batching import SequenceBatch, packed_batches, padded_batches, trimmed, with_width
 
 NOTHING = "no advantage differs from 0, so no update was made"
 
@@ -147,7 +147,7 @@ def _read(plan: _BatchPlan, state: LanguageState, transcripts: Transcript) -> Re
         some = trimmed(take(transcripts, list(part.rows)), part.width)
         with torch.no_grad():
             read = plan.algorithm.read(state, some, part.layout(mask[list(part.rows), : part.width]))
-        found.append(tree_map(lambda leaf: widened(leaf, width), read))
+        found.append(tree_map(lambda leaf: with_width(leaf, width), read))
         order += part.rows
     back = torch.tensor(order).argsort()
     return tree_map(lambda *leaves: torch.cat(leaves)[back], *found)
@@ -199,7 +199,7 @@ def _parts(plan: _BatchPlan, lengths: Sequence[int], rows: Sequence[int]) -> lis
 
 
 def _laid_out(batch: TokenBatch, part: SequenceBatch) -> tuple[TokenBatch, SequenceLayout]:
-    some = tree_map(lambda leaf: widened(leaf, part.width), take(batch, list(part.rows)))
+    some = tree_map(lambda leaf: with_width(leaf, part.width), take(batch, list(part.rows)))
     return some, part.layout(some.mask)
 
 

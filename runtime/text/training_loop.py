@@ -32,17 +32,17 @@ from .columns import LABEL, LENGTHS, SPEEDS, label_columns, learner_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
 from .conversations import Keep, keep_none, trained_attempt
-from .curriculum import RESAMPLED, SKIPPED, StepAttempts, curriculum_of, sample_step, to_tensors
+from .curriculum import RESAMPLED, SKIPPED, StepAttempts, curriculum_of, sample_step, state_tensors
 from .equal_rewards import EqualRewards, summary_of
 from .evaluation import EvaluationResult, evaluation_result
 from .failures import errors_of, failures_of
 from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import PREPARED, STATES, THROUGHPUT, Rate, attempts_of_step
-from .preparation import columns as prepared_columns
+from .preparation import preparation_columns as prepared_columns
 from .prompting import Complete, spoken
-from .prompting import asked as prompted
+from .prompting import ask_prompts as prompted
 from .report import evaluation_names
-from .supervised_warm_start import WarmStartSettings, drawn, shown, taught, warm_optimizer
+from .supervised_warm_start import WarmStartSettings, draw_demonstrations, draw_indices, taught, warm_optimizer
 from .trainer import Trainer
 
 UNIT = 20  # steps of the warm start in one iteration of the machine
@@ -136,7 +136,7 @@ class TextTrainingLoop:
         self.iteration += command.iterations
         if self.iteration >= phases(self.arguments).loop(1).iterations:
             self._failures.report()
-        blank = dict.fromkeys(columns(self.arguments, self.parts.task), math.nan)
+        blank = dict.fromkeys(metric_columns(self.arguments, self.parts.task), math.nan)
         steps = max(0, self.iteration - warm) * episodes_of(self.arguments, self.parts.task)
         return Trained(({"iteration": float(self.iteration), "steps": float(steps), **blank, **row},))
 
@@ -176,7 +176,7 @@ class TextTrainingLoop:
             shows = demonstrated(self.arguments, self.parts, keys.fold_in(self.key, WARM))
             longest = max(len(attempt.ids) for attempt in shows)
             every = transcripts(shows, capacity=longest, calls=self.arguments.episodes.max_turns)
-            self._demonstrations = every, drawn(keys.fold_in(self.key, ORDER), len(shows), number)
+            self._demonstrations = every, draw_indices(keys.fold_in(self.key, ORDER), len(shows), number)
         return self._demonstrations  # type: ignore[no-any-return]
 
     def _step(self, number: int) -> dict[str, float]:
@@ -230,11 +230,11 @@ class TextTrainingLoop:
                 rules,
                 self.held.curriculum,
                 requests_of=lambda prompt: prompt_requests(self.arguments, self.key, prompt, draw),
-                row_of=row_of(self.key, draw),
+                row_of=prompt_row(self.key, draw),
                 sample=lambda requests: self.ask(state, requests),
             )
         if isinstance(preparation, tuple):
-            attempts = self.ask(state, asked(self.arguments, self.key, number, draw))
+            attempts = self.ask(state, training_requests(self.arguments, self.key, number, draw))
             return StepAttempts(attempts, attempts, (), {})
         begin, complete = seconds(), self.complete(state)
         tasks, samples = self.arguments.episodes.groups // preparation.groups, self.arguments.episodes.samples
@@ -274,7 +274,7 @@ def demonstrated(arguments: TextConfig, parts: TextComponents, key: Key) -> tupl
     """Return the demonstrations of a run; of given conversations, those that fit. Raises: ChoiceError."""
     warm, ready = arguments.warm, parts.task.conversations
     if isinstance(ready, tuple):
-        return shown(warm_start_settings(arguments, parts), key, warm.demonstrations)
+        return draw_demonstrations(warm_start_settings(arguments, parts), key, warm.demonstrations)
     made = (spoken(parts, one) for one in ready(key, warm.demonstrations, warm.skill))
     found = tuple(one for one in made if not isinstance(one, tuple))
     if not found:
@@ -283,7 +283,7 @@ def demonstrated(arguments: TextConfig, parts: TextComponents, key: Key) -> tupl
     return found
 
 
-def columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
+def metric_columns(arguments: TextConfig, task: TextTask) -> tuple[str, ...]:
     """Return the names of a run's metrics, besides those of its progress."""
     evaluates = arguments.episodes.eval_every_n_versions or not isinstance(task.evaluation, tuple)
     on_the_way = evaluation_names(task, arguments.episodes.eval_samples) if evaluates else ()
@@ -302,13 +302,13 @@ def _row(task: TextTask, said: EvaluationResult, spent: float) -> dict[str, floa
     return {"episode_return": said.reward, **numbers, "rollout_seconds": spent, "tokens_per_second": rate}
 
 
-def asked(arguments: TextConfig, key: Key, number: int, draw: Draw | tuple[()] = ()) -> tuple[Request, ...]:
+def training_requests(arguments: TextConfig, key: Key, number: int, draw: Draw | tuple[()] = ()) -> tuple[Request, ...]:
     """Return the requests of a training step: tasks of the training stream, each a group of attempts.
 
     Tasks are fresh, or those of `draw`, which receives one key and the number of the prompt in the whole run.
 
     >>> from .config import TaskRun
-    >>> len(asked(TaskRun(), keys.key(0), 0)), asked(TaskRun(), keys.key(0), 0)[0].task[0] % 2
+    >>> len(training_requests(TaskRun(), keys.key(0), 0)), training_requests(TaskRun(), keys.key(0), 0)[0].task[0] % 2
     (128, 0)
     """
     run = keys.fold_in(key, TASKS)
@@ -329,7 +329,7 @@ def prompt_requests(arguments: TextConfig, key: Key, prompt: int, draw: Draw | t
 
     >>> from .config import TaskRun
     >>> few = TaskRun()
-    >>> prompt_requests(few, keys.key(0), 17) == asked(few, keys.key(0), 1)[8:16]
+    >>> prompt_requests(few, keys.key(0), 17) == training_requests(few, keys.key(0), 1)[8:16]
     True
     """
     step, group = divmod(prompt, arguments.episodes.groups)
@@ -340,10 +340,10 @@ def prompt_requests(arguments: TextConfig, key: Key, prompt: int, draw: Draw | t
     return expand(request, arguments.episodes.samples, samples)
 
 
-def row_of(key: Key, draw: Draw | tuple[()]) -> RowOf:
+def prompt_row(key: Key, draw: Draw | tuple[()]) -> RowOf:
     """Return the function that gives a training prompt, by its number, its row in the task's list; 0 without a list.
 
-    >>> [row_of(keys.key(0), lambda key, stream, number: (2 * (number % 3), 0))(number) for number in range(4)]
+    >>> [prompt_row(keys.key(0), lambda key, stream, number: (2 * (number % 3), 0))(number) for number in range(4)]
     [0, 1, 2, 0]
     """
     run = keys.fold_in(key, TASKS)
@@ -394,7 +394,7 @@ def held_at(arguments: TextConfig, parts: TextComponents, algorithm: LanguageAlg
 def begun_learner(arguments: TextConfig, task: TextTask, learner: LanguageState) -> LearnerState:
     """Return the state before the first step of reinforcement learning."""
     rules = curriculum_of(arguments, task)
-    curriculum = () if isinstance(rules, tuple) else to_tensors(CurriculumState(), rules.prompts)
+    curriculum = () if isinstance(rules, tuple) else state_tensors(CurriculumState(), rules.prompts)
     return LearnerState(learner=learner, curriculum=curriculum)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from attrs import evolve
 
 from ...core import keys
-from ...core.errors import ChoiceError, StructureError, WorldError, described, message
+from ...core.errors import ChoiceError, StructureError, WorldError, describe_error, message
 from ...core.keys import Key
 from ...core.language.codec import END, byte_codec
 from ...core.language.evaluation import TaskEvaluation
@@ -19,7 +19,7 @@ from ...core.language.rollout import ModelOutput, Rollout, add_output, begin_rol
 from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.text_env import MAX_STEPS, Outcome, TextEnv, Truncated
 from ...core.language.tools import ToolSet
-from .columns import ON_THE_WAY, PASS, TAKEN, called, figure_of, label_of, number, shown
+from .columns import ON_THE_WAY, PASS, TAKEN, call_task, figure_of, finite_number, label_of, show_value
 
 PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may accept or reject
 STEPS = 64  # largest number of completions of an attempt
@@ -50,7 +50,7 @@ def validate_task(task: TextTask) -> TextTask:
         for skill in (1.0, 0.0):
             _check_conversations(f"{where}: conversations", task.conversations, skill)
     if not isinstance(task.corpus, tuple):
-        _texts(f"{where}: corpus", called(f"{where}: corpus", "texts", task.corpus))
+        _texts(f"{where}: corpus", call_task(f"{where}: corpus", "texts", task.corpus))
     return task
 
 
@@ -117,13 +117,13 @@ def _check_figures(where: str, figures: Any) -> None:
 def _try(where: str, task: TextTask, stream: str) -> None:
     """Run attempts at one task of a stream."""
     place = f"{where}: env({stream!r})"
-    env = called(place, "a TextEnv", task.env, stream)
+    env = call_task(place, "a TextEnv", task.env, stream)
     if not isinstance(env, TextEnv):
         remedy = "return TextEnv(params, reset, step)"
         raise StructureError(message(place, got=type(env).__name__, wanted="a TextEnv", remedy=remedy))
     words = task_keys(keys.key(DRAWN), stream, 1)
     if not isinstance(task.draw, tuple):
-        words = (called(f"{where}: draw", "a task key", task.draw, keys.key(DRAWN), stream, 0),)
+        words = (call_task(f"{where}: draw", "a task key", task.draw, keys.key(DRAWN), stream, 0),)
     (request,) = requests(words, keys.key(DRAWN))
     key = key_of(request.task)
     for texts in (*_demonstrated(where, task, env, key), PROBES):
@@ -144,7 +144,7 @@ def _demonstrated(where: str, task: TextTask, env: World, key: Key) -> tuple[tup
     found = []
     for skill in (1.0, 0.0):
         given = env.params, state, keys.key(DRAWN), skill
-        one, other = (_texts(where, called(where, "a list of texts", script, *given)) for _ in range(2))
+        one, other = (_texts(where, call_task(where, "a list of texts", script, *given)) for _ in range(2))
         _same(where, "list of texts", one, other)
         found.append(one[:STEPS])
     return tuple(found)
@@ -152,7 +152,7 @@ def _demonstrated(where: str, task: TextTask, env: World, key: Key) -> tuple[tup
 
 def _check_conversations(where: str, make: Callable[[Key, int, float], Any], skill: float) -> None:
     wanted = "a list of conversations"
-    one, other = (called(where, wanted, make, keys.key(DRAWN), 2, skill) for _ in range(2))
+    one, other = (call_task(where, wanted, make, keys.key(DRAWN), 2, skill) for _ in range(2))
     if not isinstance(one, Sequence) or not one:
         raise StructureError(message(where, got=_kind(one), wanted=wanted, remedy="return tuples of texts"))
     for spoken in one:
@@ -162,7 +162,7 @@ def _check_conversations(where: str, make: Callable[[Key, int, float], Any], ski
 
 def _reset(where: str, env: World, key: Key) -> tuple[Any, str]:
     where, wanted = f"{where}: reset", "(state, observation)"
-    result = called(where, wanted, env.reset, env.params, key)
+    result = call_task(where, wanted, env.reset, env.params, key)
     if not isinstance(result, tuple) or len(result) != 2:
         raise StructureError(message(where, got=_kind(result), wanted=wanted, remedy="return both"))
     _text(f"{where}: observation", result[1])
@@ -176,7 +176,7 @@ def _copied(where: str, state: Any) -> Any:
     try:
         kept = deepcopy(state)
     except Exception as error:
-        got = f"a {type(state).__name__} that cannot be copied ({described(error)})"
+        got = f"a {type(state).__name__} that cannot be copied ({describe_error(error)})"
         raise StructureError(message(f"{where}: state", got=got, wanted="a value", remedy=remedy)) from error
     if not _alike(kept, state):
         got = f"a {type(state).__name__} that is not equal to its copy"
@@ -195,7 +195,7 @@ def _played(where: str, task: TextTask, env: World, key: Key, texts: Sequence[st
         if isinstance(parsed.action, Call) and parsed.action.name in env.tools:
             tool = f"{where}: tool {parsed.action.name}"
             use = env.tools[parsed.action.name]
-            one, other = (called(tool, "a text", use, env.params, state, parsed.action.argument) for _ in range(2))
+            one, other = (call_task(tool, "a text", use, env.params, state, parsed.action.argument) for _ in range(2))
             _text(tool, one)
             _same(tool, "text", one, other)
             continue
@@ -208,11 +208,11 @@ def _played(where: str, task: TextTask, env: World, key: Key, texts: Sequence[st
 
 def _parsed(where: str, task: TextTask, text: str) -> Parsed:
     where = f"{where}: parser on {text[:40]!r}"
-    parsed = called(where, "a Parsed", task.parser, text)
+    parsed = call_task(where, "a Parsed", task.parser, text)
     if not isinstance(parsed, Parsed):
         remedy = "return Parsed(action), or Parsed((), reward, feedback) for what cannot be read"
         raise StructureError(message(where, got=_kind(parsed), wanted="a Parsed", remedy=remedy))
-    number(f"{where}: reward", parsed.reward)
+    finite_number(f"{where}: reward", parsed.reward)
     _text(f"{where}: feedback", parsed.feedback)
     return parsed
 
@@ -220,7 +220,7 @@ def _parsed(where: str, task: TextTask, text: str) -> Parsed:
 def _moved(where: str, env: World, state: Any, action: Any, key: Key) -> tuple[Any, Outcome]:
     wanted = "(state, Outcome)"
     kept = _copied(where, state)
-    result = called(where, wanted, env.step, env.params, state, action, key)
+    result = call_task(where, wanted, env.step, env.params, state, action, key)
     if not _alike(kept, state):
         remedy = "return a new state (attrs.evolve) and leave the old one as it was"
         raise WorldError(message(f"{where}: state", got="written to", wanted="left as it was", remedy=remedy))
@@ -228,11 +228,11 @@ def _moved(where: str, env: World, state: Any, action: Any, key: Key) -> tuple[A
         raise StructureError(message(where, got=_kind(result), wanted=wanted, remedy="return both"))
     outcome = result[1]
     _text(f"{where}: observation", outcome.observation)
-    number(f"{where}: reward", outcome.reward)
+    finite_number(f"{where}: reward", outcome.reward)
     for name in ("terminated", "truncated"):
         flag = getattr(outcome, name)
         if type(flag) is not bool:
-            got, remedy = shown(flag), "convert it with bool()"
+            got, remedy = show_value(flag), "convert it with bool()"
             raise StructureError(message(f"{where}: {name}", got=got, wanted="a bool", remedy=remedy))
     return result
 
@@ -246,7 +246,7 @@ def _report(where: str, task: TextTask, env: World, request: Request, texts: Seq
         label_of(task, one)
     if not isinstance(task.solution, tuple):
         solution = f"{where}: solution"
-        _text(solution, called(solution, "a text", task.solution, ended.episode.world))
+        _text(solution, call_task(solution, "a text", task.solution, ended.episode.world))
 
 
 def _attempt(task: TextTask, env: World, request: Request, texts: Sequence[str], parser: Parser) -> Rollout[Any]:
@@ -296,4 +296,4 @@ def _text(where: str, value: Any) -> None:
 
 
 def _kind(value: Any) -> str:
-    return "empty" if isinstance(value, list | tuple) and not value else shown(value)
+    return "empty" if isinstance(value, list | tuple) and not value else show_value(value)

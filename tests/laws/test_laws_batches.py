@@ -44,7 +44,7 @@ def credits(reward: Tensor, calls: Tensor, group: Tensor, transcript: Transcript
     """All credits, and what they come to at tokens."""
     estimator = partial(rloo_advantages, groups=1)
     found = (
-        credit.per_step(reward, calls),
+        credit.own_rewards(reward, calls),
         credit.episode(reward, calls),
         credit.monte_carlo(reward, calls, gamma=0.5),
         credit.group(reward, calls, group, estimator=estimator),

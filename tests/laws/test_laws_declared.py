@@ -49,7 +49,7 @@ from purestep.properties import (
     vtrace_laws,
     wrapper_laws,
 )
-from purestep.properties.framework.families import counted, recording
+from purestep.properties.framework.families import counted_cartpoles, recording
 from purestep.properties.framework.law import Law, Suite
 from purestep.properties.framework.report import BROKEN, PASSED, SKIPPED
 from purestep.properties.suites.aggregate import WEIGHTS, Reduction
@@ -351,7 +351,7 @@ KEPT: dict[str, tuple[Law, Any]] = {
     "amsgrad": (amsgrad["follows_the_rule"], partial(optim.Adam, amsgrad=True)),
     "lion": (signs, Lion),
     "no gradient of nothing": (cut["nothing"], Reduction(no_graph_for_nothing, torch.sum)),
-    "figures of rows": (figures, counted),
+    "figures of rows": (figures, counted_cartpoles),
     "figures of episodes": (wrapper_laws(Clock, statistics=FIGURES, steps=18)["episode_statistics"], recording),
     "rewards of four steps": (frames["reward"], lambda env: MaxAndSkipObservation(env, 4)),
     "observations that are copies": (owned, Parcel),

@@ -23,7 +23,7 @@ from purestep.properties import (
     vtrace_laws,
 )
 from purestep.properties.framework.law import Suite
-from purestep.properties.strategies.mdps import action_values, chain, objective, policy_gradient, values
+from purestep.properties.strategies.mdps import action_values, chain_of_states, exact_policy_gradient, objective, values
 from purestep.properties.strategies.values import LENGTHS
 from purestep.properties.suites import estimator as mutants
 
@@ -80,7 +80,7 @@ def test_conventions_are_told_apart(estimator: Any, convention: str) -> None:
 
 
 def test_exact_answers_on_a_chain() -> None:
-    mdp, wanted = chain(3, 0.5)
+    mdp, wanted = chain_of_states(3, 0.5)
     policy = torch.ones(4, 1, dtype=torch.float64)
     assert torch.equal(values(mdp, policy, 0.5), wanted)
     assert torch.equal(action_values(mdp, policy, 0.5)[:, 0], wanted)
@@ -89,9 +89,9 @@ def test_exact_answers_on_a_chain() -> None:
 
 def test_policy_gradient_on_a_bandit() -> None:
     """One state, two actions of reward 1 and 0: J = p, and dJ/dlogits = p (1 - p) (1, -1)."""
-    mdp, _ = chain(1, 0.5)
+    mdp, _ = chain_of_states(1, 0.5)
     reward = torch.tensor([[[0.0, 1.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]], dtype=torch.float64)
     two = mdp.transition.repeat_interleave(2, 1)
     bandit = type(mdp)(transition=two, reward=reward, termination=mdp.termination, initial=mdp.initial)
-    gradient = policy_gradient(bandit, torch.zeros(2, 2, dtype=torch.float64), 0.5)
+    gradient = exact_policy_gradient(bandit, torch.zeros(2, 2, dtype=torch.float64), 0.5)
     assert torch.allclose(gradient[0], torch.tensor([0.25, -0.25], dtype=torch.float64))

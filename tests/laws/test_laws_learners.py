@@ -13,14 +13,14 @@ from purestep.algorithms.language import objectives
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState
 from purestep.algorithms.language.overlong import overlong_penalty
 from purestep.algorithms.language.reductions import by_token, dual_clipped
-from purestep.algorithms.language.scoring import scored
+from purestep.algorithms.language.scoring import score_tokens
 from purestep.core.optim.optimizers import adamw
 from purestep.core.record import replace
 from purestep.core.transcript.record import Transcript
 from purestep.properties import ROUNDING, Suite, check, learner_laws, step_laws
 from purestep.properties.strategies.learner import MODEL, talks
 from purestep.properties.suites.aggregate import WEIGHTS
-from purestep.properties.suites.learner import begun, learning
+from purestep.properties.suites.learner import learning, new_learner
 
 from .algorithms.column import column_laws
 from .algorithms.decoupled import decoupled_laws
@@ -30,7 +30,7 @@ from .algorithms.support import support_laws
 
 test_decoupled = check(decoupled_laws(), own_anchoring())
 test_columns = check(column_laws(), own_columns())
-test_scores = check(scoring_laws(), scored)
+test_scores = check(scoring_laws(), score_tokens)
 
 TOKENS, SEQUENCES = WEIGHTS["token_mean"], WEIGHTS["sequence_mean"]
 LENGTH = 6.0
@@ -86,7 +86,7 @@ def lessons(algorithm: LanguageAlgorithm) -> SearchStrategy[tuple[LanguageState,
     """What an update takes."""
 
     def lesson(talk: Any) -> tuple[LanguageState, Transcript]:
-        _, state = begun(lambda model, _: algorithm, talk)
+        _, state = new_learner(lambda model, _: algorithm, talk)
         return replace(state, step=state.step + 2), talk.transcripts
 
     return talks((3,)).map(lesson)

@@ -6,7 +6,7 @@ from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.effects import bounded_queue
 from purestep.runtime.effects.tools import service
-from purestep.runtime.effects.weight_sync.select_transport import choice
+from purestep.runtime.effects.weight_sync.select_transport import transport_for
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
 
@@ -20,11 +20,11 @@ from .effects.workers import workers_laws
 
 test_ring = check(ring_laws(), RING)
 test_weights = check(weights_laws(), own_transfer())
-test_choice = check(choice_laws(), choice)
-test_queue = check(queue_laws(), bounded_queue.step)
+test_choice = check(choice_laws(), transport_for)
+test_queue = check(queue_laws(), bounded_queue.queue_step)
 test_experience = check(experience_laws(), own_replaying())
-test_workers = check(workers_laws(), supervisor.step)
-test_service = check(service_laws(), service.step)
+test_workers = check(workers_laws(), supervisor.supervisor_step)
+test_service = check(service_laws(), service.service_step)
 
 
 @pytest.mark.slow
@@ -32,9 +32,9 @@ test_service = check(service_laws(), service.step)
     ("suite", "subject"),
     [
         (ring_laws(), RING),
-        (queue_laws(), bounded_queue.step),
-        (workers_laws(), supervisor.step),
-        (service_laws(), service.step),
+        (queue_laws(), bounded_queue.queue_step),
+        (workers_laws(), supervisor.supervisor_step),
+        (service_laws(), service.service_step),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

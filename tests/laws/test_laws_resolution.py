@@ -12,7 +12,7 @@ from purestep.core.logic.corrupt import HEAD, TAIL, corrupt, corruptions, domain
 from purestep.core.logic.derive import Successors, Widths, derive
 from purestep.core.logic.knowledge import knowledge
 from purestep.core.logic.rules import Rule, encode_rules
-from purestep.core.logic.terms import encode, vocabulary
+from purestep.core.logic.terms import atom_numbers, vocabulary
 from purestep.properties import check
 from purestep.properties.framework.compare import EXACT, same
 
@@ -34,7 +34,7 @@ RULES = [
     Rule(("likes", "X", "Z"), (("knows", "X", "Y"), ("likes", "Y", "Z"))),
     Rule(("knows", "X", "Y"), (("knows", "Y", "X"),)),
 ]
-BASE = knowledge(NAMES, encode(NAMES, FACTS), *encode_rules(NAMES, RULES))
+BASE = knowledge(NAMES, atom_numbers(NAMES, FACTS), *encode_rules(NAMES, RULES))
 WIDTHS = Widths(atoms=2, successors=4, facts=2, rules=2)
 
 
@@ -57,7 +57,7 @@ def ask(states: Tensor, excluded: Tensor) -> Successors:
 
 def test_what_follows_by_hand() -> None:
     states = torch.zeros(1, 2, 3, dtype=torch.int64)
-    states[0, 0] = encode(NAMES, [("likes", "ann", "cy")])[0]
+    states[0, 0] = atom_numbers(NAMES, [("likes", "ann", "cy")])[0]
     found = ask(states, states[:, 0])
     # The first rule wants twice the same argument. The second makes knows(ann, Y), likes(Y, cy).
     assert found.states[0, : int(found.count)].tolist() == [[[1, 1, 4], [2, 4, 3]]]

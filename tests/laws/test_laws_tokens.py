@@ -28,7 +28,7 @@ from purestep.algorithms.language.group_advantages import (
 )
 from purestep.algorithms.language.groups import zero_spread
 from purestep.algorithms.language.kl_penalties import k3_with_gradient_of_k2, token_kl
-from purestep.algorithms.language.masking import per_token
+from purestep.algorithms.language.masking import spread_over_tokens
 from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 from purestep.algorithms.policy_losses import ppo_clip
 from purestep.properties import (
@@ -172,7 +172,7 @@ def advantages(reward: Tensor, group: Tensor, baseline: Tensor) -> tuple[Tensor,
 
 def objective(log_prob: Tensor, sampler: Tensor, reward: Tensor, mask: Tensor) -> Tensor:
     """From rewards to a loss, as one step."""
-    advantage = per_token(rloo_advantages(reward, torch.zeros_like(reward, dtype=torch.int64), groups=1), mask)
+    advantage = spread_over_tokens(rloo_advantages(reward, torch.zeros_like(reward, dtype=torch.int64), groups=1), mask)
     weight = importance_weights(log_prob, sampler, mask, level="geometric")
     loss = dual_clip(log_prob, sampler, advantage, mask, clip=(0.2, 0.28)) + gspo(
         log_prob, sampler, advantage, mask, clip=0.1

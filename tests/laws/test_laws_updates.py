@@ -45,7 +45,7 @@ def on_disk(tree: Any) -> Any:
     """A tree after a real checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
         saved = single.save(Path(folder), 1, tree, files=CrashingFiles(-1).files)
-        return single.load(saved, tree).tree
+        return single.read_checkpoint(saved, tree).tree
 
 
 def learns_by_ppo(model: ActorCritic) -> Algorithm:

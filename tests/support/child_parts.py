@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.tools.calls import in_processes
 from purestep.runtime.effects.workers.pool import WorkerMessage, working
@@ -60,7 +60,7 @@ def workers(folder: str) -> None:
 
 
 def members(folder: str) -> None:
-    with opened("processes") as cluster:
+    with open_cluster("processes") as cluster:
         cluster.spawn(Actor, size=1, timeout=60.0).call("hang", (folder,), timeout=600.0)
 
 

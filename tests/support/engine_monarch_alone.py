@@ -11,7 +11,7 @@ from typing import Any
 from engine_actors import Counter  # type: ignore[import-not-found]
 from engine_contract import FOUND, descendants  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Done, MemberLost, Mesh
 
 monarch: Any = importlib.import_module("monarch.actor")
@@ -31,14 +31,14 @@ def main() -> None:
     """Prints one line of JSON when all is there."""
     heard, environment = list[str](), dict(os.environ)
     monarch.unhandled_fault_hook = lambda failure: heard.append(str(failure.mesh_name))
-    with opened("monarch") as cluster:
+    with open_cluster("monarch") as cluster:
         mesh = cluster.spawn(Counter, size=2, timeout=60.0)
         (node,) = (pid for pid in descendants() if b"host of Monarch" in Path(f"/proc/{pid}/cmdline").read_bytes())
         os.kill(node, signal.SIGKILL)
         told = [cluster.failure(FOUND) for _ in mesh.members]
         lost = [getattr(answer, "lost", False) for answer in mesh.call("add", timeout=60.0)], cluster.hosts()
     after = descendants()
-    with opened("monarch") as cluster:
+    with open_cluster("monarch") as cluster:
         actor = type("Mine", (monarch.Actor,), {"pid": monarch.endpoint(pid)})
         mine = monarch.this_host().spawn_procs(name="mine").spawn("mine", actor)
         os.kill(mine.pid.call_one().get(timeout=60.0), signal.SIGKILL)

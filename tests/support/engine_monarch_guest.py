@@ -5,11 +5,11 @@ import time
 
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Done
 
 if __name__ == "__main__":
-    with opened("monarch", hosts=(sys.argv[1],)) as cluster:
+    with open_cluster("monarch", hosts=(sys.argv[1],)) as cluster:
         mesh = cluster.spawn(Counter, size=2, timeout=60.0)
         answers = (*mesh.call("pid", timeout=60.0), *mesh.call("child", timeout=60.0))
         print(*[one.value for one in answers if isinstance(one, Done)], flush=True)

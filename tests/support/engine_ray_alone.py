@@ -11,14 +11,14 @@ from engine_actors import Counter  # type: ignore[import-not-found]
 from engine_contract import FOUND, descendants  # type: ignore[import-not-found]
 
 from purestep.core.errors import PurestepError
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Done, MemberLost
 
 
 def main() -> None:
     """Prints one line of JSON when all is there."""
     terminated, environment = signal.getsignal(signal.SIGTERM), dict(os.environ)
-    with opened("ray") as cluster:
+    with open_cluster("ray") as cluster:
         mesh = cluster.spawn(Counter, size=2, timeout=60.0)
         first = {pid: Path(f"/proc/{pid}/comm").read_text().strip() for pid in descendants()}
         os.kill(next(pid for pid, name in first.items() if name == "gcs_server"), signal.SIGKILL)
@@ -30,12 +30,12 @@ def main() -> None:
     ray = importlib.import_module("ray")
     ray.init(address="local", num_cpus=1, include_dashboard=False, configure_logging=False)
     try:
-        with opened("ray"):
+        with open_cluster("ray"):
             refused = ""
     except PurestepError as error:
         refused = str(error)
     ray.shutdown(wait_for_processes=True)
-    with opened("ray") as cluster:
+    with open_cluster("ray") as cluster:
         mesh = cluster.spawn(Counter, size=2, timeout=60.0)
         children = [one.value for one in mesh.call("child", timeout=60.0) if isinstance(one, Done)]
         said = {

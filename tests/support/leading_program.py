@@ -19,9 +19,15 @@ from torch import Tensor
 
 from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.distributed import driver, heartbeat
-from purestep.runtime.effects.distributed.driver import Driver, divided, led
-from purestep.runtime.effects.distributed.process_group import ProcessGroup, RankError, gathered, joined, summed
-from purestep.runtime.effects.distributed.shard import spread, whole
+from purestep.runtime.effects.distributed.driver import Driver, is_sharded, led
+from purestep.runtime.effects.distributed.process_group import (
+    ProcessGroup,
+    RankError,
+    gather_tensor,
+    join_processes,
+    summed,
+)
+from purestep.runtime.effects.distributed.shard import gather_shards, spread
 
 Found = dict[str, Any]
 
@@ -31,7 +37,7 @@ def handlers_of(ranks: ProcessGroup, found: Found) -> dict[str, Any]:
     words, made = found.setdefault("words", []), list[weakref.ref[Any]]()
 
     def noted(tree: Any) -> Any:
-        made.extend(weakref.ref(leaf) for leaf in tree.values() if divided(leaf))
+        made.extend(weakref.ref(leaf) for leaf in tree.values() if is_sharded(leaf))
         return tree
 
     def cut(tree: Any) -> Any:
@@ -44,7 +50,7 @@ def handlers_of(ranks: ProcessGroup, found: Found) -> dict[str, Any]:
 
     def gather(tree: Any) -> Any:
         words.append("gather")
-        return whole(tree)
+        return gather_shards(tree)
 
     def left() -> Any:
         words.append(f"left {sum(one() is not None for one in made)}")
@@ -63,7 +69,7 @@ def handlers_of(ranks: ProcessGroup, found: Found) -> dict[str, Any]:
     def die(who: int) -> Any:
         if ranks.rank == who:
             os.kill(os.getpid(), signal.SIGKILL)
-        return gathered(ranks, torch.zeros(()))
+        return gather_tensor(ranks, torch.zeros(()))
 
     def depart(who: int, flag: Path) -> Any:
         if ranks.rank == who:
@@ -73,7 +79,7 @@ def handlers_of(ranks: ProcessGroup, found: Found) -> dict[str, Any]:
     def stop() -> Any:
         if ranks.rank == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
-        return gathered(ranks, torch.zeros(()))
+        return gather_tensor(ranks, torch.zeros(()))
 
     own = (cut, add, gather, left, together, refuse, die, depart, stop)
     return {work.__name__: work for work in own}
@@ -89,7 +95,7 @@ def die_after(flag: Path) -> None:
 def talk(lead: Driver, found: Found) -> int:
     """All that may be said, and what comes of it."""
     first = lead.call("cut", {"a": torch.arange(5.0), "b": torch.ones(())})
-    found["divided"] = [divided(leaf) for leaf in first.values()]
+    found["divided"] = [is_sharded(leaf) for leaf in first.values()]
     second, more = lead.call("add", first, 2.0, torch.tensor(3.0))
     found["more"] = more["given"].tolist()
     found["gathered"] = {name: leaf.tolist() for name, leaf in lead.call("gather", second).items()}
@@ -162,7 +168,7 @@ def world(rank: int, size: int, folder: Path, found: Found, name: str, *programs
     place = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({key: str(value) for key, value in place.items()})
     try:
-        with joined(timeout=60.0, device="cpu") as ranks:
+        with join_processes(timeout=60.0, device="cpu") as ranks:
             for program in programs:
                 found[name] = led(ranks, handlers_of(ranks, found), program)
     except (RankError, ValueError) as error:

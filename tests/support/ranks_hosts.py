@@ -11,7 +11,7 @@ from typing import Any
 from purestep.core.tree import leaves
 from purestep.runtime.effects.distributed.learner import ranked_learner
 from purestep.runtime.effects.distributed.process_group import ProcessGroup, on_ranks
-from purestep.runtime.effects.distributed.shard import whole
+from purestep.runtime.effects.distributed.shard import gather_shards
 from purestep.runtime.text.trainer import language_trainer
 
 SECONDS = 6.0  # behind which a rank that says nothing is taken for lost
@@ -27,7 +27,7 @@ def trained(ranks: ProcessGroup, own: Any, params: Any) -> list[str]:
         state = learned.state
         said.append(float(learned.figures["loss"]).hex())
     found = hashlib.sha256()
-    for leaf in leaves(whole(state.params)):
+    for leaf in leaves(gather_shards(state.params)):
         found.update(leaf.contiguous().numpy().tobytes())
     return [*said, found.hexdigest()]
 

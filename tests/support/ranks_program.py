@@ -31,14 +31,20 @@ from purestep.core.record import replace
 from purestep.core.transcript.record import ABSENT, Transcript, empty
 from purestep.core.tree import leaves, tree_map
 from purestep.runtime.distributed.clip import clip_by_whole_norm
-from purestep.runtime.distributed.partition import Deal, by_batches, by_tokens, placed
+from purestep.runtime.distributed.partition import Deal, by_batches, by_tokens, deal_sequences
 from purestep.runtime.effects.checkpoint import load as sharded_loading
 from purestep.runtime.effects.checkpoint import save as sharded_saving
-from purestep.runtime.effects.checkpoint.group import joined as grouped
-from purestep.runtime.effects.checkpoint.single import latest, load, save
+from purestep.runtime.effects.checkpoint.group import join_ranks as grouped
+from purestep.runtime.effects.checkpoint.single import latest, read_checkpoint, save
 from purestep.runtime.effects.distributed.learner import ranked_learner
-from purestep.runtime.effects.distributed.process_group import ProcessGroup, gathered, on_ranks, same_on_all, shared
-from purestep.runtime.effects.distributed.shard import spread, spread_state, whole
+from purestep.runtime.effects.distributed.process_group import (
+    ProcessGroup,
+    gather_tensor,
+    on_ranks,
+    same_on_all,
+    shared,
+)
+from purestep.runtime.effects.distributed.shard import gather_shards, spread, spread_state
 from purestep.runtime.effects.distributed.torch_optimizer import torch_optimizer
 from purestep.runtime.effects.hugging_face.causal_lm import causal_model, from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.optional import library
@@ -109,9 +115,9 @@ def deals(size: int) -> dict[str, Deal]:
     return {
         "even": by_tokens(BUDGET, ranks=size),
         "packed": by_tokens(BUDGET, ranks=size, packed=16),
-        "first": lambda lengths: placed(lengths, [[(0, 1, 2), (3, 4), (5, 6)], *idle]),
-        "last": lambda lengths: placed(lengths, [*idle, [(6, 5), (4, 3, 2, 1), (0,)]]),
-        "ragged": lambda lengths: placed(lengths, ragged),
+        "first": lambda lengths: deal_sequences(lengths, [[(0, 1, 2), (3, 4), (5, 6)], *idle]),
+        "last": lambda lengths: deal_sequences(lengths, [*idle, [(6, 5), (4, 3, 2, 1), (0,)]]),
+        "ragged": lambda lengths: deal_sequences(lengths, ragged),
     }
 
 
@@ -140,13 +146,13 @@ def checks(ranks: ProcessGroup, folder: Path, *, quick: bool) -> None:
     found |= refusals(ranks)
     found["restored"] = restored(ranks, params, folder)
     (folder / f"found{ranks.rank}.json").write_text(json.dumps(found))
-    gathered(ranks, torch.zeros(()))
+    gather_tensor(ranks, torch.zeros(()))
     if ranks.size > 1:
         atexit.register(os.abort)  # who has lost another ends without it
         if ranks.rank == ranks.size - 1:
             os.kill(os.getpid(), signal.SIGKILL)
         for _ in range(100):
-            gathered(ranks, torch.zeros(()))
+            gather_tensor(ranks, torch.zeros(()))
 
 
 def gradients_apart(
@@ -171,7 +177,8 @@ def gradients_apart(
     wanted = (*alone.gradient(state.params, batch, counts), alone.distance(state.params, batch))
     got = (*own.gradient(sharded.params, batch, counts), own.distance(sharded.params, batch))
     return max(
-        apart(whole(one), two) for one, two in [*zip(got, wanted, strict=True), *([(read, seen)] if seen else [])]
+        apart(gather_shards(one), two)
+        for one, two in [*zip(got, wanted, strict=True), *([(read, seen)] if seen else [])]
     )
 
 
@@ -193,7 +200,7 @@ def updates_apart(ranks: ProcessGroup, module: Any, model: CausalModel, params: 
     state, sharded = one.state, two.state
     one_step, _ = own.update(sharded, transcripts(9))
     last, _ = alone.update(state, transcripts(9))
-    return max(most, apart(whole(sharded), state), apart(whole(one_step), last))
+    return max(most, apart(gather_shards(sharded), state), apart(gather_shards(one_step), last))
 
 
 def refusals(ranks: ProcessGroup) -> dict[str, Any]:
@@ -213,20 +220,20 @@ def refusals(ranks: ProcessGroup) -> dict[str, Any]:
 def restored(ranks: ProcessGroup, params: Any, folder: Path) -> float:
     """A tree in shards against the whole one it came from, by way of a checkpoint."""
     sharded = spread(ranks, params)
-    held = whole(sharded)
+    held = gather_shards(sharded)
     if ranks.rank == 0:
         save(folder, 1, held)
-    gathered(ranks, torch.zeros(()))
+    gather_tensor(ranks, torch.zeros(()))
     again = newest(folder, params)
-    return apart(whole(spread(ranks, spread(ranks, again))), params)
+    return apart(gather_shards(spread(ranks, spread(ranks, again))), params)
 
 
 def late(ranks: ProcessGroup, folder: Path) -> None:
     """The last rank comes to a meeting long after the others have lost patience."""
-    gathered(ranks, torch.zeros(()))
+    gather_tensor(ranks, torch.zeros(()))
     if ranks.rank == ranks.size - 1:
         time.sleep(8.0)
-    gathered(ranks, torch.zeros(()))
+    gather_tensor(ranks, torch.zeros(()))
     (folder / f"met{ranks.rank}").touch()
 
 
@@ -234,7 +241,7 @@ def newest(folder: Path, like: Any) -> Any:
     """What was saved last."""
     path = latest(folder)
     assert path is not None
-    return load(path, like).tree
+    return read_checkpoint(path, like).tree
 
 
 def piece(ranks: ProcessGroup, folder: Path, first: int, last: int) -> None:

@@ -19,5 +19,5 @@ def begun(run: Path, described: Mapping[str, Any]) -> Path:
 
 def restored(run: Path, trust: Trust = NOTHING) -> tuple[Any, Any, Any]:
     """The parts of a run of a language model, its state and its loop, as the newest checkpoint holds them and no older one."""
-    found = runs.restored(run, where=runs.newest(run), trust=trust)
+    found = runs.restore_run(run, where=runs.newest_checkpoint(run), trust=trust)
     return found.components.opened, found.state, found.loop

@@ -12,7 +12,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from purestep.runtime.effects.checkpoint import async_save, load, save
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files
-from purestep.runtime.effects.checkpoint.group import joined, locked
+from purestep.runtime.effects.checkpoint.group import join_ranks, locked
 from purestep.runtime.effects.distributed.process_group import ProcessGroup, on_ranks
 
 SECONDS = 5.0  # behind which a rank that says nothing is taken for lost
@@ -59,7 +59,7 @@ def held_up(place: Path) -> Files:
 
 def train(ranks: ProcessGroup, place: Path, how: str) -> None:
     """A run from its begin: a checkpoint that is whole, and one that the last rank does not bring to its end."""
-    group = joined(seconds=SECONDS)
+    group = join_ranks(seconds=SECONDS)
     files = held_up(place) if ranks.rank == ranks.size - 1 else DISK
     with locked(place / "run", group):
         state = trained(divided(ranks, begun()), FIRST)
@@ -75,7 +75,7 @@ def train(ranks: ProcessGroup, place: Path, how: str) -> None:
 
 def go_on(ranks: ProcessGroup, place: Path, how: str) -> None:
     """The run from its newest checkpoint to its end, on however many ranks; the first save may be held up."""
-    group = joined(seconds=60.0)
+    group = join_ranks(seconds=60.0)
     files = held_up(place / "again") if how == "again held up" and ranks.rank == ranks.size - 1 else DISK
     with locked(place / "run", group):
         path = load.latest(place / "run", group=group)

@@ -33,7 +33,7 @@ def stood_in(
         published.append((where.url, version))
         return 0.0
 
-    patch.setattr(sampling, "served", answer)
+    patch.setattr(sampling, "sample_from_server", answer)
     patch.setattr(sampling, "publish", take)
     patch.setattr(sampling, "wait_for", lambda where, within: None)
     return published

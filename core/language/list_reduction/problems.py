@@ -10,7 +10,7 @@ from ...errors import ChoiceError, message
 from ...keys import Key
 from ..reasoning_cache.cycles import Drawn
 from ..reasoning_cache.evaluation import Share, list_share
-from ..reasoning_cache.rollouts import Reward, answered, rollout_policy
+from ..reasoning_cache.rollouts import Reward, answers_problem, rollout_policy
 from ..reasoning_cache.state import InferenceProblemState, ModelRequest, Problem, Reply, RolloutResult
 from ..requests import key_of, task_keys
 from ..task import EVALUATION, TRAINING
@@ -56,7 +56,7 @@ def list_source(training: Lists, evaluation: Lists) -> ProblemSource:
     def typed(text: str) -> Problem:
         return list_problem(read_list(text))
 
-    return ProblemSource(drawn=drawn, at=at, typed=typed, held_out=math.inf, correct=answered, share=list_share)
+    return ProblemSource(drawn=drawn, at=at, typed=typed, held_out=math.inf, correct=answers_problem, share=list_share)
 
 
 def problem_source(problems: Sequence[Problem], *, where: str) -> ProblemSource:

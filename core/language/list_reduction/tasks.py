@@ -38,14 +38,14 @@ class ListTask:
         return tuple(accumulate((first, *self.numbers[1:]), KINDS[self.kind][1]))
 
 
-def label(index: int) -> str:
+def letter_label(index: int) -> str:
     """Return the label of the number at an index: a ... z, aa, ab, ...
 
-    >>> label(0), label(25), label(26), label(701), label(702)
+    >>> letter_label(0), letter_label(25), letter_label(26), letter_label(701), letter_label(702)
     ('a', 'z', 'aa', 'zz', 'aaa')
     """
     above, letter = divmod(index, len(LETTERS))
-    return (label(above - 1) if above else "") + LETTERS[letter]
+    return (letter_label(above - 1) if above else "") + LETTERS[letter]
 
 
 def list_task(lists: Lists, key: Key) -> ListTask:
@@ -67,7 +67,7 @@ def list_problem(task: ListTask) -> Problem:
     >>> list_problem(ListTask(kind="sum", numbers=(3, 4))).problem_text
     'Add: a3 b4'
     """
-    listed = " ".join(f"{label(index)}{number}" for index, number in enumerate(task.numbers))
+    listed = " ".join(f"{letter_label(index)}{number}" for index, number in enumerate(task.numbers))
     text = f"{KINDS[task.kind][0]}: {listed}"
     return Problem(problem_id=text, problem_text=text, answer=str(task.results[-1]), dataset_name=task.kind)
 
@@ -95,7 +95,7 @@ def right_reasoning(task: ListTask, count: int, *, numbers: int) -> str:
     ('a3=3; b4=7;', 'c5=12; [ANSWER] 12', '[ANSWER] 12')
     """
     end = min(count + numbers, len(task.numbers))
-    items = [f"{label(i)}{task.numbers[i]}={task.results[i]};" for i in range(count, end)]
+    items = [f"{letter_label(i)}{task.numbers[i]}={task.results[i]};" for i in range(count, end)]
     return " ".join([*items, *([f"[ANSWER] {task.results[-1]}"] if end == len(task.numbers) else [])])
 
 
@@ -105,7 +105,7 @@ def right_summary(task: ListTask, count: int) -> str:
     >>> right_summary(ListTask(kind="sum", numbers=(3, 4)), 2), right_summary(ListTask(kind="sum", numbers=(3,)), 0)
     ('b 7', '')
     """
-    return f"{label(count - 1)} {task.results[count - 1]}" if count else ""
+    return f"{letter_label(count - 1)} {task.results[count - 1]}" if count else ""
 
 
 def carried(task: ListTask, summary: str) -> int:
@@ -119,7 +119,7 @@ def carried(task: ListTask, summary: str) -> int:
     return next((count for count, right in enumerate(rights) if right == summary.strip()), 0)
 
 
-def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
+def entries_covered(task: ListTask, summary: str, text: str) -> int | tuple[()]:
     """Return the number of list entries covered after a reasoning step that starts from a summary; () if the step is wrong.
 
     The step's items have to be correct: labels in order, each with its number and its result, from the summary's position or
@@ -127,16 +127,17 @@ def reached(task: ListTask, summary: str, text: str) -> int | tuple[()]:
     item that was cut before its semicolon is ignored.
 
     >>> task = ListTask(kind="sum", numbers=(3, 4, 5))
-    >>> reached(task, "a 3", "b4=7; c5=1"), reached(task, "", "b4=7;"), reached(task, "b 7", "c5=12; [ANSWER] 12")
+    >>> steps = ("a 3", "b4=7; c5=1"), ("", "b4=7;"), ("b 7", "c5=12; [ANSWER] 12")
+    >>> tuple(entries_covered(task, summary, text) for summary, text in steps)
     (2, (), 3)
     """
     count, answer = carried(task, summary), strict_answer(text)
     items = ITEM.findall(text)
     if items:
-        places = {label(index): index for index in range(len(task.numbers))}
+        places = {letter_label(index): index for index in range(len(task.numbers))}
         first = places.get(items[0][0], len(task.numbers))
         span = range(first, first + len(items))
-        true = [(label(i), task.numbers[i], task.results[i]) for i in span if i < len(task.numbers)]
+        true = [(letter_label(i), task.numbers[i], task.results[i]) for i in span if i < len(task.numbers)]
         if first > count or [(name, int(number), int(result)) for name, number, result in items] != true:
             return ()
         count = max(count, first + len(items))
@@ -154,7 +155,7 @@ def step_correct(task: ListTask, summary: str, text: str, *, numbers: int) -> bo
     >>> [step_correct(task, "a 3", text, numbers=2) for text in ("b4=7;", "b4=7; c5=12;", "b4=7; c5=12; [ANSWER] 12")]
     [False, False, True]
     """
-    behind, count = reached(task, summary, text), carried(task, summary)
+    behind, count = entries_covered(task, summary, text), carried(task, summary)
     if isinstance(behind, tuple) or behind < min(count + numbers, len(task.numbers)):
         return False
     return behind < len(task.numbers) or strict_answer(text) == task.results[-1]

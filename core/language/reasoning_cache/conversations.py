@@ -50,7 +50,7 @@ def show(
     return prompt, show_summary(summary, text, keys.fold_in(key, SUMMING), skill=shows.summary_skill)
 
 
-def conversations(
+def draw_conversations(
     cache: ReasoningCache, shows: Shows, lists: Lists, key: Key, number: int, *, skill: float
 ) -> tuple[Conversation, ...]:
     """Return `number` demonstrations, on lists of the training stream.
@@ -59,7 +59,7 @@ def conversations(
     >>> from .rollouts import solution_rollout, summarization_rollout
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout)
     >>> shows = Shows(numbers=1, summaries=0.5, summary_skill=1.0)
-    >>> len(conversations(cache, shows, Lists(), keys.key(0), 3, skill=1.0))
+    >>> len(draw_conversations(cache, shows, Lists(), keys.key(0), 3, skill=1.0))
     3
     """
     named, hands, _, places, finished, kinds = keys.split(key, 6)

@@ -11,7 +11,7 @@ from .machine import (
     get_filled_summarization_prompt,
 )
 from .state import InferenceProblemState
-from .templates import REASONING_NAMES, SUMMARIZATION_NAMES, fill, opened
+from .templates import REASONING_NAMES, SUMMARIZATION_NAMES, fill_template, open_think_tag
 
 OFTEN = 48  # repetitions of each text
 
@@ -46,11 +46,11 @@ def reasoning_texts(cache: ReasoningCache, lists: Lists) -> tuple[str, ...]:
     ('Add:', ' So far: ', '[ANSWER]')
     """
     blank: dict[str, str] = dict.fromkeys((*REASONING_NAMES, *SUMMARIZATION_NAMES), "")
-    prompt = fill(cache.reasoning_prompt_template, blank)
-    around = opened(prompt) if cache.use_think_tags else prompt
+    prompt = fill_template(cache.reasoning_prompt_template, blank)
+    around = open_think_tag(prompt) if cache.use_think_tags else prompt
     tags = (aloud("[ANSWER]"),) if cache.use_think_tags else ("[ANSWER]",)
     kind = f"{KINDS[lists.kind][0]}:"
-    return (kind, around, *tags, fill(cache.summarization_prompt_template, blank)) * OFTEN
+    return (kind, around, *tags, fill_template(cache.summarization_prompt_template, blank)) * OFTEN
 
 
 def longest_texts(cache: ReasoningCache, lists: Lists, *, numbers: int) -> tuple[str, str, str, str]:

@@ -10,7 +10,7 @@ from ...intervals import wilson
 from ..evaluation import Curve
 from ..list_reduction.tasks import carried, read_list
 from .cycles import Cycles
-from .rollouts import Reward, accuracy_by_cycle, answered
+from .rollouts import Reward, accuracy_by_cycle, answers_problem
 from .state import InferenceProblemState
 
 NAMES = ("evaluation_first", "evaluation_trained", "evaluation_last")  # accuracy at T = 1, training T, last T
@@ -71,7 +71,7 @@ def list_share(state: InferenceProblemState, turn: int) -> float:
 
 
 def cycles_result(
-    states: Sequence[InferenceProblemState], *, correct: Reward = answered, share: Share | tuple[()] = list_share
+    states: Sequence[InferenceProblemState], *, correct: Reward = answers_problem, share: Share | tuple[()] = list_share
 ) -> CyclesResult:
     """Return the evaluation result of finished runs; with `share=()` the content of summaries is not evaluated.
 
@@ -106,11 +106,11 @@ def _tokens(state: InferenceProblemState, turn: int) -> float:
     return float(sum(0 if isinstance(one, tuple) else len(one.ids) for one in said))
 
 
-def ended(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
+def finished_runs(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
     """Return the runs of an evaluation. Raises: PurestepError if some failed for good: the others would be a biased sample.
 
     >>> from .events import CacheState
-    >>> ended(Cycles(number=0, count=0, key=(0, 0), problems=(), schedule=CacheState()))
+    >>> finished_runs(Cycles(number=0, count=0, key=(0, 0), problems=(), schedule=CacheState()))
     ()
     """
     every = [one for result in cycles.found for one in result.attempts]
@@ -122,12 +122,12 @@ def ended(cycles: Cycles) -> tuple[InferenceProblemState, ...]:
     return tuple(one.state for one in every)
 
 
-def table(columns: Mapping[str, CyclesResult]) -> str:
+def cycle_table(columns: Mapping[str, CyclesResult]) -> str:
     """Return a table of accuracy after each cycle, with its interval, and the share of the list that summaries cover.
 
     >>> interval = {"accuracy_low": (0.15,), "accuracy_high": (0.85,)}
     >>> one = CyclesResult(problems=4, accuracy=(0.5,), **interval, carried=(0.75,), tokens=(9.0,))
-    >>> print(table({"before": one}))
+    >>> print(cycle_table({"before": one}))
     cycles  before               carried  tokens
          1  0.500 [0.150,0.850]   0.750       9
     """

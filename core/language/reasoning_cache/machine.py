@@ -2,7 +2,7 @@
 
     r_t ~ model(problem, s_t-1),    s_t ~ model(problem, s_t-1, r_t),    t = 1..num_reasoning_steps
 
-The context stays short while the total reasoning grows with t. A run is a value, and `step(cache, state, reply) -> state`
+The context stays short while the total reasoning grows with t. A run is a value, and `take_reply(cache, state, reply) -> state`
 commits a reply atomically: counters, texts, training data and metadata together. A reply names the step it is for, so that a
 repeated or late reply, or one of a duplicated call, has no effect; a half-committed cycle cannot occur.
 Source: Reasoning Cache, as in PipelineRL's online rollouts, from which the names of the fields are taken.
@@ -30,9 +30,9 @@ from .templates import (
     SUMMARIZATION_NAMES,
     SUMMARIZATION_PROMPT,
     check_template,
-    complete,
-    fill,
-    opened,
+    close_think_tag,
+    fill_template,
+    open_think_tag,
     thought,
     untagged,
 )
@@ -110,8 +110,8 @@ def get_filled_reasoning_prompt(cache: ReasoningCache, state: InferenceProblemSt
     '2 + 3? So far: {2}'
     """
     values = {"problem": state.problem.problem_text, "curr_summary": state.curr_summary}
-    prompt = fill(cache.reasoning_prompt_template, values)
-    return opened(prompt) if cache.use_think_tags else prompt
+    prompt = fill_template(cache.reasoning_prompt_template, values)
+    return open_think_tag(prompt) if cache.use_think_tags else prompt
 
 
 def get_filled_summarization_prompt(cache: ReasoningCache, state: InferenceProblemState) -> str:
@@ -134,7 +134,7 @@ def get_filled_summarization_prompt(cache: ReasoningCache, state: InferenceProbl
         "existing_summary": state.curr_summary,
         "reasoning": state.curr_reasoning,
     }
-    return fill(cache.summarization_prompt_template, values)
+    return fill_template(cache.summarization_prompt_template, values)
 
 
 def due(cache: ReasoningCache, state: InferenceProblemState) -> ModelRequest | tuple[()]:
@@ -161,7 +161,7 @@ def due(cache: ReasoningCache, state: InferenceProblemState) -> ModelRequest | t
     )
 
 
-def step(cache: ReasoningCache, state: InferenceProblemState, reply: Reply) -> InferenceProblemState:
+def take_reply(cache: ReasoningCache, state: InferenceProblemState, reply: Reply) -> InferenceProblemState:
     """Return the state after a reply to the current step; the same state for a reply to an earlier step or an aborted one.
 
     Raises: ChoiceError for a reply to a step that has not been requested, and for an unknown finish_reason.
@@ -170,10 +170,10 @@ def step(cache: ReasoningCache, state: InferenceProblemState, reply: Reply) -> I
     >>> cache = reasoning_cache(solution_rollout, summarization_rollout, num_reasoning_steps=1)
     >>> from .state import Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5"))
-    >>> reasoned = step(cache, state, Reply(cycle_step=0, text="[ANSWER] 5"))
+    >>> reasoned = take_reply(cache, state, Reply(cycle_step=0, text="[ANSWER] 5"))
     >>> reasoned.curr_reasoning, reasoned.reasoning_turn_number, reasoned.overall_cycle_step
     ('[ANSWER] 5', 1, 1)
-    >>> step(cache, reasoned, Reply(cycle_step=0, text="[ANSWER] 6")) == reasoned
+    >>> take_reply(cache, reasoned, Reply(cycle_step=0, text="[ANSWER] 6")) == reasoned
     True
     """
     choose("step: finish_reason", reply.finish_reason, dict.fromkeys(FINISH_REASONS))
@@ -190,7 +190,7 @@ def _reasoned(
     cache: ReasoningCache, state: InferenceProblemState, asked: ModelRequest, reply: Reply
 ) -> InferenceProblemState:
     text = thought(reply.text) if cache.use_think_tags else untagged(reply.text)
-    raw = complete(reply.text) if cache.use_think_tags else reply.text
+    raw = close_think_tag(reply.text) if cache.use_think_tags else reply.text
     result = _stamped(cache.solution_rollout_policy(state, asked, reply), state, asked, reply)
     return evolve(
         state,

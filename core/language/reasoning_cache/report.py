@@ -29,18 +29,18 @@ def published_rows(result: GroupResult) -> tuple[dict[str, Any], ...]:
             "sample_id": one.state.sample_id,
             "rollout_index": one.state.rollout_index,
             "failed": one.failed,
-            "training_texts": tuple(_row(text) for text in texts(one)),
+            "training_texts": tuple(_row(text) for text in attempt_texts(one)),
         }
         for one in result.attempts
     )
 
 
-def texts(one: FinishedAttempt) -> tuple[TrainingText, ...]:
+def attempt_texts(one: FinishedAttempt) -> tuple[TrainingText, ...]:
     """Return all training texts of an attempt, of both turn types, in the order of its calls.
 
     >>> from .state import InferenceProblemState, Problem
     >>> state = InferenceProblemState(problem=Problem(problem_id="7", problem_text="2 + 3?", answer="5"))
-    >>> texts(FinishedAttempt(state=state))
+    >>> attempt_texts(FinishedAttempt(state=state))
     ()
     """
     reasoned, summed_up = one.state.reasoning_rollout_store, one.state.summarization_rollout_store
@@ -63,7 +63,7 @@ def turn_figures(results: Sequence[GroupResult]) -> dict[str, float]:
     {}
     """
     found: dict[str, list[TrainingText]] = {}
-    for text in (text for result in results for one in result.attempts for text in texts(one)):
+    for text in (text for result in results for one in result.attempts for text in attempt_texts(one)):
         if not isinstance(text.metadata, tuple):
             name = f"{text.metadata.turn_type}_turn_{text.metadata.turn_number}"
             found = {**found, name: [*found.get(name, []), text]}

@@ -41,11 +41,11 @@ def rollout_policy(reward: Reward) -> Callable[[InferenceProblemState, ModelRequ
     return make
 
 
-def answered(state: InferenceProblemState, text: str) -> float:
+def answers_problem(state: InferenceProblemState, text: str) -> float:
     """Return 1 if the last `[ANSWER] n` of the text is the problem's answer, else 0.
 
     >>> from .state import Problem
-    >>> answered(InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5")), "[ANSWER] 5")
+    >>> answers_problem(InferenceProblemState(problem=Problem(problem_id="0", problem_text="2 + 3?", answer="5")), "[ANSWER] 5")
     1.0
     """
     value = strict_answer(text)
@@ -61,7 +61,7 @@ def solution_rollout(state: InferenceProblemState, asked: ModelRequest, reply: R
     >>> solution_rollout(state, asked, Reply(cycle_step=0, text="[ANSWER] 6")).success
     False
     """
-    return rollout_policy(answered)(state, asked, reply)
+    return rollout_policy(answers_problem)(state, asked, reply)
 
 
 def summarization_rollout(state: InferenceProblemState, asked: ModelRequest, reply: Reply) -> RolloutResult:
@@ -220,7 +220,7 @@ def _asked(cache: ReasoningCache, state: InferenceProblemState) -> ModelRequest:
     return asked
 
 
-def accuracy_by_cycle(states: Sequence[InferenceProblemState], correct: Reward = answered) -> tuple[float, ...]:
+def accuracy_by_cycle(states: Sequence[InferenceProblemState], correct: Reward = answers_problem) -> tuple[float, ...]:
     """Return the mean of `correct(state, text)` over reasoning step T of all runs, for T = 1, 2, ... up to the shortest run.
 
     >>> from .state import Problem

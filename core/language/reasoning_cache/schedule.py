@@ -12,7 +12,7 @@ effect. The state is JSON; after `Started` the machine repeats all pending comma
 
 from attrs import evolve, frozen
 
-from ...errors import ChoiceError, PurestepError, described, message
+from ...errors import ChoiceError, PurestepError, describe_error, message
 from ...machine import Command, Event, Interrupted, Machine, Started, Stop
 from ..events import ABORT
 from .events import (
@@ -30,7 +30,7 @@ from .events import (
     Wait,
     Waited,
 )
-from .machine import ReasoningCache, due, step
+from .machine import ReasoningCache, due, take_reply
 from .settings import CacheSettings, check_settings
 from .state import InferenceProblemState, ModelRequest, Problem
 
@@ -108,11 +108,11 @@ def _heard(plan: _CyclePlan, schedule: CacheState, one: RunningAttempt, event: R
     """Process an event of a running attempt. A reply to an earlier call counts if it is for the current step."""
     if isinstance(event, Replied) and event.reply.finish_reason != ABORT:
         try:
-            state = step(plan.cache, one.state, event.reply)
+            state = take_reply(plan.cache, one.state, event.reply)
         except PurestepError:
             raise
         except Exception as error:  # of a rollout policy: a retry would raise again
-            return _left(schedule, one, described(error)), ()
+            return _left(schedule, one, describe_error(error)), ()
         if state is one.state:
             return schedule, ()
         return _called(plan, schedule, evolve(one, state=state, failures=0, waits=False))

@@ -20,13 +20,13 @@ from ..preparation import Preparation, Prepared, Record, Start
 from ..requests import key_of
 from ..rollout import Rollout
 from ..task import EVALUATION, TRAINING, Conversation, Room, TextTask, World
-from .conversations import Shows, conversations
+from .conversations import Shows, draw_conversations
 from .corpus import longest_texts, reasoning_texts
 from .cycles import Cycles, cycling
-from .evaluation import NAMES, CyclesResult, cycles_result, ended, read_cycles_result, table
+from .evaluation import NAMES, CyclesResult, cycle_table, cycles_result, finished_runs, read_cycles_result
 from .events import GroupResult
 from .machine import ReasoningCache, due
-from .report import published_rows, texts, turn_figures
+from .report import attempt_texts, published_rows, turn_figures
 from .rollouts import Posed, at_turn, starting_points, step_env
 from .settings import CacheSettings
 from .state import STATE_CLASSES, InferenceProblemState, ModelRequest, Problem
@@ -116,7 +116,7 @@ def list_cache_task(
     task = cache_task(cache, settings, list_source(lists[TRAINING], lists[EVALUATION]), trained)
 
     def shown(key: Key, number: int, skill: float) -> Sequence[Conversation]:
-        return conversations(cache, shows, lists[TRAINING], key, number, skill=skill)
+        return draw_conversations(cache, shows, lists[TRAINING], key, number, skill=skill)
 
     return evolve(
         task,
@@ -196,7 +196,7 @@ def texts_of(results: Sequence[GroupResult]) -> int:
     >>> texts_of(())
     0
     """
-    return sum(len(texts(one)) for result in results for one in result.attempts)
+    return sum(len(attempt_texts(one)) for result in results for one in result.attempts)
 
 
 def _evaluation(
@@ -206,7 +206,7 @@ def _evaluation(
     on = settings.num_reasoning_steps
 
     def stood(key: Key, cycles: Cycles) -> CyclesResult:
-        return cycles_result(ended(cycles), correct=source.correct, share=source.share)
+        return cycles_result(finished_runs(cycles), correct=source.correct, share=source.share)
 
     return TaskEvaluation(
         prompting=cycling(
@@ -223,7 +223,7 @@ def _evaluation(
         names=NAMES,
         figures=lambda one: one.figures(on),
         line=lambda one: one.line(on),
-        table=table,
+        table=cycle_table,
         described=CyclesResult.described,
         read=read_cycles_result,
         curve=CyclesResult.curve,

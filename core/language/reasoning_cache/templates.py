@@ -33,10 +33,10 @@ The new notes, short and complete:
 """
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
+def fill_template(template: str, values: Mapping[str, str]) -> str:
     """Return the template with every {name} of `values` replaced; other braces stay, inserted text is not expanded again.
 
-    >>> fill("{problem} from {1, 2}: {curr_summary}", {"problem": "{curr_summary}", "curr_summary": "\\\\frac{1}{2}"})
+    >>> fill_template("{problem} from {1, 2}: {curr_summary}", {"problem": "{curr_summary}", "curr_summary": "\\\\frac{1}{2}"})
     '{curr_summary} from {1, 2}: \\\\frac{1}{2}'
     """
     names = "|".join(map(re.escape, values)) or r"(?!)"
@@ -57,19 +57,19 @@ def check_template(where: str, template: str, names: Sequence[str]) -> str:
     return template
 
 
-def opened(prompt: str) -> str:
+def open_think_tag(prompt: str) -> str:
     """Return a prompt with an opening think tag appended.
 
-    >>> opened("2 + 3?")
+    >>> open_think_tag("2 + 3?")
     '2 + 3?\\n<think>\\n'
     """
     return f"{prompt}\n{OPENING}\n"
 
 
-def complete(text: str) -> str:
+def close_think_tag(text: str) -> str:
     """Return a reply to an opened prompt, with the opening tag of the prompt in front.
 
-    >>> complete("5</think> 5"), complete("<think>5</think> 5")
+    >>> close_think_tag("5</think> 5"), close_think_tag("<think>5</think> 5")
     ('<think>\\n5</think> 5', '<think>5</think> 5')
     """
     return text if text.lstrip().startswith(OPENING) else f"{OPENING}\n{text}"

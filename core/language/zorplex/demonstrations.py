@@ -11,7 +11,7 @@ from ...errors import ChoiceError, message
 from ...keys import Key
 from ..parsers import Call
 from .env import FETCH, GETKEY, LOOKUP, ZorplexEnv, ZorplexState, reply
-from .tasks import ZorplexTask, follow
+from .tasks import ZorplexTask, follow_redirections
 
 Texts = tuple[str, ...]
 SPAM = 8  # calls of a demonstration that only calls tools, unless the episode ends before
@@ -30,7 +30,9 @@ def right_calls(params: ZorplexEnv, task: ZorplexTask) -> Texts:
         (word,) = task.asked
         return f"{GETKEY}[{word}]", f"{FETCH}[{reply(params, task, Call(GETKEY, word))[0]}]"
     if task.kind == "recursive":
-        return tuple(f"{LOOKUP}[{words[number]}]" for number in follow(task.links, words.index(task.asked[0])))
+        return tuple(
+            f"{LOOKUP}[{words[number]}]" for number in follow_redirections(task.links, words.index(task.asked[0]))
+        )
     return tuple(f"{LOOKUP}[{word}]" for word in task.asked)
 
 
@@ -71,12 +73,12 @@ def spam(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
     return tuple(f"{tool}[{task.asked[which]}]" for which in picked)
 
 
-def guess(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
+def random_answer(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
     """Return an immediate answer, drawn from 0 to the largest possible sum of the task's values.
 
     >>> from .tasks import simple, two_syllables
     >>> from .env import zorplex
-    >>> guess(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1))
+    >>> random_answer(zorplex("simple").params, simple(two_syllables(), keys.key(0)), keys.key(1))
     ('[ANSWER] 5',)
     """
     most = len(task.asked) * max(abs(value) for value in task.values)
@@ -100,7 +102,7 @@ def wrong_answer(params: ZorplexEnv, task: ZorplexTask, key: Key) -> Texts:
 WRONG: dict[str, Callable[[ZorplexEnv, ZorplexTask, Key], Texts]] = {
     "wrong_format": wrong_format,
     "spam": spam,
-    "guess": guess,
+    "guess": random_answer,
     "wrong_answer": wrong_answer,
 }
 

@@ -8,7 +8,7 @@ from ...errors import ChoiceError, message
 from ...keys import Key
 from ..text_env import TextEnv
 from .env import ZorplexEnv, ZorplexState
-from .tasks import OPERATORS, ZorplexTask, follow
+from .tasks import OPERATORS, ZorplexTask, follow_redirections
 
 TERM = r"zorplex\[(\w+)\]"
 
@@ -50,7 +50,7 @@ def _needed(task: ZorplexTask, words: tuple[str, ...], asked: tuple[str, ...]) -
     """Return the minimum number of calls for the values of words, in a task of this kind."""
     numbers = {words.index(word) for word in asked}
     if task.links:
-        return len({each for number in numbers for each in follow(task.links, number)})
+        return len({each for number in numbers for each in follow_redirections(task.links, number)})
     return len(numbers) * (2 if task.kind == "multi_step" else 1)
 
 
@@ -64,7 +64,7 @@ def _answer(task: ZorplexTask, words: tuple[str, ...], question: str) -> int | N
         return None
     numbers = [words.index(word) for word in terms]
     if task.links:
-        numbers = [follow(task.links, number)[-1] for number in numbers]
+        numbers = [follow_redirections(task.links, number)[-1] for number in numbers]
     value, *rest = (task.values[number] for number in numbers)
     for operator, other in zip(operators, rest, strict=True):
         value = OPERATORS[operator](value, other)

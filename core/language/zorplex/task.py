@@ -16,12 +16,12 @@ from .tasks import WordTable, letters, two_syllables
 TABLE = 6  # folded into the key of the fixed table of evaluation
 
 
-def vocabulary_of(words: str, low: int, high: int, *, seed: int, stream: str = TRAINING) -> WordTable:
+def word_vocabulary(words: str, low: int, high: int, *, seed: int, stream: str = TRAINING) -> WordTable:
     """Return the vocabulary of an environment: 256 words of two syllables, or 26 ("letters") with a fixed table.
 
     Evaluation has a different table, so that memorised values do not help.
 
-    >>> one, other = (vocabulary_of("letters", 0, 5, seed=0, stream=stream) for stream in ("training", "evaluation"))
+    >>> one, other = (word_vocabulary("letters", 0, 5, seed=0, stream=stream) for stream in ("training", "evaluation"))
     >>> one.words == other.words, one.values == other.values
     (True, False)
     """
@@ -50,7 +50,7 @@ def zorplex_task(
     """
 
     def env(stream: str) -> TextEnv[ZorplexEnv, ZorplexState]:
-        return zorplex(kind, vocabulary=vocabulary_of(words, low, high, seed=seed, stream=stream), **options)
+        return zorplex(kind, vocabulary=word_vocabulary(words, low, high, seed=seed, stream=stream), **options)
 
     return TextTask(
         name="zorplex",

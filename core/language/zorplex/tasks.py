@@ -189,7 +189,7 @@ def recursive(vocabulary: WordTable, key: Key, *, max_depth: int = 3) -> Zorplex
         kind="recursive",
         question=f"What is zorplex[{vocabulary.words[word]}], once redirections are followed?",
         asked=(vocabulary.words[word],),
-        answer=values[follow(links, word)[-1]],
+        answer=values[follow_redirections(links, word)[-1]],
         needed=depth + 1,
         values=values,
         depth=depth,
@@ -197,10 +197,10 @@ def recursive(vocabulary: WordTable, key: Key, *, max_depth: int = 3) -> Zorplex
     )
 
 
-def follow(links: Sequence[int], word: int) -> tuple[int, ...]:
+def follow_redirections(links: Sequence[int], word: int) -> tuple[int, ...]:
     """Return the path of word indices from a word to the end of its redirections.
 
-    >>> follow((2, -1, 1), 0)
+    >>> follow_redirections((2, -1, 1), 0)
     (0, 2, 1)
     """
     path: tuple[int, ...] = (word,)

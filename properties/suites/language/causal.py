@@ -111,7 +111,7 @@ class TokenText:
 
 
 @st.composite
-def texts(draw: DrawFn, vocabulary: int) -> TokenText:
+def equal_texts(draw: DrawFn, vocabulary: int) -> TokenText:
     """Texts of one shape, so that a model is compiled only once."""
     tokens = draw(integers((3, 7), 0, min(vocabulary, 256)))
     return TokenText(tokens, draw(st.integers(0, 99)), tuple(draw(st.lists(st.integers(0, 3), min_size=9, max_size=9))))
@@ -125,7 +125,7 @@ def causal_laws(tolerance: Tolerance = EXACT) -> Suite:
 
 def _law(name: str, claim: str, mutant: tuple[str, Edit], check: Check, *needs: str) -> Law:
     def inputs(model: CausalModel) -> SearchStrategy[TokenText]:
-        return texts(model.vocabulary)
+        return equal_texts(model.vocabulary)
 
     return Law(
         name=name,

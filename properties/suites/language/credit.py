@@ -20,10 +20,10 @@ from ...strategies.transcripts import (
     ROWS,
     SAMPLED,
     TranscriptProgram,
+    operation_steps,
     own_transcripts,
     programs,
     states,
-    steps,
 )
 from ...strategies.values import POISON, dyadic, integers
 
@@ -183,7 +183,7 @@ def _one_each() -> Law:
             require(not bool(ones[~transcript.is_action].any()), "a token that no model sampled has credit")
             paid = paid + ones.sum(-1).to(torch.int64)
         made = torch.zeros(ROWS, dtype=torch.int64)
-        for operation, old, new in steps(own_transcripts(), program):
+        for operation, old, new in operation_steps(own_transcripts(), program):
             if operation.kind in (SAMPLED, EACH):
                 made = made + new.length - old.length
         same("credits paid", paid, made)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...framework.compare import ROUNDING, require, same
 from ...framework.law import Law, Seen, Suite, law_constructor
 from ...strategies.values import POISON, dyadic, log_prob_pairs, masks
-from ..loss import LARGE, NAN, PADDING, Batch, mapped, reference
+from ..loss import LARGE, NAN, PADDING, Batch, map_batch, reference
 
 # --- mutants ---
 # Common errors in losses over masked steps.
@@ -83,7 +83,7 @@ class Padded:
 
 
 @st.composite
-def padded_batches(draw: DrawFn, poison: tuple[float, ...] = POISON) -> Padded:
+def draw_padded_rows(draw: DrawFn, poison: tuple[float, ...] = POISON) -> Padded:
     """Draw rows of different lengths, some of them empty."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 2, 4)))
     log_prob, behaviour = draw(log_prob_pairs((rows, length)))
@@ -111,7 +111,7 @@ def _not_empty(law: Law) -> Law:
     return attrs.evolve(law, inputs=lambda subject: law.inputs(subject).map(filled))
 
 
-_law = law_constructor(padded_batches, PADDING, replaced=True, numeric=True)
+_law = law_constructor(draw_padded_rows, PADDING, replaced=True, numeric=True)
 
 
 def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,7 +121,7 @@ def _value_and_gradient(loss: Masked, batch: Batch, mask: Tensor) -> tuple[Tenso
 
 
 def _refilled(batch: Batch, mask: Tensor, fill: float) -> Batch:
-    return mapped(batch, lambda x: torch.where(mask, x, fill))
+    return map_batch(batch, lambda x: torch.where(mask, x, fill))
 
 
 def _padding_is_nothing(nan_padding: bool) -> Law:
@@ -140,7 +140,7 @@ def _padding_is_nothing(nan_padding: bool) -> Law:
         else ("takes the padding for real steps", counts_padding),
         check,
         "padding beside real steps",
-        inputs=padded_batches(POISON if nan_padding else LARGE),
+        inputs=draw_padded_rows(POISON if nan_padding else LARGE),
     )
 
 
@@ -151,7 +151,7 @@ def _more_padding() -> Law:
         def pad(x: Tensor) -> Tensor:
             return torch.nn.functional.pad(x, (0, drawn.more))
 
-        longer = mapped(drawn.batch, pad)
+        longer = map_batch(drawn.batch, pad)
         wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
         got = _value_and_gradient(loss, longer, pad(drawn.mask))
         same("the loss of a longer batch", got[0], wanted[0], ROUNDING)
@@ -184,7 +184,7 @@ def _nothing_counts() -> Law:
 def _rows_permute() -> Law:
     def check(loss: Masked, drawn: Padded, seen: Seen) -> None:
         seen("several rows", len(drawn.mask) > 1)
-        turned = mapped(drawn.batch, lambda x: x.flip(0))
+        turned = map_batch(drawn.batch, lambda x: x.flip(0))
         wanted = _value_and_gradient(loss, drawn.batch, drawn.mask)
         got = _value_and_gradient(loss, turned, drawn.mask.flip(0))
         same("the loss in another order", got[0], wanted[0], ROUNDING)

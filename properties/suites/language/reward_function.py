@@ -21,7 +21,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ...framework.compare import require
 from ...framework.law import Broken, Law, Seen, Suite, law_constructor
-from ...framework.outside import generators, seeded
+from ...framework.outside import generator_states, seeded
 
 Reward = Callable[..., Any]
 PIECES = (
@@ -71,10 +71,10 @@ class _Caller:
         return [{"role": role, "content": text}] if self.messages else text
 
     def __call__(self, reward: Reward, batch: Sequence[GradedCompletion]) -> list[Any]:
-        return called(reward, self.arguments(batch))
+        return call_reward(reward, self.arguments(batch))
 
 
-def called(reward: Reward, arguments: Mapping[str, Any]) -> list[Any]:
+def call_reward(reward: Reward, arguments: Mapping[str, Any]) -> list[Any]:
     """Call a reward function with those arguments that it takes."""
     parameters = inspect.signature(reward).parameters.values()
     every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
@@ -91,7 +91,7 @@ def called(reward: Reward, arguments: Mapping[str, Any]) -> list[Any]:
 def _changed(change: Callable[[list[Any], dict[str, Any]], Any]) -> Callable[[Reward], Reward]:
     def edit(reward: Reward) -> Reward:
         def wrong(**columns: Any) -> Any:
-            return change(list(called(reward, columns)), columns)
+            return change(list(call_reward(reward, columns)), columns)
 
         return wrong
 
@@ -157,7 +157,7 @@ def _part(kept: slice) -> Callable[[Reward], Reward]:
 
     def edit(reward: Reward) -> Reward:
         def wrong(**columns: Any) -> Any:
-            return called(reward, {**columns, "completions": [text[kept] for text in columns["completions"]]})
+            return call_reward(reward, {**columns, "completions": [text[kept] for text in columns["completions"]]})
 
         return wrong
 
@@ -169,7 +169,9 @@ def _first_row(reward: Reward) -> Reward:
 
     def wrong(**columns: Any) -> Any:
         kept = ("prompts", "completions")
-        return called(reward, {name: part if name in kept else part[:1] * len(part) for name, part in columns.items()})
+        return call_reward(
+            reward, {name: part if name in kept else part[:1] * len(part) for name, part in columns.items()}
+        )
 
     return wrong
 
@@ -274,9 +276,9 @@ def _pure(law: Construct, call: _Caller) -> Law:
             arguments = call.arguments(batch)
             before = copy.deepcopy(arguments)
             with seeded(seed):
-                state = generators()
-                found.append(called(reward, arguments))
-                require(generators() == state, "the global random generators stay as they were")
+                state = generator_states()
+                found.append(call_reward(reward, arguments))
+                require(generator_states() == state, "the global random generators stay as they were")
             require(arguments == before, "the columns stay as they were")
         seen("a reward")
         _agree("called again", found[1], found[0])
@@ -334,7 +336,7 @@ def _of_row(reward: Reward, call: _Caller, row: int, text: str, **columns: Any) 
     """Return the reward of a text with the columns of a row, some replaced; None and an error count as no reward at all."""
     arguments = {**call.arguments([GradedCompletion(text, row)]), **{name: [value] for name, value in columns.items()}}
     try:
-        (found,) = called(reward, arguments)
+        (found,) = call_reward(reward, arguments)
     except Exception:  # of an answer that it cannot read
         return -math.inf
     return -math.inf if found is None else float(found)

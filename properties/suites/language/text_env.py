@@ -138,7 +138,7 @@ def text_env_laws(parser: Parser, *moves: str, classes: tuple[type, ...] = (), t
 _law = law_constructor(st.nothing, SOURCE)
 
 
-def played(env: World, acted: Callable[[str], Any], script: Script) -> list[tuple[Any, Outcome]]:
+def play_scripted(env: World, acted: Callable[[str], Any], script: Script) -> list[tuple[Any, Outcome]]:
     """The states and outcomes of an episode, up to its end; texts that cannot be parsed are skipped."""
     seed, said = script
     state, question = env.reset(env.params, keys.key(seed))
@@ -174,7 +174,7 @@ def _key() -> Law:
 def _total(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
     def check(env: World, script: Script, seen: Seen) -> None:
         seen("a text that means nothing", len(understood(acted, script[1])) < len(script[1]))
-        for number, (_, outcome) in enumerate(played(env, acted, script)):
+        for number, (_, outcome) in enumerate(play_scripted(env, acted, script)):
             seen("an action", number > 0)
             require(isinstance(outcome.observation, str), "an observation is a text")
             require(math.isfinite(outcome.reward), f"a reward is finite, got {outcome.reward}")
@@ -188,9 +188,9 @@ def _total(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
 
 def _loop(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
     def check(env: World, script: Script, seen: Seen) -> None:
-        first = played(env, acted, script)
+        first = play_scripted(env, acted, script)
         seen("a step", len(first) > 1)
-        same("the episode, played again", played(env, acted, script), first)
+        same("the episode, played again", play_scripted(env, acted, script), first)
 
     mutant = Mutant("remembers beside its state", remembers_beside_the_state)
     claim = "The same actions under the same keys are the same episode."
@@ -199,7 +199,7 @@ def _loop(acted: Callable[[str], Any], scripts: SearchStrategy[Script]) -> Law:
 
 def _saved(acted: Callable[[str], Any], scripts: SearchStrategy[Script], classes: tuple[type, ...]) -> Law:
     def check(env: World, script: Script, seen: Seen) -> None:
-        states = played(env, acted, script)
+        states = play_scripted(env, acted, script)
         for number, (state, _) in enumerate(states[:-1]):
             seen("a state that goes on")
             loaded = decode(json.loads(json.dumps(encode(state))), classes)
@@ -215,7 +215,7 @@ def _saved(acted: Callable[[str], Any], scripts: SearchStrategy[Script], classes
 
 def _tools(acted: Callable[[str], Any], scripts: SearchStrategy[Script], arguments: tuple[str, ...]) -> Law:
     def check(env: World, script: Script, seen: Seen) -> None:
-        for state, _ in played(env, acted, script):
+        for state, _ in play_scripted(env, acted, script):
             for name, argument in ((name, argument) for name in env.tools for argument in arguments):
                 said = env.tools[name](env.params, state, argument)
                 require(isinstance(said, str), f"what {name} says is a text")

@@ -84,7 +84,7 @@ def adds_context(subject: TokenGae) -> TokenGae:
     return edited
 
 
-def whitened(subject: TokenGae) -> TokenGae:
+def centred_advantages(subject: TokenGae) -> TokenGae:
     """Centre the advantages over the batch before they are returned."""
 
     def edited(rewards: Tensor, values: Tensor, mask: Tensor, *rest: Tensor, **numbers: Any) -> Tensor:
@@ -122,7 +122,7 @@ class Talk:
 
 
 @st.composite
-def talks(draw: DrawFn, poison: tuple[float, ...] = POISON) -> Talk:
+def mixed_talks(draw: DrawFn, poison: tuple[float, ...] = POISON) -> Talk:
     """Draw conversations: some begin with context, some end with it, some consist of it."""
     rows, length = draw(st.sampled_from((1, 3))), draw(st.sampled_from((1, 4, 9)))
     mask, shape = ~draw(flags((rows, length))), (rows, length)
@@ -144,12 +144,12 @@ def token_gae_laws(*, nan_padding: bool = False) -> Suite:
 
     `nan_padding`: it claims that NaN and infinity at context and beyond a termination do not matter.
     """
-    inputs = talks(POISON if nan_padding else LARGE)
+    inputs = mixed_talks(POISON if nan_padding else LARGE)
     laws = (_joined(), _context(nan_padding), _inserted(), _ends(), _sums(), _rows())
     return Suite("token_gae_laws", tuple(attrs.evolve(law, inputs=always(inputs)) for law in laws))
 
 
-_law = law_constructor(talks, FIELD, numeric=True)
+_law = law_constructor(mixed_talks, FIELD, numeric=True)
 
 
 def _ask(subject: TokenGae, talk: Talk, **changes: Any) -> Tensor:
@@ -258,4 +258,4 @@ def _rows() -> Law:
             same(f"conversation {row} alone", _ask(subject, talk, **alone), wanted[row : row + 1], ROUNDING)
 
     claim = "A conversation's advantages do not depend on the others in the batch."
-    return _law("rows_alone", claim, ("centres over the batch", whitened), check, "several conversations")
+    return _law("rows_alone", claim, ("centres over the batch", centred_advantages), check, "several conversations")

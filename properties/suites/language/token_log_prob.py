@@ -104,7 +104,7 @@ class ScoredText:
 
 
 @st.composite
-def texts(draw: DrawFn) -> ScoredText:
+def short_texts(draw: DrawFn) -> ScoredText:
     """Draw texts of one token and of more."""
     length = draw(st.sampled_from([1, 5, 3, 5, 2]))
     tokens = draw(integers((BATCH, length), 0, WORDS))
@@ -120,7 +120,7 @@ def token_log_prob_laws() -> Suite:
     return Suite("token_log_prob_laws", (_by_position(), _later(), _temperature(), _sums()))
 
 
-_law = law_constructor(texts, SOURCE, numeric=True)
+_law = law_constructor(short_texts, SOURCE, numeric=True)
 
 
 def _by_hand(logits: list[float], token: int, temperature: float) -> float:

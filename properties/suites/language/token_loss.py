@@ -10,8 +10,8 @@ from torch import Tensor
 from ....algorithms.language.masking import mean_of_tokens
 from ...framework.compare import ROUNDING, require, same
 from ...framework.law import Law, Seen, Suite, law_constructor
-from ..loss import PADDING, PPO, Batch, mapped
-from .masked_loss import Padded, padded_batches
+from ..loss import PADDING, PPO, Batch, map_batch
+from .masked_loss import Padded, draw_padded_rows
 
 # --- mutants ---
 # Common errors in per-token losses: each an edit of f(log_prob, behaviour_log_prob, advantage, mask) -> [N, L].
@@ -46,7 +46,7 @@ def only_good(loss: TokenLoss) -> TokenLoss:
     return lambda log_prob, behaviour, advantage, mask: loss(log_prob, behaviour, advantage, mask) * (advantage > 0)
 
 
-def live_advantage(loss: TokenLoss) -> TokenLoss:
+def advantage_gradient(loss: TokenLoss) -> TokenLoss:
     """Add a gradient with respect to the advantage."""
     return lambda log_prob, behaviour, advantage, mask: (
         loss(log_prob, behaviour, advantage, mask) + torch.where(mask, advantage - advantage.detach(), 0.0)
@@ -91,7 +91,7 @@ def batch_ratio(loss: TokenLoss) -> TokenLoss:
     return wrong
 
 
-def shifted(loss: TokenLoss) -> TokenLoss:
+def shifted_tokens(loss: TokenLoss) -> TokenLoss:
     """Shift the behaviour log-probs by one token against the log-probs."""
     return lambda log_prob, behaviour, advantage, mask: loss(log_prob, behaviour.roll(1, -1), advantage, mask)
 
@@ -139,7 +139,7 @@ def by_position(loss: TokenLoss) -> TokenLoss:
 MUTANTS: dict[str, Edit] = {
     "forgets to detach the behaviour log-prob": live_behaviour,
     "gives up the ratio": ignores_behaviour,
-    "shifts the behaviour log-probs by one token": shifted,
+    "shifts the behaviour log-probs by one token": shifted_tokens,
 }
 
 
@@ -159,7 +159,7 @@ def token_loss_laws(single: Single, *, level: str = "token") -> Suite:
     return Suite("token_loss_laws", (*laws, _of_sequences(single) if level == "sequence" else _of_tokens(single)))
 
 
-_law = law_constructor(padded_batches, PPO, numeric=True)
+_law = law_constructor(draw_padded_rows, PPO, numeric=True)
 
 
 def _ask(loss: TokenLoss, batch: Batch, mask: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ def _on_policy() -> Law:
 def _constants() -> Law:
     def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
         seen("a token", drawn.mask.any())
-        batch = mapped(drawn.batch, lambda x: x.clone().requires_grad_())
+        batch = map_batch(drawn.batch, lambda x: x.clone().requires_grad_())
         value = _ask(loss, batch, drawn.mask).sum()
         leaves = {"behaviour_log_prob": batch.behaviour_log_prob, "advantage": batch.advantage}
         slopes = torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
@@ -212,14 +212,14 @@ def _constants() -> Law:
             require(not bool(slope.any()), f"the gradient with respect to {name} is {slope.tolist()}, wanted 0")
 
     claim = "No gradient flows into advantages and behaviour log-probs."
-    return _law("constants", claim, ("forgets to detach the advantage", live_advantage), check, "a token")
+    return _law("constants", claim, ("forgets to detach the advantage", advantage_gradient), check, "a token")
 
 
 def _padding() -> Law:
     def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
         seen("padding beside tokens", (~drawn.mask).any() & drawn.mask.any())
         wanted = _both(loss, drawn.batch, drawn.mask)
-        poisoned = mapped(drawn.batch, lambda x: torch.where(drawn.mask, x, drawn.poison))
+        poisoned = map_batch(drawn.batch, lambda x: torch.where(drawn.mask, x, drawn.poison))
         same(f"(losses, gradient) with padding of {drawn.poison}", _both(loss, poisoned, drawn.mask), wanted)
 
     claim = "Whatever stands in the padding, NaN and infinity included, losses and gradient keep their bits."
@@ -245,7 +245,7 @@ def _sequences() -> Law:
         seen("several sequences", drawn.mask.any(-1).sum() > 1)
         wanted = _both(loss, drawn.batch, drawn.mask)
         for i in range(len(drawn.mask)):
-            alone = mapped(drawn.batch, lambda x, i=i: x[i : i + 1])  # type: ignore[misc]
+            alone = map_batch(drawn.batch, lambda x, i=i: x[i : i + 1])  # type: ignore[misc]
             got = _both(loss, alone, drawn.mask[i : i + 1])
             same(f"sequence {i} alone", got, (wanted[0][i : i + 1], wanted[1][i : i + 1]), ROUNDING)
 
@@ -259,7 +259,7 @@ def _turned() -> Law:
         mask = torch.ones_like(drawn.mask)
         seen("several tokens", mask.shape[1] > 1)
         value, slope = _both(loss, drawn.batch, mask)
-        got = _both(loss, mapped(drawn.batch, lambda x: x.flip(-1)), mask)
+        got = _both(loss, map_batch(drawn.batch, lambda x: x.flip(-1)), mask)
         same("tokens in reverse", got, (value.flip(-1), slope.flip(-1)), ROUNDING)
 
     claim = "Another order of a sequence's tokens gives the same losses in that order."
@@ -275,7 +275,7 @@ def _pair(single: Single, batch: Batch) -> tuple[Tensor, Tensor]:
 
 def _alone(single: Single) -> Law:
     def check(loss: TokenLoss, drawn: Padded, seen: Seen) -> None:
-        batch = mapped(drawn.batch, lambda x: x.reshape(-1, 1))
+        batch = map_batch(drawn.batch, lambda x: x.reshape(-1, 1))
         seen("an off-policy token", (batch.log_prob != batch.behaviour_log_prob).any())
         mask = torch.ones_like(batch.log_prob, dtype=torch.bool)
         same("(losses, gradient) at length 1", _both(loss, batch, mask), _pair(single, batch), ROUNDING)

@@ -139,7 +139,7 @@ def unknown(collate: Collate) -> Collate:
 SOURCE = "Policy gradients and likelihoods are those of the tokens that the model sampled"
 
 
-def batches(end: int, adds_end: bool) -> Any:
+def turn_batches(end: int, adds_end: bool) -> Any:
     """Batches of samples of one to three turns, with ids that no padding or end token has."""
     ids = st.lists(st.integers(end + 10, end + 40), min_size=1, max_size=4).map(tuple)
 
@@ -179,7 +179,7 @@ def token_mask_laws(
     if kind != "batch":
         return Suite("token_mask_laws", laws_of(kind))
     made = Convention(end=end, padding=padding, left=side == "left", adds_end=adds_end, predicts=predicts)
-    law = law_constructor(lambda: batches(end, adds_end), SOURCE)
+    law = law_constructor(lambda: turn_batches(end, adds_end), SOURCE)
     laws = (_sampled(law, made), _end(law, made), _kept(law, made), _padding(law, made), _alone(law, made))
     return Suite("token_mask_laws", laws)
 

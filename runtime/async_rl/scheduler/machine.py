@@ -18,10 +18,10 @@ from typing import Any
 
 from ....core.errors import choose
 from ....core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
-from ...machine.persistent_map import entries, find, push, put, remove
+from ...machine.persistent_map import entries, push, put_value, value_at, without_key
 from . import events as say
 from .dispatch import Answer, fill, ignored, leave, retry
-from .samples import chunk, find_seat, finished, go_on, rested, timed_out
+from .samples import find_seat, finish_sample, go_on, rested, take_chunk, timed_out
 from .state import (
     IDLE,
     NOBODY,
@@ -29,17 +29,17 @@ from .state import (
     Rules,
     Schedule,
     Worker,
-    changed,
+    with_fields,
     with_workers,
 )
-from .state import begin as begin
-from .updates import PHASES, consumed, published, recomputed, task, train_next, try_again, under_way, work
+from .state import begin_schedule as begin_schedule
+from .updates import PHASES, consumed, published, recomputed, task, train_next, trainer_command, try_again, under_way
 
 Handle = Callable[[Rules, Schedule, Any], Answer]
 
 
 def scheduler(rules: Rules) -> Machine[Schedule]:
-    """Return the machine that follows these rules; its first state is `begin(rules, ...)`.
+    """Return the machine that follows these rules; its first state is `begin_schedule(rules, ...)`.
 
     It stops when version `updates` is published, at Ctrl-C, and when nothing is under way and no prompts wait, so submit
     prompts ahead. A state that was begun resumes at `Started` with the generators it had, at `Resumed` with others: samples
@@ -82,7 +82,7 @@ def _stop(state: Schedule, commands: tuple[Command, ...], reason: str) -> Answer
         for seat, one in enumerate(group.seats)
         if one.status == RUNNING
     )
-    return changed(state, stopped=True), (*commands, *aborts, Stop(reason))
+    return with_fields(state, stopped=True), (*commands, *aborts, Stop(reason))
 
 
 def _submitted(rules: Rules, state: Schedule, event: say.Submitted) -> Answer:
@@ -90,7 +90,7 @@ def _submitted(rules: Rules, state: Schedule, event: say.Submitted) -> Answer:
         return ignored(state)
     more = event.prompts * rules.group
     fresh = state.fresh + event.prompts
-    return changed(state, fresh=fresh, submitted=state.submitted + more, waiting=state.waiting + more), ()
+    return with_fields(state, fresh=fresh, submitted=state.submitted + more, waiting=state.waiting + more), ()
 
 
 def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
@@ -111,28 +111,28 @@ def _failed(rules: Rules, state: Schedule, event: Failed) -> Answer:
 
 
 def _filtered(rules: Rules, state: Schedule, event: say.Filtered) -> Answer:
-    if not find(state.groups, event.group) or event.group in state.batch:
+    if not value_at(state.groups, event.group) or event.group in state.batch:
         return ignored(state)
     return leave(rules, state, event.group, "filtered")
 
 
 def _joined(rules: Rules, state: Schedule, event: say.Joined) -> Answer:
-    there = find(state.workers, event.worker)
+    there = value_at(state.workers, event.worker)
     if event.worker < 0 or event.slots < 1 or there:
         return ignored(state)
     free = state.free
     for _ in range(event.slots):
         free = push(free, event.worker)
-    return changed(state, free=free, workers=put(state.workers, event.worker, Worker(event.slots))), ()
+    return with_fields(state, free=free, workers=put_value(state.workers, event.worker, Worker(event.slots))), ()
 
 
 def _lost(rules: Rules, state: Schedule, event: say.Lost) -> Answer:
-    found = find(state.workers, event.worker)
+    found = value_at(state.workers, event.worker)
     if not found:
         return ignored(state)
-    state, commands = changed(state, workers=remove(state.workers, event.worker)), list[Command]()
+    state, commands = with_fields(state, workers=without_key(state.workers, event.worker)), list[Command]()
     for number, seat in found.busy:
-        group = find(state.groups, number)
+        group = value_at(state.groups, number)
         if group and (group.seats[seat].status, group.seats[seat].worker) == (RUNNING, event.worker):
             state, more = retry(rules, state, (number, seat), "its generator was lost", rest=False)
             commands.extend(more)
@@ -143,20 +143,20 @@ def _due(rules: Rules, state: Schedule, event: say.Due) -> Answer:
     command = event.command
     if isinstance(command, say.Dispatch):
         return rested(state, command)
-    awake = changed(state, resting=False)
+    awake = with_fields(state, resting=False)
     if not (state.resting and under_way(awake, task(command))):
         return ignored(state)
-    return awake, (work(awake),)  # with the samples that are there now
+    return awake, (trainer_command(awake),)  # with the samples that are there now
 
 
 def _started(rules: Rules, state: Schedule, event: Started) -> Answer:
     if not state.begun:
-        return changed(state, begun=True), ()
+        return with_fields(state, begun=True), ()
     return go_on(state)
 
 
 def _resumed(rules: Rules, state: Schedule, event: say.Resumed) -> Answer:
-    return go_on(with_workers(changed(state, begun=True), event.workers, event.slots))
+    return go_on(with_workers(with_fields(state, begun=True), event.workers, event.slots))
 
 
 HANDLES: Mapping[type[Any], Handle] = {
@@ -164,8 +164,8 @@ HANDLES: Mapping[type[Any], Handle] = {
     Interrupted: lambda rules, state, event: (state, ()),
     Failed: _failed,
     say.Submitted: _submitted,
-    say.TokenChunk: chunk,
-    say.Finished: finished,
+    say.TokenChunk: take_chunk,
+    say.Finished: finish_sample,
     say.TimedOut: timed_out,
     say.Filtered: _filtered,
     say.Recomputed: recomputed,

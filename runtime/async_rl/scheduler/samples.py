@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from ...machine.persistent_map import Fifo, entries, find, push, put
+from ...machine.persistent_map import Fifo, entries, push, put_value, value_at
 from . import events as say
-from .dispatch import Answer, accept, ignored, retry, seated
-from .state import IDLE, PENDING, PUBLISH, RESTING, RUNNING, THERE, Group, Rules, Schedule, Seat, changed
-from .updates import work
+from .dispatch import Answer, accept, ignored, replace_seat, retry
+from .state import IDLE, PENDING, PUBLISH, RESTING, RUNNING, THERE, Group, Rules, Schedule, Seat, with_fields
+from .updates import trainer_command
 
 
 def find_seat(state: Schedule, event: Any, status: str) -> tuple[Group, Seat] | tuple[()]:
     """Return the group and seat of an event or command, if that attempt has this status; else `()`."""
-    group = find(state.groups, event.group)
+    group = value_at(state.groups, event.group)
     if not group or not 0 <= event.seat < len(group.seats):
         return ()
     seat = group.seats[event.seat]
@@ -23,7 +23,7 @@ def _newest(state: Schedule) -> int:
     return state.version + (state.phase == PUBLISH)
 
 
-def chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
+def take_chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
     """Handle new tokens, of the same version as before or a newer one; repeated and late events add none."""
     found = find_seat(state, event, RUNNING)
     if not found:
@@ -34,11 +34,11 @@ def chunk(rules: Rules, state: Schedule, event: say.TokenChunk) -> Answer:
     if event.tokens < 1 or not seat.tail <= event.version <= _newest(state):
         return _garbage(rules, state, event, seat)
     head = seat.head if seat.tokens else event.version
-    now = changed(seat, tokens=event.tokens, head=head, tail=event.version)
-    return seated(state, event.group, group, event.seat, now), ()
+    now = with_fields(seat, tokens=event.tokens, head=head, tail=event.version)
+    return replace_seat(state, event.group, group, event.seat, now), ()
 
 
-def finished(rules: Rules, state: Schedule, event: say.Finished) -> Answer:
+def finish_sample(rules: Rules, state: Schedule, event: say.Finished) -> Answer:
     """Handle a finished sample, which must agree with its earlier events."""
     found = find_seat(state, event, RUNNING)
     if not found:
@@ -71,25 +71,25 @@ def rested(state: Schedule, command: say.Dispatch) -> Answer:
     if not found:
         return ignored(state)
     group, seat = found
-    state = seated(state, command.group, group, command.seat, changed(seat, status=PENDING))
-    return changed(state, pending=push(state.pending, (command.group, command.seat, command.attempt))), ()
+    state = replace_seat(state, command.group, group, command.seat, with_fields(seat, status=PENDING))
+    return with_fields(state, pending=push(state.pending, (command.group, command.seat, command.attempt))), ()
 
 
 def go_on(state: Schedule) -> Answer:
     """Resume after a restart: retry all samples that were under way, and repeat the trainer's command, with all its retries."""
     idle, free, pending = state.workers, Fifo[int](), Fifo[tuple[int, int, int]]()
     for worker, found in entries(state.workers):
-        idle = put(idle, worker, changed(found, busy=()))
+        idle = put_value(idle, worker, with_fields(found, busy=()))
         for _ in range(found.slots):
             free = push(free, worker)
-    state = changed(state, workers=idle, free=free, stopped=False, resting=False, failures=0)
+    state = with_fields(state, workers=idle, free=free, stopped=False, resting=False, failures=0)
     for number, group in entries(state.groups):
         for chair, seat in enumerate(group.seats):
             if seat.status != THERE:
-                group = find(state.groups, number) or group
+                group = value_at(state.groups, number) or group
                 now = Seat(PENDING, seat.attempt + 1, seat.failures)
                 wasted = state.tokens_wasted + seat.tokens
-                state = changed(seated(state, number, group, chair, now), tokens_wasted=wasted)
+                state = with_fields(replace_seat(state, number, group, chair, now), tokens_wasted=wasted)
                 pending = push(pending, (number, chair, now.attempt))
-    state = changed(state, pending=pending)
-    return state, (work(state),) if state.phase != IDLE else ()
+    state = with_fields(state, pending=pending)
+    return state, (trainer_command(state),) if state.phase != IDLE else ()

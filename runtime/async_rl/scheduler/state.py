@@ -5,7 +5,7 @@ from typing import Any, ClassVar, TypeVar
 from attrs import frozen
 
 from ....core.errors import ChoiceError, choose, message
-from ...machine.persistent_map import EMPTY, NO_ONE, Fifo, Numbered, push, put
+from ...machine.persistent_map import EMPTY, NO_ONE, Fifo, Numbered, push, put_value
 
 T = TypeVar("T")
 
@@ -160,10 +160,10 @@ class Schedule:
 CLASSES = (Rules, Seat, Group, Worker, Age, Schedule, Fifo, Numbered)
 
 
-def changed(value: T, **changes: Any) -> T:
+def with_fields(value: T, **changes: Any) -> T:
     """Return the same frozen value with some fields changed: `attrs.evolve` for classes with a `__dict__`, ten times as fast.
 
-    >>> changed(Worker(2), slots=3)
+    >>> with_fields(Worker(2), slots=3)
     Worker(slots=3, busy=())
     """
     new = object.__new__(type(value))
@@ -171,13 +171,13 @@ def changed(value: T, **changes: Any) -> T:
     return new
 
 
-def begin(rules: Rules, *, prompts: int, workers: int, slots: int = 1, version: int = 0) -> Schedule:
+def begin_schedule(rules: Rules, *, prompts: int, workers: int, slots: int = 1, version: int = 0) -> Schedule:
     """Return the state before the first event, with these numbers of waiting prompts and of generators, `slots` each.
 
     A run that resumes from weights of a later version, without its scheduler's state, has used up version * batch samples:
     not counting them would let in as many at once. Raises: ChoiceError.
 
-    >>> begin(Rules(batch=2, concurrency=4, staleness=1, updates=9), prompts=5, workers=1, version=3).submitted
+    >>> begin_schedule(Rules(batch=2, concurrency=4, staleness=1, updates=9), prompts=5, workers=1, version=3).submitted
     11
     """
     for name, value, wanted in (
@@ -207,10 +207,10 @@ def with_workers(state: Schedule, count: int, slots: int) -> Schedule:
     workers: Numbered[Worker] = EMPTY
     free: Fifo[int] = NO_ONE
     for worker in range(count):
-        workers = put(workers, worker, Worker(slots))
+        workers = put_value(workers, worker, Worker(slots))
         for _ in range(slots):
             free = push(free, worker)
-    return changed(state, workers=workers, free=free)
+    return with_fields(state, workers=workers, free=free)
 
 
 def age_of(ages: Ages, head: int) -> Age:
@@ -240,5 +240,5 @@ def count_groups(ages: Ages, head: int, groups: int, complete: int = 0) -> Ages:
     ((Age(head=4, groups=1, complete=0, ready=Fifo(first=0, next=0, items=Numbered(depth=0, root=()))),), (), ())
     """
     age = age_of(ages, head)
-    counted = changed(age, groups=age.groups + groups, complete=age.complete + complete)
+    counted = with_fields(age, groups=age.groups + groups, complete=age.complete + complete)
     return ages if head == NOBODY else put_age(ages, counted)

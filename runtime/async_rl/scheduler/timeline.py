@@ -115,10 +115,10 @@ def merged(spans: Iterable[Span], *, gap: float = 0.0) -> tuple[Span, ...]:
     return tuple(sorted(found, key=lambda one: (one.begin, one.end, one.actor, one.kind, one.version)))
 
 
-def cut(spans: Iterable[Span], begin: float, end: float) -> tuple[Span, ...]:
+def spans_between(spans: Iterable[Span], begin: float, end: float) -> tuple[Span, ...]:
     """Return the parts of spans between two times.
 
-    >>> cut([Span("a", "train", 0.0, 2.0, 0), Span("a", "train", 3.0, 4.0, 1)], 1.0, 2.5)
+    >>> spans_between([Span("a", "train", 0.0, 2.0, 0), Span("a", "train", 3.0, 4.0, 1)], 1.0, 2.5)
     (Span(actor='a', kind='train', begin=1.0, end=2.0, version=0),)
     """
     return tuple(
@@ -141,7 +141,7 @@ def shifts(spans: Sequence[Span], begin: float, end: float) -> tuple[Shift, ...]
     if end < begin:
         remedy = "exchange them"
         raise ChoiceError(message("shifts: end", got=end, wanted=f"at least begin, {begin}", remedy=remedy))
-    within, found = cut(spans, begin, end), list[Shift]()
+    within, found = spans_between(spans, begin, end), list[Shift]()
     for actor in actors(spans):
         own = [one for one in within if one.actor == actor]
         busy = min(end - begin, length(union((one.begin, one.end) for one in own)))

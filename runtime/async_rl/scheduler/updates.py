@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....core.machine import Command
-from ...machine.persistent_map import entries, find, pop, remove
-from .dispatch import Answer, ignored, leave, pause
+from ...machine.persistent_map import entries, pop, value_at, without_key
+from .dispatch import Answer, ignored, leave, retry_pause
 from .events import Consumed, Name, Publish, Published, Recompute, Recomputed, RetryAfter, Train
-from .state import IDLE, PACE, PUBLISH, RECOMPUTE, TRAIN, Ages, Group, Rules, Schedule, age_of, changed, put_age
+from .state import IDLE, PACE, PUBLISH, RECOMPUTE, TRAIN, Ages, Group, Rules, Schedule, age_of, put_age, with_fields
 
 Task = tuple[str, int]  # work of the trainer: a phase, and its version
 PHASES: Mapping[type[Any], str] = {Recompute: RECOMPUTE, Train: TRAIN, Publish: PUBLISH}
@@ -38,18 +38,18 @@ def train_next(rules: Rules, state: Schedule) -> Answer:
     if state.phase != IDLE or state.queued < rules.batch:
         return state, ()
     state, old = _leave_behind(rules, state, state.version - rules.staleness)  # needed after a change of the rules
-    chosen = choice(rules, state.ages, state.version) if state.queued >= rules.batch else ()
+    chosen = choose_groups(rules, state.ages, state.version) if state.queued >= rules.batch else ()
     if not chosen:
         return state, old
     state = _take(state, chosen)
     state, dropped = _leave_behind(rules, state, state.version + 1 - rules.staleness)
-    state = changed(state, phase=RECOMPUTE if rules.proximal == RECOMPUTE else TRAIN, failures=0)
+    state = with_fields(state, phase=RECOMPUTE if rules.proximal == RECOMPUTE else TRAIN, failures=0)
     if state.phase == RECOMPUTE and not _due(state):
-        state = changed(state, phase=TRAIN)
-    return state, (*old, *dropped, work(state))
+        state = with_fields(state, phase=TRAIN)
+    return state, (*old, *dropped, trainer_command(state))
 
 
-def choice(rules: Rules, ages: Ages, version: int) -> tuple[tuple[int, int], ...]:
+def choose_groups(rules: Rules, ages: Ages, version: int) -> tuple[tuple[int, int], ...]:
     """Return (oldest version, number of groups) pairs of the next batch, the oldest first; `()` where it has to wait.
 
     Under "pace" no group may become too old, now or later. With n the staleness and B the batch, a group of oldest version h
@@ -62,9 +62,9 @@ def choice(rules: Rules, ages: Ages, version: int) -> tuple[tuple[int, int], ...
     rules have changed), waiting would not help, and the oldest groups that are allowed are taken.
 
     >>> from .state import Age
-    >>> choice(Rules(batch=2, concurrency=9, staleness=1, updates=9), (Age(3, 2, 1), Age(4, 3, 3)), 4)
+    >>> choose_groups(Rules(batch=2, concurrency=9, staleness=1, updates=9), (Age(3, 2, 1), Age(4, 3, 3)), 4)
     ((3, 1), (4, 1))
-    >>> choice(Rules(batch=2, concurrency=9, staleness=1, updates=9, stale="pace"), (Age(3, 2, 1), Age(4, 3, 3)), 4)
+    >>> choose_groups(Rules(batch=2, concurrency=9, staleness=1, updates=9, stale="pace"), (Age(3, 2, 1), Age(4, 3, 3)), 4)
     ()
     """
     wanted, taken = rules.batch // rules.group, list[tuple[int, int]]()
@@ -87,11 +87,11 @@ def _take(state: Schedule, chosen: tuple[tuple[int, int], ...]) -> Schedule:
         ready, wanted = age.ready, len(batch) + count
         while len(batch) < wanted:
             number, ready = pop(ready)
-            if find(state.groups, number):
+            if value_at(state.groups, number):
                 batch.append(number)
-        less = changed(age, groups=age.groups - count, complete=age.complete - count, ready=ready)
+        less = with_fields(age, groups=age.groups - count, complete=age.complete - count, ready=ready)
         ages = put_age(ages, less)
-    return changed(state, batch=tuple(batch), ages=ages)
+    return with_fields(state, batch=tuple(batch), ages=ages)
 
 
 def _leave_behind(rules: Rules, state: Schedule, limit: int) -> Answer:
@@ -106,13 +106,13 @@ def _leave_behind(rules: Rules, state: Schedule, limit: int) -> Answer:
     return state, tuple(out)
 
 
-def work(state: Schedule) -> Command:
+def trainer_command(state: Schedule) -> Command:
     """Return the trainer's command in this phase."""
     if state.phase == RECOMPUTE:
         return Recompute(state.version, _due(state))
     if state.phase == PUBLISH:
         return Publish(state.version + 1)
-    groups = [(number, find(state.groups, number) or Group(-1)) for number in state.batch]
+    groups = [(number, value_at(state.groups, number) or Group(-1)) for number in state.batch]
     samples = tuple((number, seat, one.attempt) for number, group in groups for seat, one in enumerate(group.seats))
     return Train(state.version, samples, min(group.head for _, group in groups))
 
@@ -132,8 +132,8 @@ def recomputed(rules: Rules, state: Schedule, event: Recomputed) -> Answer:
     """Begin the update after proximal log-probs were computed."""
     if not under_way(state, (RECOMPUTE, event.version)):
         return ignored(state)
-    state = changed(state, phase=TRAIN, failures=0, resting=False)
-    return state, (work(state),)
+    state = with_fields(state, phase=TRAIN, failures=0, resting=False)
+    return state, (trainer_command(state),)
 
 
 def consumed(rules: Rules, state: Schedule, event: Consumed) -> Answer:
@@ -142,9 +142,9 @@ def consumed(rules: Rules, state: Schedule, event: Consumed) -> Answer:
         return ignored(state)
     groups, tokens = state.groups, 0
     for number in state.batch:
-        tokens += sum(one.tokens for one in (find(groups, number) or Group(-1)).seats)
-        groups = remove(groups, number)
-    state = changed(
+        tokens += sum(one.tokens for one in (value_at(groups, number) or Group(-1)).seats)
+        groups = without_key(groups, number)
+    state = with_fields(
         state,
         phase=PUBLISH,
         failures=0,
@@ -155,19 +155,19 @@ def consumed(rules: Rules, state: Schedule, event: Consumed) -> Answer:
         queued=state.queued - rules.batch,
         tokens_used=state.tokens_used + tokens,
     )
-    return state, (work(state),)
+    return state, (trainer_command(state),)
 
 
 def published(rules: Rules, state: Schedule, event: Published) -> Answer:
     """Return the state with the next version, after its weights were published."""
     if not under_way(state, (PUBLISH, event.version)):
         return ignored(state)
-    return changed(state, version=state.version + 1, phase=IDLE, failures=0, resting=False), ()
+    return with_fields(state, version=state.version + 1, phase=IDLE, failures=0, resting=False), ()
 
 
 def try_again(rules: Rules, state: Schedule, command: Command) -> Answer:
     """Repeat the trainer's failed command after a pause; return no command after too many failures."""
     if state.failures >= rules.retries:
         return state, ()
-    state = changed(state, failures=state.failures + 1, resting=True)
-    return state, (RetryAfter(command, pause(rules, state.failures)),)
+    state = with_fields(state, failures=state.failures + 1, resting=True)
+    return state, (RetryAfter(command, retry_pause(rules, state.failures)),)

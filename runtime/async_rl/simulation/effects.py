@@ -1,6 +1,7 @@
 """Effects of simulated generators and a simulated trainer for a scheduler: nothing waits for a clock, runs are reproducible.
 
-`begun` and `happened` are pure: the world is a value, and the events follow from it. `generators` passes it to a driver.
+`begin_command` and `happened` are pure: the world is a value, and the events follow from it. `generators` passes it to a
+driver.
 """
 
 from typing import Any
@@ -8,32 +9,32 @@ from typing import Any
 from ....core.errors import choose
 from ....core.machine import Command, Event, tag_of
 from ...machine.drive import Effects, Entry, Finished, Inbox, Received, Session
-from ...machine.simulation import due, schedule_after
+from ...machine.simulation import pop_due, schedule_after
 from ..scheduler import events as say
-from ..scheduler.state import changed
+from ..scheduler.state import with_fields
 from .workers import BARRIER, INTERRUPT, Chunk, Flight, Late, Name, New, SimulationState, Twins
 
 ANSWERS = {say.Recompute: say.Recomputed, say.Train: say.Consumed, say.Publish: say.Published}
 
 
-def begun(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
+def begin_command(twins: Twins, world: SimulationState, number: int, command: Command) -> SimulationState:
     """Return the world with command `number` under way. Aborts and reports have no events.
 
     Raises: ChoiceError for a command of another class than a scheduler's.
 
     >>> even = Twins(tokens=lambda prompt, seat, attempt: 30.0)
-    >>> begun(even, SimulationState(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0)).agenda.items
+    >>> begin_command(even, SimulationState(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0)).agenda.items
     ((0.25, 0, Chunk(name=(0, 0, 0), number=0, tokens=25)),)
     """
     if isinstance(command, say.Dispatch):
         if world.waits:
-            return changed(world, held=(*world.held, (number, command)))
+            return with_fields(world, held=(*world.held, (number, command)))
         return _start(twins, world, number, command)
     if isinstance(command, say.Abort):
         return _over(_given_up(twins, world, (command.group, command.seat, command.attempt)), number, command)
     if isinstance(command, say.Publish):
         if twins.weights == BARRIER:
-            world = changed(world, waits=(New(number, command),))
+            world = with_fields(world, waits=(New(number, command),))
         return world if world.waits and world.flights else _after(world, twins.publish, New(number, command))
     if isinstance(command, say.Recompute | say.Train):
         seconds = twins.train if isinstance(command, say.Train) else twins.recompute
@@ -48,7 +49,7 @@ def happened(twins: Twins, world: SimulationState) -> tuple[SimulationState, Ent
     """Return the world after the next entry for the driver, and the entry. Call it only while a command is under way.
 
     >>> even = Twins(tokens=lambda prompt, seat, attempt: 30.0)
-    >>> world = begun(even, SimulationState(newest=3), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=3))
+    >>> world = begin_command(even, SimulationState(newest=3), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=3))
     >>> world, entry = happened(even, world)
     >>> world.agenda.now, entry.event
     (0.25, TokenChunk(group=0, seat=0, attempt=0, tokens=25, version=3))
@@ -57,8 +58,8 @@ def happened(twins: Twins, world: SimulationState) -> tuple[SimulationState, Ent
     (0.3, Finished(group=0, seat=0, attempt=0, tokens=30, head=3, tail=3))
     """
     while True:
-        agenda, what = due(world.agenda)
-        world = changed(world, agenda=agenda)
+        agenda, what = pop_due(world.agenda)
+        world = with_fields(world, agenda=agenda)
         if isinstance(what, Received | Finished):
             return world, what
         if isinstance(what, Chunk):
@@ -70,7 +71,7 @@ def happened(twins: Twins, world: SimulationState) -> tuple[SimulationState, Ent
 
 
 def _after(world: SimulationState, seconds: float, what: Any) -> SimulationState:
-    return changed(world, agenda=schedule_after(world.agenda, seconds, what))
+    return with_fields(world, agenda=schedule_after(world.agenda, seconds, what))
 
 
 def _over(
@@ -96,7 +97,7 @@ def _start(twins: Twins, world: SimulationState, number: int, command: say.Dispa
 def _go_on(twins: Twins, world: SimulationState, name: Name, flight: Flight, pause: float) -> SimulationState:
     """Begin the next chunk of a sample."""
     tokens = min(twins.chunk, flight.left)
-    world = changed(world, flights={**world.flights, name: flight})
+    world = with_fields(world, flights={**world.flights, name: flight})
     return _after(world, pause + tokens / twins.speed, Chunk(name, flight.number, tokens))
 
 
@@ -112,13 +113,13 @@ def _made(twins: Twins, world: SimulationState, what: Chunk) -> SimulationState:
         return world
     name, old = what.name, world.flights[what.name]
     head = old.head if old.tokens else old.version
-    flight = changed(old, left=old.left - what.tokens, tokens=old.tokens + what.tokens, head=head)
+    flight = with_fields(old, left=old.left - what.tokens, tokens=old.tokens + what.tokens, head=head)
     if not flight.left:
         world = _landed(twins, world, name)
         return _last(twins, world, flight, say.Finished(*name, flight.tokens, head, flight.version))
     world = _said(twins, world, flight.number, say.TokenChunk(*name, flight.tokens, flight.version))[0]
     if twins.weights == INTERRUPT and world.newest > flight.version:
-        return _go_on(twins, world, name, changed(flight, version=world.newest), twins.load)
+        return _go_on(twins, world, name, with_fields(flight, version=world.newest), twins.load)
     return _go_on(twins, world, name, flight, 0.0)
 
 
@@ -127,7 +128,7 @@ def _said(twins: Twins, world: SimulationState, number: int, event: Event) -> tu
     delays = twins.line(world.sent)
     for delay in delays:
         world = _after(world, delay, Received(number, say.Dispatch.TAG, event))
-    return changed(world, sent=world.sent + 1), delays
+    return with_fields(world, sent=world.sent + 1), delays
 
 
 def _last(twins: Twins, world: SimulationState, flight: Flight, event: Event) -> SimulationState:
@@ -145,7 +146,7 @@ def _landed(twins: Twins, world: SimulationState, name: Name) -> SimulationState
     """Remove a sample that is no longer under way; if weights waited for it, publish them."""
     flights = {one: flight for one, flight in world.flights.items() if one != name}
     busy = world.busy + world.agenda.now - world.flights[name].began
-    world = changed(world, flights=flights, busy=busy)
+    world = with_fields(world, flights=flights, busy=busy)
     return _after(world, twins.publish, world.waits[0]) if world.waits and not flights else world
 
 
@@ -154,7 +155,7 @@ def _given_up(twins: Twins, world: SimulationState, name: Name) -> SimulationSta
     for number, one in world.held:
         if (one.group, one.seat, one.attempt) == name:
             held = tuple(pair for pair in world.held if pair[0] != number)
-            return _over(changed(world, held=held), number, one)
+            return _over(with_fields(world, held=held), number, one)
     if name not in world.flights:
         return world
     number = world.flights[name].number
@@ -164,14 +165,14 @@ def _given_up(twins: Twins, world: SimulationState, name: Name) -> SimulationSta
 def _published(twins: Twins, world: SimulationState, new: New) -> SimulationState:
     """Publish new weights, and begin the samples that waited for them."""
     held = world.held
-    world = changed(world, newest=new.command.version, held=(), waits=())
+    world = with_fields(world, newest=new.command.version, held=(), waits=())
     for number, command in held:
         world = _start(twins, world, number, command)
     return _over(world, new.number, new.command, say.Published(new.command.version))
 
 
 def generators(twins: Twins) -> Effects:
-    """Return the world as effects of a driver: `drive(scheduler(rules), begin(rules, ...), generators(twins))`.
+    """Return the world as effects of a driver: `drive(scheduler(rules), begin_schedule(rules, ...), generators(twins))`.
 
     Every run with the same twins is the same. Raises: ChoiceError for a command of another class than a scheduler's.
 
@@ -182,7 +183,7 @@ def generators(twins: Twins) -> Effects:
     >>> from purestep.runtime.machine.simulation import log_normal
     >>> rules = Rules(batch=4, concurrency=8, staleness=1, updates=5)
     >>> twins = Twins(tokens=log_normal(keys.key(0), mean=100.0, sigma=1.0))
-    >>> *_, last = drive(scheduler(rules), begin(rules, prompts=99, workers=8), generators(twins))
+    >>> *_, last = drive(scheduler(rules), begin_schedule(rules, prompts=99, workers=8), generators(twins))
     >>> last.version, last.consumed
     (5, 20)
     """
@@ -192,7 +193,7 @@ def generators(twins: Twins) -> Effects:
 
         def begin(number: int, command: Command) -> None:
             nonlocal world
-            world = begun(twins, world, number, command)
+            world = begin_command(twins, world, number, command)
 
         def follow() -> Entry:
             nonlocal world

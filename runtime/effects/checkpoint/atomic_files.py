@@ -82,7 +82,7 @@ def plain_folder(path: Path) -> Path:
     return path
 
 
-def opened(path: Path, flags: int) -> int:
+def open_regular(path: Path, flags: int) -> int:
     """Return the descriptor of a regular file, with the flags of `os.open`. Raises: CheckpointError for anything else."""
     check_file(path)
     try:
@@ -124,7 +124,7 @@ def beside(path: Path) -> Path:
 
 
 def _append(path: Path, data: bytes) -> None:
-    with os.fdopen(opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+    with os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(data)
 
 
@@ -214,7 +214,7 @@ def lock(run: Path) -> Iterator[None]:
     check_depth("lock", run)
     run.mkdir(parents=True, exist_ok=True)
     check_lock(run)
-    with os.fdopen(opened(run / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+") as file:
+    with os.fdopen(open_regular(run / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystem
 from ....core.errors import CheckpointError
 from .atomic_files import Files
 from .group import RankGroup, lost
-from .layout import first_fault
+from .layout import first_error
 
 CHUNK = 1 << 24
 
@@ -96,7 +96,7 @@ class FilesBelow:
         self.files.remove(Path(path))
 
 
-def write(group: RankGroup, tensors: Mapping[str, Tensor], writer: FileSystemWriter, files: Files) -> None:
+def write_shards(group: RankGroup, tensors: Mapping[str, Tensor], writer: FileSystemWriter, files: Files) -> None:
     """Write each rank's shards of the tensors. Raises: CheckpointError, OSError if one rank failed."""
     writer.fs = FilesBelow(files)  # type: ignore[assignment]
     with _of_one_fault(group):
@@ -105,7 +105,7 @@ def write(group: RankGroup, tensors: Mapping[str, Tensor], writer: FileSystemWri
         )
 
 
-def read(group: RankGroup, into: Mapping[str, Tensor], reader: FileSystemReader) -> None:
+def read_shards(group: RankGroup, into: Mapping[str, Tensor], reader: FileSystemReader) -> None:
     """Fill tensors, each rank its shards of them. Raises: CheckpointError."""
     with _of_one_fault(group):
         state_dict_loader.load(dict(into), storage_reader=reader, process_group=_handle(group), no_dist=group.size == 1)
@@ -129,7 +129,7 @@ def _of_one_fault(group: RankGroup) -> Iterator[None]:
         if isinstance(own, OSError) or not isinstance(own, Exception | None):
             raise own from None
         said = [_said(causes[rank]) if rank in causes else "" for rank in range(max(causes) + 1)]
-        raise CheckpointError(first_fault(said)) from fault
+        raise CheckpointError(first_error(said)) from fault
     except RuntimeError as cause:
         raise lost(cause) from cause
 

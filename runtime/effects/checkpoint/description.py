@@ -16,9 +16,9 @@ import attrs
 from attrs import frozen
 
 from ....core.errors import CheckpointError
-from ...files.reading import opened, reason
+from ...files.reading import open_file, reason
 from ...machine.json_codec import short
-from .directory import steps
+from .directory import step_folders
 from .layout import FORMATS, FULL, MODEL, SHARDS, STATE, File
 from .manifest import (
     MANIFEST,
@@ -30,9 +30,9 @@ from .manifest import (
     checksum_of,
     damaged,
     is_sha256,
+    is_whole_number,
+    manifest_bytes,
     manifest_of,
-    whole,
-    written,
 )
 
 SHARDED_SCHEMA = "purestep-sharded-2"
@@ -51,9 +51,9 @@ class Description:
     at: str = ""  # the prefix of the names of the model's leaves, before a dot
 
 
-def text_of(description: Description) -> bytes:
+def description_bytes(description: Description) -> bytes:
     """Return the description as the bytes of its file. Raises: StructureError, ChoiceError for metadata without JSON form."""
-    inner = written(description.manifest)
+    inner = manifest_bytes(description.manifest)
     if description.form == FULL:
         return inner
     body = {
@@ -67,7 +67,7 @@ def text_of(description: Description) -> bytes:
     return json.dumps({**body, "checksum": checksum_of(body)}, indent=1, allow_nan=False).encode()
 
 
-def described(path: Path) -> Description:
+def read_description(path: Path) -> Description:
     """Return the description of the checkpoint in folder `path`, without reading a tensor.
 
     Raises: CheckpointError for another schema, DamagedError for a manifest that is absent, torn or changed.
@@ -105,7 +105,7 @@ def _are_files(rows: Any) -> bool:
     return (
         isinstance(rows, list)
         and all(isinstance(row, dict) and row.keys() == {"name", "size", "sha256"} for row in rows)
-        and all(whole(row["size"]) and is_sha256(row["sha256"]) and _is_below(row["name"]) for row in rows)
+        and all(is_whole_number(row["size"]) and is_sha256(row["sha256"]) and _is_below(row["name"]) for row in rows)
     )
 
 
@@ -118,7 +118,7 @@ def _is_below(name: Any) -> bool:
 def file_of(folder: Path, name: str) -> File:
     """Return a file's size and hash, reading it in chunks. Raises: OSError, also unless it is a regular file."""
     digest, size = hashlib.sha256(), 0
-    with opened(folder / name, follow=False) as file:
+    with open_file(folder / name, follow=False) as file:
         while piece := file.read(CHUNK):
             digest.update(piece)
             size += len(piece)
@@ -162,18 +162,18 @@ def names_below(folder: Path) -> list[str]:
 def ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
     """Return (sequence, folder) of each checkpoint with a good manifest, newest first; `refuse` gets other errors."""
     found = []
-    for folder in steps(root):
+    for folder in step_folders(root):
         try:
-            found.append((described(folder).manifest.sequence, folder))
+            found.append((read_description(folder).manifest.sequence, folder))
         except CheckpointError as fault:
             refuse(fault)
     return sorted(found, reverse=True)
 
 
-def facts_of(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
+def facts_and_ranks(size: int, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's facts and the number of ranks: sums over ranks are not associative, so results depend on it.
 
-    >>> facts_of(4, {"lowering": "eager"})
+    >>> facts_and_ranks(4, {"lowering": "eager"})
     {'ranks': 4, 'lowering': 'eager'}
     """
     return {"ranks": size, **given}

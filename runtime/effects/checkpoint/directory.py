@@ -19,28 +19,28 @@ LATEST = "latest"
 STEP = re.compile(r"step_[0-9]{6,}(-[0-9]+)?")
 
 
-def steps(root: Path) -> list[Path]:
+def step_folders(root: Path) -> list[Path]:
     """Return the paths with a name of a step's folder, sorted; a copy that a user made under another name is not included.
 
-    >>> steps(Path("/nowhere"))
+    >>> step_folders(Path("/nowhere"))
     []
     """
     return sorted(path for path in root.glob("step_*") if STEP.fullmatch(path.name))
 
 
-def begin(root: Path, name: str, files: Files) -> Path:
+def make_temporary(root: Path, name: str, files: Files) -> Path:
     """Make the temporary folder in which `name` is written, after removing the remains of an earlier save."""
     absent = [path for path in (root, *root.parents) if not path.exists()]
     files.make_folder(root)
     for path in reversed(absent):
         files.sync(path.parent)
-    sweep(root, files)
+    remove_remains(root, files)
     partial = root / f"{PARTIAL}{name}"
     files.make_folder(partial)
     return partial
 
 
-def publish(root: Path, name: str, files: Files) -> Path:
+def publish_folder(root: Path, name: str, files: Files) -> Path:
     """Rename the temporary folder, as the newest. Every file in it, and every folder below it, must have been synced."""
     partial, folder = root / f"{PARTIAL}{name}", root / name
     files.sync(partial)
@@ -55,10 +55,10 @@ def prune(root: Path, old: Iterable[Path], files: Files) -> None:
     for folder in old:
         files.rename(folder, root / f"{PARTIAL}{folder.name}")
     files.sync(root)
-    sweep(root, files)
+    remove_remains(root, files)
 
 
-def sweep(root: Path, files: Files) -> None:
+def remove_remains(root: Path, files: Files) -> None:
     """Remove the remains of a save, or of a removal, that was cut short."""
     for path in sorted(root.glob(f"{PARTIAL}*")):
         files.remove(path)

@@ -12,7 +12,7 @@ from attrs import frozen
 
 from ....core.errors import CheckpointError, message
 from .atomic_files import lock
-from .layout import first_fault
+from .layout import first_error
 
 T = TypeVar("T")
 PLACE = r"^\[\S+\] "  # the location in torch's source where an error was raised
@@ -34,7 +34,7 @@ class LostError(CheckpointError):
     """Error for a rank that cannot be reached."""
 
 
-def joined(*, seconds: float = 600.0) -> RankGroup:
+def join_ranks(*, seconds: float = 600.0) -> RankGroup:
     """Return the group of all ranks of torch.distributed, with its own communicator; `ALONE` if that was never initialised.
 
     Every rank calls it, once. The communicator is gloo's whatever training uses, so that a thread can save during training.
@@ -46,7 +46,7 @@ def joined(*, seconds: float = 600.0) -> RankGroup:
     return RankGroup(torch.distributed.get_rank(), torch.distributed.get_world_size(), handle)
 
 
-def gathered(group: RankGroup, value: T) -> list[T]:
+def gather_values(group: RankGroup, value: T) -> list[T]:
     """Return the values of all ranks, in order, on each. They are pickled. Raises: CheckpointError when a rank is lost."""
     if group.size == 1:
         return [value]
@@ -79,9 +79,9 @@ def all_or_none(group: RankGroup, work: Callable[[], T]) -> T:
     try:
         value = work()
     except Exception as error:
-        gathered(group, _said(error))
+        gather_values(group, _said(error))
         raise
-    fault = first_fault(gathered(group, ""))
+    fault = first_error(gather_values(group, ""))
     if fault:
         raise CheckpointError(fault)
     return value
@@ -93,7 +93,7 @@ def together(group: RankGroup, work: Callable[[], T]) -> list[T]:
     >>> together(ALONE, lambda: 7)
     [7]
     """
-    return gathered(group, all_or_none(group, work))
+    return gather_values(group, all_or_none(group, work))
 
 
 def by_first(group: RankGroup, work: Callable[[], T]) -> T:

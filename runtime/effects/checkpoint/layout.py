@@ -12,13 +12,13 @@ FULL, SHARDED, HUGGING_FACE = "full", "sharded", "hugging_face"
 FORMATS = (SHARDED, FULL, HUGGING_FACE)
 
 
-def placed(names: Iterable[str], divided: Iterable[str], form: str, at: str = "") -> dict[str, str]:
+def place_leaves(names: Iterable[str], divided: Iterable[str], form: str, at: str = "") -> dict[str, str]:
     """Return the place of each leaf: `divided` are the sharded ones, `at` is the prefix of the model's.
 
     A full checkpoint holds everything in one file. Otherwise sharded leaves are stored by shards, and leaves that every rank
     has are stored once, in the file. In Hugging Face's form the leaves below `at` are the model's.
 
-    >>> placed(["params.w", "moment.w", "step"], ["params.w", "moment.w"], "hugging_face", at="params")
+    >>> place_leaves(["params.w", "moment.w", "step"], ["params.w", "moment.w"], "hugging_face", at="params")
     {'params.w': 'model', 'moment.w': 'shards', 'step': 'state'}
     """
     parts = frozenset(divided)
@@ -33,12 +33,12 @@ def placed(names: Iterable[str], divided: Iterable[str], form: str, at: str = ""
     return {name: place(name) for name in names}
 
 
-def numbered(sizes: Mapping[str, int], largest: int) -> dict[str, int]:
+def file_numbers(sizes: Mapping[str, int], largest: int) -> dict[str, int]:
     """Return the number of the file for each tensor, 1 and up: in order, as many as fit into `largest` bytes each.
 
     A tensor that is larger has a file of its own.
 
-    >>> numbered({"a": 3, "b": 2, "c": 9, "d": 1}, largest=5)
+    >>> file_numbers({"a": 3, "b": 2, "c": 9, "d": 1}, largest=5)
     {'a': 1, 'b': 1, 'c': 2, 'd': 3}
     """
     numbers: dict[str, int] = {}
@@ -60,10 +60,10 @@ class File:
     sha256: str
 
 
-def mine(files: Iterable[File], rank: int, size: int) -> tuple[File, ...]:
+def files_of_rank(files: Iterable[File], rank: int, size: int) -> tuple[File, ...]:
     """Return the files that this rank checks for damage; each file is checked by one rank, and large ones are spread.
 
-    >>> [file.name for file in mine([File("a", 5, ""), File("b", 9, ""), File("c", 1, "")], 0, 2)]
+    >>> [file.name for file in files_of_rank([File("a", 5, ""), File("b", 9, ""), File("c", 1, "")], 0, 2)]
     ['b', 'c']
     """
     ordered = sorted(files, key=lambda file: (-file.size, file.name))
@@ -97,10 +97,10 @@ gather what ranks have of their own into one tensor that all of them hold
                 raise CheckpointError(message(f"save: {name}", got=got, wanted=wanted, remedy=remedy))
 
 
-def first_fault(said: Sequence[str]) -> str:
+def first_error(said: Sequence[str]) -> str:
     """Return the first error text, with its rank and the number of other ranks with one; "" if there is none.
 
-    >>> first_fault(["", "the disk is full", "the disk is full"])
+    >>> first_error(["", "the disk is full", "the disk is full"])
     'rank 1: the disk is full (and 1 more)'
     """
     faults = [f"rank {rank}: {text}" for rank, text in enumerate(said) if text]

@@ -13,12 +13,12 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from ....core.errors import CheckpointError
 from . import dcp_storage
-from .description import Description, described, fault_of, odd_one, ordered
+from .description import Description, fault_of, odd_one, ordered, read_description
 from .group import ALONE, RankGroup, all_or_none, by_first, together
-from .layout import MODEL, SHARDS, STATE, mine
-from .manifest import TENSORS, DamagedError, describe_leaves, named, same_leaves
+from .layout import MODEL, SHARDS, STATE, files_of_rank
+from .manifest import TENSORS, DamagedError, describe_leaves, leaves_by_name, same_leaves
 from .shards import ShardReader
-from .single import Checkpoint, all_damaged, machine_of, not_as_stated, restored, to_stderr
+from .single import Checkpoint, all_damaged, machine_of, not_as_stated, restore_tensor, to_stderr
 
 T = TypeVar("T")
 Names = Callable[[str], str | tuple[()]]
@@ -73,7 +73,7 @@ def _damage(path: Path, group: RankGroup) -> str:
     """Return the error text for the first damaged file; "" if all are intact."""
 
     def look() -> str:
-        found = (fault_of(path, file) for file in mine(described(path).files, group.rank, group.size))
+        found = (fault_of(path, file) for file in files_of_rank(read_description(path).files, group.rank, group.size))
         return odd_one(path) or next((fault for fault in found if fault), "")
 
     return next((fault for fault in together(group, look) if fault), "")
@@ -106,7 +106,7 @@ def load(
     >>> checkpoint.step, checkpoint.tree, checkpoint.machine
     (7, {'w': tensor([1., 1.])}, (3, 'going'))
     """
-    leaves_of = named("load", like)
+    leaves_of = leaves_by_name("load", like)
     before = {name: names(name) for name in leaves_of}
     wanted = {name: leaves_of[now] for now, name in before.items() if isinstance(name, str)}
     description = all_or_none(group, lambda: _fitting(path, wanted))
@@ -117,11 +117,11 @@ def load(
     found = all_or_none(group, lambda: _from_state(path / TENSORS, {name: wanted[name] for name in at[STATE]}))
     blank = {name: torch.empty_like(wanted[name].detach()) for name in (*at[SHARDS], *at[MODEL])}
     if at[SHARDS]:
-        dcp_storage.read(group, {name: blank[name] for name in at[SHARDS]}, ShardReader(path / SHARDS))
+        dcp_storage.read_shards(group, {name: blank[name] for name in at[SHARDS]}, ShardReader(path / SHARDS))
     if at[MODEL]:
         cut = len(description.at) + 1
         reader = HuggingFaceStorageReader(str(path / MODEL))
-        dcp_storage.read(group, {name[cut:]: blank[name] for name in at[MODEL]}, reader)
+        dcp_storage.read_shards(group, {name[cut:]: blank[name] for name in at[MODEL]}, reader)
     machine = machine_of(path, description.manifest.machine, classes)
     read = {**found, **blank}
     tensors = [read[name] if isinstance(name, str) else leaves_of[now].detach().clone() for now, name in before.items()]
@@ -138,7 +138,7 @@ load_checkpoint = load  # its name in `purestep`, where `load` opens the policy 
 
 def _fitting(path: Path, wanted: Mapping[str, Tensor]) -> Description:
     """Return the checkpoint's description, if its leaves are those wanted. Raises: CheckpointError."""
-    description = described(path)
+    description = read_description(path)
     same_leaves(f"load: {path.name}", description.manifest.leaves, describe_leaves(wanted))
     return description
 
@@ -147,15 +147,15 @@ def _from_state(path: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the leaves in the state file, read one after the other, so that at most one is in memory as a whole."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: divided(file.get_tensor(name), leaf) for name, leaf in wanted.items()}
+            return {name: shard_like(file.get_tensor(name), leaf) for name, leaf in wanted.items()}
     except (OSError, SafetensorError, RuntimeError, ValueError) as cause:
         raise DamagedError(not_as_stated(path, cause)) from cause
 
 
-def divided(stored: Tensor, like: Tensor) -> Tensor:
+def shard_like(stored: Tensor, like: Tensor) -> Tensor:
     """Return a whole tensor in the layout of `like`: on its device or, for a DTensor, this rank's shard."""
     if not isinstance(like, DTensor):
-        return restored(stored, like).clone()  # the tensor that was read may be a map of the file itself
+        return restore_tensor(stored, like).clone()  # the tensor that was read may be a map of the file itself
     whole = stored.view(like.dtype).reshape(like.shape).to(like.device)
     part = distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
     return part.clone()  # a shard may be a view, which would keep the whole in memory

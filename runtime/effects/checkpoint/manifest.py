@@ -16,7 +16,7 @@ from torch import Tensor
 from ....core.errors import CheckpointError, PurestepError, message
 from ....core.tree import leaf_names, leaves
 from ...files.reading import MOST_JSON, parse_json, read_bounded, reason
-from ...machine.json_codec import Json, decode, encode, line, short
+from ...machine.json_codec import Json, decode, encode, json_line, short
 
 SCHEMA = "purestep-checkpoint-2"
 TENSORS, MANIFEST = "state.safetensors", "manifest.json"
@@ -53,7 +53,7 @@ class Manifest:
     metadata: Mapping[str, Any]  # the user's own, such as a recipe's arguments
 
 
-def named(where: str, tree: Any) -> dict[str, Tensor]:
+def leaves_by_name(where: str, tree: Any) -> dict[str, Tensor]:
     """Return the tree's leaves by name. Raises: CheckpointError for a leaf that is no dense tensor, or a duplicate name."""
     tensors: dict[str, Tensor] = {}
     for name, leaf in zip(leaf_names(tree), leaves(tree), strict=True):
@@ -80,7 +80,7 @@ def describe_leaves(tensors: Mapping[str, Tensor]) -> tuple[Leaf, ...]:
     return tuple(Leaf(name, tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items())
 
 
-def written(manifest: Manifest) -> bytes:
+def manifest_bytes(manifest: Manifest) -> bytes:
     """Return the manifest as the bytes of its file, with a checksum over all the rest.
 
     Raises: StructureError, ChoiceError for metadata that is not made of numbers, strings, tuples and dicts.
@@ -103,7 +103,7 @@ def written(manifest: Manifest) -> bytes:
 
 def checksum_of(body: Json) -> str:
     """Return the checksum over all of a manifest but the checksum itself."""
-    return hashlib.sha256(line(body).encode()).hexdigest()
+    return hashlib.sha256(json_line(body).encode()).hexdigest()
 
 
 def describe(path: Path) -> Manifest:
@@ -176,10 +176,10 @@ def checked_body(body: Json, path: Path, schema: str, fields: set[str]) -> dict[
 OURS = re.compile(r"purestep-[a-z]{1,20}-[0-9]{1,6}")
 
 
-def whole(value: Any, least: int = 0) -> bool:
+def is_whole_number(value: Any, least: int = 0) -> bool:
     """Return whether a JSON value is a whole number that a checkpoint may have.
 
-    >>> whole(3), whole(True), whole(-1), whole(3.0), whole(10**30)
+    >>> is_whole_number(3), is_whole_number(True), is_whole_number(-1), is_whole_number(3.0), is_whole_number(10**30)
     (True, False, False, False, False)
     """
     return type(value) is int and least <= value <= LARGEST
@@ -195,7 +195,7 @@ def _are_leaves(rows: Any) -> bool:
         isinstance(rows, list)
         and all(isinstance(row, dict) and row.keys() == {"name", "shape", "dtype"} for row in rows)
         and all(isinstance(row["name"], str) and _is_dtype(row["dtype"]) for row in rows)
-        and all(isinstance(row["shape"], list) and all(map(whole, row["shape"])) for row in rows)
+        and all(isinstance(row["shape"], list) and all(map(is_whole_number, row["shape"])) for row in rows)
         and len({row["name"] for row in rows}) == len(rows)
     )
 
@@ -206,8 +206,8 @@ def _is_dtype(name: Any) -> bool:
 
 Check = tuple[Callable[[Any], bool], str]  # the check of a field, and a description of valid values
 FIELDS: Mapping[str, Check] = {
-    "step": (whole, "a whole number"),
-    "sequence": (lambda value: whole(value, 1), "a whole number from 1 on"),
+    "step": (is_whole_number, "a whole number"),
+    "sequence": (lambda value: is_whole_number(value, 1), "a whole number from 1 on"),
     "leaves": (_are_leaves, "a name, a shape and a dtype for each leaf"),
     "sha256": (is_sha256, "64 hexadecimal digits"),
     "environment": (lambda value: isinstance(value, dict), "an object"),

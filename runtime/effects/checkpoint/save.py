@@ -29,12 +29,12 @@ from ....core.errors import CheckpointError, ChoiceError, message
 from ...machine.json_codec import Json, encode
 from . import dcp_storage
 from .atomic_files import DISK, Files
-from .description import Description, facts_of, file_of, names_below, ordered, text_of
-from .directory import PARTIAL, begin, free_name, prune, publish, sweep, unwritten
+from .description import Description, description_bytes, facts_and_ranks, file_of, names_below, ordered
+from .directory import PARTIAL, free_name, make_temporary, prune, publish_folder, remove_remains, unwritten
 from .formats import SHARDED, Form
-from .group import ALONE, RankGroup, all_or_none, by_first, gathered, together
-from .layout import MODEL, SHARDS, STATE, File, folders, numbered, one_tree, placed
-from .manifest import MANIFEST, TENSORS, Leaf, Manifest, describe_leaves, named
+from .group import ALONE, RankGroup, all_or_none, by_first, gather_values, together
+from .layout import MODEL, SHARDS, STATE, File, file_numbers, folders, one_tree, place_leaves
+from .manifest import MANIFEST, TENSORS, Leaf, Manifest, describe_leaves, leaves_by_name
 from .single import CHUNK, environment, ignore, storable
 
 PIECES = "sharded"  # the writer of Hugging Face's form has ranks write here before it merges their files
@@ -75,7 +75,7 @@ def save(
 ) -> Path:
     """Write a checkpoint of `tree` (tensors) and of `machine` (a JSON value); return its folder. Every rank calls it.
 
-    The arguments are as in `effects.checkpoint.save`. `group` is the result of `joined()`, called once on each rank.
+    The arguments are as in `effects.checkpoint.save`. `group` is the result of `join_ranks()`, called once on each rank.
 
     Raises, on every rank: CheckpointError when it cannot be written (older checkpoints are then untouched), when a leaf is no
     dense tensor, or when a plain tensor differs between ranks; StructureError for a machine or metadata without JSON form.
@@ -100,7 +100,7 @@ def staged(
     leaves = describe_leaves(tensors)
     if group.size > 1:
         sums = {name: _digest(leaf) for name, leaf in plain.items()}
-        one_tree(gathered(group, {leaf.name: f"{leaf} {sums.get(leaf.name, 'divided')}" for leaf in leaves}))
+        one_tree(gather_values(group, {leaf.name: f"{leaf} {sums.get(leaf.name, 'divided')}" for leaf in leaves}))
     whole = {}
     for name, leaf in tensors.items():  # in the same order on all ranks, because gathering is a collective
         if places[name] == STATE:
@@ -126,9 +126,9 @@ def _sorted_out(
     """Return (all leaves, the place of each, copies of the unsharded ones that are written whole or compared)."""
     if step < 0:
         raise ChoiceError(message("save: step", got=step, wanted="0 or more", remedy="count steps from 0"))
-    tensors = named("save", tree)
+    tensors = leaves_by_name("save", tree)
     plain = {name: leaf for name, leaf in tensors.items() if not isinstance(leaf, DTensor)}
-    places = placed(tensors, tensors.keys() - plain.keys(), form.name, form.at)
+    places = place_leaves(tensors, tensors.keys() - plain.keys(), form.name, form.at)
     cut = len(form.at) + 1
     form.check({leaf.name[cut:]: leaf for leaf in describe_leaves(tensors) if places[leaf.name] == MODEL})
     wanted = [name for name in plain if group.size > 1 or places[name] == STATE]
@@ -164,7 +164,7 @@ def write(run: Path, given: Staged, *, keep: int = 3, group: RankGroup = ALONE, 
     except BaseException as cause:
         if group.rank == 0:
             with suppress(OSError):
-                sweep(root, files)
+                remove_remains(root, files)
         if isinstance(cause, OSError):
             raise CheckpointError(unwritten(root, given.size, cause)) from cause
         raise
@@ -176,7 +176,7 @@ def _begun(root: Path, step: int, files: Files) -> tuple[str, str, int]:
     No two saves write to the same folder: a rank that was given up as lost may still be writing to its own.
     """
     name = free_name(root, step)
-    beside = begin(root, f"{name}.{secrets.token_hex(4)}", files)
+    beside = make_temporary(root, f"{name}.{secrets.token_hex(4)}", files)
     return beside.name, name, 1 + max((sequence for sequence, _ in ordered(root, ignore)), default=0)
 
 
@@ -184,7 +184,7 @@ def _write_parts(partial: Path, given: Staged, group: RankGroup, files: Files) -
     shards = {name: leaf for name, leaf in given.parts.items() if given.places[name] == SHARDS}
     if shards:
         writer = FileSystemWriter(partial / SHARDS, sync_files=False)  # our own streams sync
-        dcp_storage.write(group, shards, writer, files)
+        dcp_storage.write_shards(group, shards, writer, files)
     model = {name: leaf for name, leaf in given.parts.items() if given.places[name] == MODEL}
     if model:
         cut = len(given.form.at) + 1
@@ -192,12 +192,12 @@ def _write_parts(partial: Path, given: Staged, group: RankGroup, files: Files) -
         sizes = {name: _bytes(leaf) for name, leaf in leaves.items()}
         hugging = HuggingFaceStorageWriter(
             str(partial / MODEL),
-            fqn_to_index_mapping=numbered(sizes, given.form.largest),
+            fqn_to_index_mapping=file_numbers(sizes, given.form.largest),
             save_distributed=True,
             enable_consolidation=True,
         )
         hugging.sync_files = False
-        dcp_storage.write(group, {name[cut:]: leaf for name, leaf in model.items()}, hugging, files)
+        dcp_storage.write_shards(group, {name[cut:]: leaf for name, leaf in model.items()}, hugging, files)
         by_first(group, lambda: _furnish(partial / MODEL, given.form, leaves, files))
 
 
@@ -234,7 +234,7 @@ def _description(given: Staged, sequence: int, found: list[File], group: RankGro
             leaves=given.leaves,
             sha256=next(file.sha256 for file in found if file.name == TENSORS),
             machine=given.machine,
-            environment={**environment(), **facts_of(group.size, given.facts)},
+            environment={**environment(), **facts_and_ranks(group.size, given.facts)},
             metadata=given.metadata,
         ),
         form=given.form.name,
@@ -245,9 +245,9 @@ def _description(given: Staged, sequence: int, found: list[File], group: RankGro
 
 
 def _finish(root: Path, beside: str, name: str, description: Description, keep: int, files: Files) -> Path:
-    files.append(root / beside / MANIFEST, text_of(description))
+    files.append(root / beside / MANIFEST, description_bytes(description))
     files.sync(root / beside / MANIFEST)
     files.rename(root / beside, root / f"{PARTIAL}{name}")
-    folder = publish(root, name, files)
+    folder = publish_folder(root, name, files)
     prune(root, [old for _, old in ordered(root, ignore)[keep:]], files)
     return folder

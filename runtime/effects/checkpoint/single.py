@@ -30,7 +30,7 @@ from ....core.tree import leaf_names, leaves
 from ...machine.json_codec import TAG, Json, decode, encode, short
 from ..folder import existing
 from .atomic_files import DISK, Files
-from .directory import begin, free_name, prune, publish, steps, sweep, unwritten
+from .directory import free_name, make_temporary, prune, publish_folder, remove_remains, step_folders, unwritten
 from .manifest import (
     MANIFEST,
     TENSORS,
@@ -39,10 +39,10 @@ from .manifest import (
     damaged,
     describe,
     describe_leaves,
-    named,
+    leaves_by_name,
+    manifest_bytes,
     same_leaves,
     tensor_bytes,
-    written,
 )
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ def save(
     if keep < 1 or step < 0:
         remedy = "keep at least the newest, and count steps from 0"
         raise ChoiceError(message("save: (step, keep)", got=(step, keep), wanted="step >= 0, keep >= 1", remedy=remedy))
-    tensors = named("save", tree)
+    tensors = leaves_by_name("save", tree)
     data = safetensors.torch.save({name: storable(leaf) for name, leaf in tensors.items()})
     with _saving:
         root = run / "checkpoints"
@@ -138,7 +138,7 @@ def save(
             environment={**environment(), **facts},
             metadata=metadata,
         )
-        text = written(manifest)
+        text = manifest_bytes(manifest)
         try:
             return _write(root, free_name(root, step), data, text, keep, files)
         except OSError as cause:
@@ -153,17 +153,17 @@ def storable(leaf: Tensor) -> Tensor:
 
 def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Files) -> Path:
     try:
-        partial = begin(root, name, files)
+        partial = make_temporary(root, name, files)
         for start in range(0, len(data), CHUNK):
             files.append(partial / TENSORS, data[start : start + CHUNK])
         files.sync(partial / TENSORS)
         files.append(partial / MANIFEST, text)
         files.sync(partial / MANIFEST)
-        folder = publish(root, name, files)
+        folder = publish_folder(root, name, files)
         prune(root, [old for _, old in _ordered(root, ignore)[keep:]], files)
     except BaseException:
         with suppress(OSError):
-            sweep(root, files)
+            remove_remains(root, files)
         raise
     return folder
 
@@ -171,7 +171,7 @@ def _write(root: Path, name: str, data: bytes, text: bytes, keep: int, files: Fi
 def _ordered(root: Path, refuse: Callable[[CheckpointError], None]) -> list[tuple[int, Path]]:
     """Return (sequence, folder) of each checkpoint with a good manifest, newest first; `refuse` gets other errors."""
     found = []
-    for folder in steps(root):
+    for folder in step_folders(root):
         try:
             found.append((describe(folder).sequence, folder))
         except CheckpointError as fault:
@@ -273,7 +273,7 @@ def newest_usable(find: Find, use: Callable[[Path], T], *, report: Callable[[str
         return found
 
 
-def of_newest(
+def use_newest(
     run: Path,
     use: Callable[[Path], T],
     *,
@@ -301,7 +301,7 @@ def _unusable(path: Path, fault: Exception) -> str:
     return damaged(path / MANIFEST, f"unusable ({said})", "a checkpoint of this run")
 
 
-def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
+def read_checkpoint(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
     """Return the checkpoint in folder `path`, as a tree with the structure, shapes, dtypes and devices of `like`.
 
     `classes` are those of the machine's state. Raises: DamagedError; CheckpointError for another schema or architecture,
@@ -310,18 +310,18 @@ def load(path: Path, like: T, *, classes: Iterable[type] = ()) -> Checkpoint[T]:
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as run:
     ...     path = save(Path(run), 7, {"w": torch.ones(2)}, machine=(3, "going"))
-    ...     checkpoint = load(path, {"w": torch.zeros(2)})
+    ...     checkpoint = read_checkpoint(path, {"w": torch.zeros(2)})
     >>> checkpoint.step, checkpoint.tree, checkpoint.machine
     (7, {'w': tensor([1., 1.])}, (3, 'going'))
     """
     manifest = describe(path)
-    wanted = named("load", like)
+    wanted = leaves_by_name("load", like)
     same_leaves(f"load: {path.name}", manifest.leaves, describe_leaves(wanted))
     machine = machine_of(path, manifest.machine, classes)
     data = tensor_bytes(path, manifest)
     try:
         stored = safetensors.torch.load(data)
-        tensors = [restored(stored[name], leaf) for name, leaf in wanted.items()]
+        tensors = [restore_tensor(stored[name], leaf) for name, leaf in wanted.items()]
     except (SafetensorError, KeyError, RuntimeError, ValueError) as cause:
         raise DamagedError(not_as_stated(path / TENSORS, cause)) from cause
     return Checkpoint(
@@ -370,6 +370,6 @@ def check_finite(path: Path, tree: Any, name: str) -> None:
             raise DamagedError(damaged(path / TENSORS, where, "finite parameters"))
 
 
-def restored(stored: Tensor, like: Tensor) -> Tensor:
+def restore_tensor(stored: Tensor, like: Tensor) -> Tensor:
     """Return the tensor that `storable` stored, on the device of `like` and with its shape and dtype."""
     return stored.view(like.dtype).reshape(like.shape).to(like.device)

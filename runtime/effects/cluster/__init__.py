@@ -19,7 +19,7 @@ from .interface import Cluster
 ENGINES: Mapping[str, str] = {"processes": "local.engine", "monarch": "monarch.engine", "ray": "ray.engine"}
 
 
-def opened(name: str, *, hosts: Sequence[str] = (), store: int = 0) -> AbstractContextManager[Cluster]:
+def open_cluster(name: str, *, hosts: Sequence[str] = (), store: int = 0) -> AbstractContextManager[Cluster]:
     """Open a cluster of the engine `name` on hosts at these addresses, or on this machine; stopped at the end of the block.
 
     `processes` runs on this machine; the hosts of `monarch` run `purestep host`; those of `ray` belong to the cluster that
@@ -30,10 +30,10 @@ def opened(name: str, *, hosts: Sequence[str] = (), store: int = 0) -> AbstractC
     return cluster
 
 
-def served(name: str, address: str, *, ready: Callable[[str], None]) -> None:
+def serve_host(name: str, address: str, *, ready: Callable[[str], None]) -> None:
     """Serve this machine as a host for the engine `name`, until Ctrl-C or SIGTERM; `ready` is called with the address.
 
-    Raises: as `opened`, and EngineError if the address cannot be listened at, or if the engine has hosts of another kind.
+    Raises: as `open_cluster`, and EngineError if the address cannot be listened at, or if the engine has hosts of another kind.
     """
     _back_end("host", name).serve(address, ready=ready)
 

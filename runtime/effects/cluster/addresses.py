@@ -21,10 +21,10 @@ def parted(address: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def joined(host: str, port: int) -> str:
+def host_and_port(host: str, port: int) -> str:
     """Return "HOST:PORT".
 
-    >>> joined("10.0.0.1", 7000), joined("::1", 7000)
+    >>> host_and_port("10.0.0.1", 7000), host_and_port("::1", 7000)
     ('10.0.0.1:7000', '[::1]:7000')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

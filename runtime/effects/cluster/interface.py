@@ -146,14 +146,14 @@ class Cluster:
     )
 
 
-def placed(size: int, hosts: tuple[str, ...]) -> tuple[str, ...]:
+def host_of_each(size: int, hosts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the host of each member, in turn.
 
     host_i = hosts[i mod n]
 
     Raises: ChoiceError.
 
-    >>> placed(3, ("one", "two"))
+    >>> host_of_each(3, ("one", "two"))
     ('one', 'two', 'one')
     """
     if size < 1:

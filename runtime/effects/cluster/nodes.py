@@ -11,7 +11,7 @@ from ..workers.program import NOTE, READY
 from .interface import EngineError
 
 
-def begun(
+def start_child(
     body: Any,
     arguments: tuple[Any, ...],
     *,
@@ -41,7 +41,7 @@ def begun(
     raise EngineError(message(what, got=f"not begun ({rest[0]})", wanted="running", remedy=remedy))
 
 
-def ended(child: Child, seconds: float) -> None:
+def end_child(child: Child, seconds: float) -> None:
     """Ask a child to end, and kill it and its session after so many seconds. A second call does nothing."""
     child.stop()
     child.process.wait(seconds)

@@ -67,12 +67,12 @@ def ray_token(environment: Mapping[str, str] = os.environ) -> bytes:
     return b""
 
 
-def described(engine: str, hosts: str, environment: Mapping[str, str] = os.environ) -> str:
+def describe_security(engine: str, hosts: str, environment: Mapping[str, str] = os.environ) -> str:
     """Return one line on how connections to an engine's hosts are secured, or "" if the hosts are this machine.
 
     Ray's hosts are in the cluster that RAY_ADDRESS names. Raises: EngineError, as the functions above.
 
-    >>> described("ray", "", {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled"})
+    >>> describe_security("ray", "", {"RAY_ADDRESS": "10.0.0.1:6379", "RAY_AUTH_MODE": "disabled"})
     'ray at 10.0.0.1:6379 is spoken to without a token and without TLS: whoever reaches its ports can run code there'
     """
     at = environment.get(RAY_ADDRESS, "") if engine == "ray" else hosts

@@ -7,7 +7,7 @@ from collections import deque
 from contextvars import copy_context
 from typing import Any
 
-from ..workers.program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, StoppedError, described
+from ..workers.program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, StoppedError, describe_exception
 from . import worker_rules
 
 
@@ -39,13 +39,13 @@ class Post:
         except StoppedError:
             self.say(RETURNED, "it was stopped")
         except BaseException as error:  # SystemExit too: in a thread it would vanish
-            self.say(RAISED, described(error))
+            self.say(RAISED, describe_exception(error))
 
     def say(self, *words: Any) -> None:
         """Queue a message for sending."""
         letter = pickle.dumps(words)
         with self.changed:
-            self.box = worker_rules.put(self.box, letter)
+            self.box = worker_rules.put_letter(self.box, letter)
             self.changed.notify_all()
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
@@ -81,7 +81,7 @@ class Post:
         until = time.monotonic() + seconds
         with self.changed:
             self.asked = False
-            self.box, new = worker_rules.opened(self.box, come)
+            self.box, new = worker_rules.open_parcel(self.box, come)
             self.given.extend(new)
             self.changed.notify_all()
             while not self.box.kept and not self.hungry() and (left := until - time.monotonic()) > 0:

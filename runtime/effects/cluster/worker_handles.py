@@ -15,8 +15,8 @@ from attrs import frozen
 
 from ....core.errors import PurestepError, message
 from ..workers.backends import Body, Engine, Inbox, WorkerHandle, WorkersError
-from ..workers.process import DIED, read, work
-from ..workers.program import ANSWER, NOTE, READY, STOP, described
+from ..workers.process import DIED, read_letter, task_message
+from ..workers.program import ANSWER, NOTE, READY, STOP, describe_exception
 from . import worker_rules
 from .device_assignment import Device, DeviceAssignment
 from .interface import LATE, Cluster, EngineError, Mesh, Unanswered
@@ -74,14 +74,14 @@ def on(
                 return pickle.dumps((body, fitted(arguments, device)))
             except Exception as error:
                 wanted, remedy = "a function of a module and values that pickle knows", "move it to a module"
-                got = f"not to be sent ({described(error)})"
+                got = f"not to be sent ({describe_exception(error)})"
                 raise WorkersError(message("on: body", got=got, wanted=wanted, remedy=remedy)) from error
 
         letter(devices[0])
         worker = _Worker(site, number, letter, inbox)
         worker.thread.start()
         return WorkerHandle(
-            packed=work,
+            packed=task_message,
             send=worker.put,
             stop=lambda: worker.put(pickle.dumps((STOP,))),
             end=worker.end,
@@ -108,7 +108,7 @@ class _Worker:
     def put(self, letter: bytes) -> None:
         """Queue a message for sending."""
         with self.changed:
-            self.box = worker_rules.put(self.box, letter)
+            self.box = worker_rules.put_letter(self.box, letter)
             self.changed.notify_all()
 
     def end(self) -> None:
@@ -179,9 +179,9 @@ class _Worker:
                 continue
             come, hungry = answer.value
             with self.changed:
-                self.box, new = worker_rules.opened(self.box, come)
+                self.box, new = worker_rules.open_parcel(self.box, come)
             for letter in new:
-                words = read(letter)
+                words = read_letter(letter)
                 self.inbox.put((self.number, *words))
                 if words[0] not in GOES_ON:
                     return ""

@@ -27,10 +27,10 @@ class Endpoint:
     wanted: int = 0  # the number of the message that is expected next
 
 
-def put(box: Endpoint, letter: Any) -> Endpoint:
+def put_letter(box: Endpoint, letter: Any) -> Endpoint:
     """Return the end with one more message to send.
 
-    >>> put(Endpoint(), "a")
+    >>> put_letter(Endpoint(), "a")
     Endpoint(kept=('a',), first=0, wanted=0)
     """
     return evolve(box, kept=(*box.kept, letter))
@@ -39,18 +39,18 @@ def put(box: Endpoint, letter: Any) -> Endpoint:
 def parcel(box: Endpoint) -> Parcel:
     """Return the parcel that this end sends.
 
-    >>> parcel(put(Endpoint(), "a"))
+    >>> parcel(put_letter(Endpoint(), "a"))
     Parcel(wanted=0, first=0, letters=('a',))
     """
     return Parcel(box.wanted, box.first, box.kept)
 
 
-def opened(box: Endpoint, come: Parcel) -> tuple[Endpoint, tuple[Any, ...]]:
+def open_parcel(box: Endpoint, come: Parcel) -> tuple[Endpoint, tuple[Any, ...]]:
     """Return the end after a parcel was received, and the messages in it that are new.
 
-    >>> here, there = put(Endpoint(), "a"), Endpoint()
-    >>> there, new = opened(there, parcel(here))
-    >>> new, opened(there, parcel(here))[1], opened(here, parcel(there))[0]
+    >>> here, there = put_letter(Endpoint(), "a"), Endpoint()
+    >>> there, new = open_parcel(there, parcel(here))
+    >>> new, open_parcel(there, parcel(here))[1], open_parcel(here, parcel(there))[0]
     (('a',), (), Endpoint(kept=(), first=1, wanted=0))
     """
     known = min(max(come.wanted - box.first, 0), len(box.kept))

@@ -27,10 +27,10 @@ from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.tensor import DTensor
 
 from ....core.errors import PurestepError, choose, message
-from ...distributed.handles import enrolled, found, named
+from ...distributed.handles import enrolled, with_handles, without_handles
 from ..signals import end_at_once
 from .heartbeat import Channel, alive
-from .process_group import AGAIN, ProcessGroup, RankError, gathered, one_line, shared
+from .process_group import AGAIN, ProcessGroup, RankError, gather_tensor, one_line, shared
 
 END = ""  # the last call, with the exit code
 GRACE = 10.0  # seconds in which a running call may still end when a rank is lost
@@ -39,7 +39,7 @@ Interrupt = Callable[[RankError], None]  # raises an error in the main thread
 Call = tuple[str, Any, tuple[int, ...]]  # a word, trees with numbers for sharded leaves, numbers to be freed
 
 
-def divided(leaf: Any) -> bool:
+def is_sharded(leaf: Any) -> bool:
     """Return whether this leaf is sharded over the processes."""
     return isinstance(leaf, DTensor)
 
@@ -73,7 +73,7 @@ class Driver:
             if self.lost or self.over:
                 raise RankError(self.lost or self.over)
             held = dict(self.held.items())
-            call = word, named(given, held, divided), tuple(sorted(self.known - held.keys()))
+            call = word, with_handles(given, held, is_sharded), tuple(sorted(self.known - held.keys()))
             with self._until_all_have_done(word):
                 result, fault, new = _performed(self.ranks, word, handler, self._sent(call), held, self.following)
             self.known = {*held, *new}
@@ -128,13 +128,13 @@ def _performed(
     result: Any = ()
     fault: PurestepError | None = None
     try:
-        result = handler(*found(given, held))
+        result = handler(*without_handles(given, held))
     except RankError:
         raise
     except PurestepError as error:
         fault = error
-    new = enrolled(result, held, first, divided)
-    ends = torch.stack(gathered(ranks, torch.tensor([int(fault is not None), len(new)])))
+    new = enrolled(result, held, first, is_sharded)
+    ends = torch.stack(gather_tensor(ranks, torch.tensor([int(fault is not None), len(new)])))
     other = (ends != ends[0]).any(-1).nonzero()[:, 0].tolist()
     if other:
         got = f"at another end of {word!r} than rank 0" + (f" ({fault})" if fault else "")
@@ -158,12 +158,12 @@ def led(ranks: ProcessGroup, handlers: Handlers, program: Callable[[Driver], int
     channel = _channel(ranks)
     if ranks.rank:
         left = threading.Event()
-        with deaf(), alive(channel, ranks, lambda error: left.wait(GRACE) or end_at_once(str(error))):
+        with ignore_ctrl_c(), alive(channel, ranks, lambda error: left.wait(GRACE) or end_at_once(str(error))):
             try:
                 return _follow(ranks, handlers, channel)
             finally:
                 left.set()
-    with ThreadPoolExecutor(1, thread_name_prefix="purestep-later") as pool, interruptible() as interrupt:
+    with ThreadPoolExecutor(1, thread_name_prefix="purestep-later") as pool, raising_in_main() as interrupt:
         lead = Driver(ranks, handlers, channel, pool)
 
         def lost(error: RankError) -> None:
@@ -236,7 +236,7 @@ def _heard(
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def ignore_ctrl_c() -> Iterator[None]:
     """Ignore Ctrl-C, which reaches all processes: rank 0 handles it, saves, and then ends the others."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -249,7 +249,7 @@ def deaf() -> Iterator[None]:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interrupt]:
+def raising_in_main() -> Iterator[Interrupt]:
     """Yield a function by which other threads raise an error in the main thread, which runs this block; else a no-op.
 
     Uses SIGURG: it interrupts a wait, as Ctrl-C does, and is ignored without a handler.

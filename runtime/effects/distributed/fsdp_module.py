@@ -166,7 +166,7 @@ def inside(space: Workspace) -> LearnerParams:
     return LearnerParams(policy=(), critic=Linear(weight=head.weight, bias=head.bias))
 
 
-def load(space: Workspace, params: LearnerParams) -> None:
+def load_parameters(space: Workspace, params: LearnerParams) -> None:
     """Copy parameters, in shards, into the module, and discard its gradient. Raises: StructureError."""
     for part in _sharded(space.desk):
         part.reshard()  # discards gathered older weights
@@ -188,7 +188,7 @@ def descend(space: Workspace, loss: Tensor, *, last: bool) -> None:
 
 
 def slopes(space: Workspace, params: LearnerParams) -> LearnerParams:
-    """Return the gradient that all processes have accumulated since `load`, in shards: a tree like the parameters.
+    """Return the gradient that all processes have accumulated since `load_parameters`, in shards: a tree like the parameters.
 
     It is 0 for parameters without a gradient.
     """

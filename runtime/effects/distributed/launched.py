@@ -59,12 +59,14 @@ def launched() -> tuple[int, int]:
     if missing:
         remedy = "start it with torchrun, or set all of " + ", ".join(SET)
         raise ChoiceError(message(f"joined: {missing[0]}", got="not set", wanted="set", remedy=remedy))
-    size = number("WORLD_SIZE", range(1, 2**31))
-    number("MASTER_PORT", range(0 if size == 1 else 1, 2**16))  # 0 is any port, which other ranks could not find
-    return number("RANK", range(size)), size
+    size = launcher_number("WORLD_SIZE", range(1, 2**31))
+    launcher_number(
+        "MASTER_PORT", range(0 if size == 1 else 1, 2**16)
+    )  # 0 is any port, which other ranks could not find
+    return launcher_number("RANK", range(size)), size
 
 
-def number(name: str, among: range, usual: str = "") -> int:
+def launcher_number(name: str, among: range, usual: str = "") -> int:
     """Return the number in this variable of the launcher, else `usual`. Raises: ChoiceError unless it is in `among`."""
     said = os.environ.get(name) or usual
     with contextlib.suppress(ValueError):

@@ -33,9 +33,9 @@ from ....core.tree import tree_map
 from ...distributed.partition import Deal, by_tokens, piece, unread_piece
 from ...distributed.reduce import as_row, from_row, in_order, united
 from ...text.batching import SequenceBatch
-from .fsdp_module import Workspace, descend, inside, load, sharded_module, slopes, within, workspace
-from .process_group import ProcessGroup, gathered, same_on_all, summed
-from .shard import spread_state, whole
+from .fsdp_module import Workspace, descend, inside, load_parameters, sharded_module, slopes, within, workspace
+from .process_group import ProcessGroup, gather_tensor, same_on_all, summed
+from .shard import gather_shards, spread_state
 
 Absent = tuple[()]
 OTHERS = "give all ranks one batch and one state, with `shared` say"
@@ -110,7 +110,7 @@ def _gradient(
     del layout
     space = parts.space
     same_on_all("gradient: the batch", space.ranks, (batch, counts), OTHERS)
-    load(space, params)
+    load_parameters(space, params)
     own, found = _own(parts, batch.length), []
     for number, part in enumerate(own, 1):
         given = (*piece(batch, part), counts)
@@ -122,7 +122,7 @@ def _gradient(
         loss, sums = within(space, work)
         descend(space, loss, last=number == len(own))
         found.append(tree_map(lambda leaf: leaf.detach().double(), sums))
-    rows = gathered(space.ranks, as_row(united(found)))
+    rows = gather_tensor(space.ranks, as_row(united(found)))
     return slopes(space, params), united([from_row(row) for row in rows])
 
 
@@ -147,7 +147,7 @@ def _read_with(
 ) -> dict[str, Tensor]:
     """Return these fields of every transcript under these parameters, by name, on all processes."""
     space = parts.space
-    load(space, params)
+    load_parameters(space, params)
     mine, read = _own(parts, transcripts.length), []
     for part in mine:
         some, own = unread_piece(transcripts, part)
@@ -168,7 +168,7 @@ def _distance(
 ) -> Tensor:
     del layout
     space = parts.space
-    load(space, params)
+    load_parameters(space, params)
     found = []
     for part in _own(parts, batch.length):
         some, own = piece(batch, part)
@@ -178,14 +178,14 @@ def _distance(
 
         with torch.no_grad():
             found.append(within(space, work))
-    return torch.stack(gathered(space.ranks, torch.stack(found).amax())).amax()
+    return torch.stack(gather_tensor(space.ranks, torch.stack(found).amax())).amax()
 
 
 def _apply(
     parts: _ShardedInputs, state: LanguageState, gradients: LearnerParams, sums: Sums
 ) -> tuple[LanguageState, Metrics]:
     after, figures = parts.algorithm.apply(state, gradients, sums)
-    return after, whole(dict(figures))
+    return after, gather_shards(dict(figures))
 
 
 def _update(

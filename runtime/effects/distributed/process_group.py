@@ -29,11 +29,11 @@ from torch.distributed.rendezvous import rendezvous
 
 from ....core.errors import ChoiceError, PurestepError, StructureError, choose, message
 from ....core.tree import tree_map
-from ...distributed.reduce import fingerprint
+from ...distributed.reduce import tree_hash
 from ..signals import end_at_once
 from .launched import RankError as RankError
 from .launched import launched as launched
-from .launched import number
+from .launched import launcher_number
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 # Words of gloo, NCCL and the store in errors for a lost process, which have no class of their own.
@@ -62,7 +62,7 @@ class ProcessGroup:
 
 
 @contextlib.contextmanager
-def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[ProcessGroup]:
+def join_processes(*, timeout: float = 600.0, device: str = "auto") -> Iterator[ProcessGroup]:
     """Join the launcher's process group in a block, which is entered when all processes are there; leave the group at its end.
 
     `device` is "cpu" (gloo), "cuda" (NCCL; each process takes that of its LOCAL_RANK) or "auto": "cuda" if there is one.
@@ -73,7 +73,11 @@ def joined(*, timeout: float = 600.0, device: str = "auto") -> Iterator[ProcessG
         raise ChoiceError(message("joined: timeout", got=timeout, wanted="seconds above 0", remedy="e.g. 600"))
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     backend = choose("joined: device", kind, BACKENDS)
-    place = torch.device("cuda", number("LOCAL_RANK", range(2**15), "0")) if kind == "cuda" else torch.device("cpu")
+    place = (
+        torch.device("cuda", launcher_number("LOCAL_RANK", range(2**15), "0"))
+        if kind == "cuda"
+        else torch.device("cpu")
+    )
     if kind == "cuda":
         torch.cuda.set_device(place)
     rank, size = launched()
@@ -169,7 +173,7 @@ def on_ranks(body: Callable[[ProcessGroup], None], *, timeout: float = 600.0, de
     other error is raised. Each of these ends the other processes in the same way.
     """
     try:
-        with joined(timeout=timeout, device=device) as ranks:
+        with join_processes(timeout=timeout, device=device) as ranks:
             body(ranks)
     except RankError as error:
         end_at_once(str(error))
@@ -190,7 +194,7 @@ def let_go() -> None:
     gc.collect()
 
 
-def gathered(ranks: ProcessGroup, value: Tensor) -> list[Tensor]:
+def gather_tensor(ranks: ProcessGroup, value: Tensor) -> list[Tensor]:
     """Return a tensor of each process, in their order; all of one shape and dtype."""
     if ranks.size == 1:
         return [value]
@@ -222,7 +226,7 @@ def shared(ranks: ProcessGroup, tree: Any = ()) -> Any:
 
 def same_on_all(where: str, ranks: ProcessGroup, tree: Any, remedy: str) -> None:
     """Raise StructureError on every process unless all have the same tensors in a tree, bit by bit."""
-    numbers = torch.stack(gathered(ranks, fingerprint(tree)))
+    numbers = torch.stack(gather_tensor(ranks, tree_hash(tree)))
     other = (numbers != numbers[0]).nonzero()[:, 0].tolist()
     if other:
         got = f"another on rank {other[0]} than on rank 0"

@@ -28,7 +28,7 @@ def spread(ranks: ProcessGroup, tree: T) -> T:
     return tree_map(lambda leaf: _shard(ranks, leaf), tree)
 
 
-def whole(tree: T) -> T:
+def gather_shards(tree: T) -> T:
     """Return the tree with every shard gathered, on every process; other leaves are unchanged. Call it on all processes."""
     return tree_map(lambda leaf: leaf.full_tensor() if isinstance(leaf, DTensor) else leaf, tree)
 
@@ -36,7 +36,7 @@ def whole(tree: T) -> T:
 def spread_state(ranks: ProcessGroup, state: LanguageState) -> LanguageState:
     """Return a learner's state with its parameters, their reference and the optimiser's own trees in shards.
 
-    A state that `whole` gathered, for example from a checkpoint, can be sharded again over any number of processes.
+    A state that `gather_shards` gathered, for example from a checkpoint, can be sharded again over any number of processes.
     """
     return replace(
         state,

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 from attrs import frozen
 
-from ....core.errors import ChoiceError, StructureError, at_least, described, message
+from ....core.errors import ChoiceError, StructureError, at_least, describe_error, message
 from ....core.language.parsers import Parsed
 from ....core.language.task import TextTask
 from ....core.language.text_env import Outcome
@@ -46,7 +46,7 @@ def openenv_task(
     at_least("openenv_task: sessions", sessions, 1)
     client = library("openenv.core.generic_client", extra="openenv").GenericEnvClient
     schema = action_schema(url)
-    shown = text_of if isinstance(observe, tuple) else observe
+    shown = observation_text if isinstance(observe, tuple) else observe
     given = dict(reset or {})
 
     def open_session() -> _Session:
@@ -71,7 +71,7 @@ def action_schema(url: str) -> Mapping[str, Any]:
             schema = json.loads(answer.read())["action"]
     except (URLError, OSError, ValueError, KeyError, TypeError) as cause:
         remedy = "start it, and name its http://HOST:PORT"
-        raise ChoiceError(message(where, got=described(cause), wanted=wanted, remedy=remedy)) from cause
+        raise ChoiceError(message(where, got=describe_error(cause), wanted=wanted, remedy=remedy)) from cause
     if not isinstance(schema, dict):
         raise ChoiceError(message(where, got="no schema of actions", wanted=wanted, remedy="see GET /schema"))
     return schema
@@ -125,10 +125,10 @@ def parsed(schema: Mapping[str, Any], text: str) -> Parsed:
     return Parsed({needed[0]: value})
 
 
-def text_of(observation: Mapping[str, Any]) -> str:
+def observation_text(observation: Mapping[str, Any]) -> str:
     """Return an observation as a text.
 
-    >>> text_of({"board": "x.o", "done": False}), text_of({"echo": "hi", "length": 2})
+    >>> observation_text({"board": "x.o", "done": False}), observation_text({"echo": "hi", "length": 2})
     ('x.o', '{"echo": "hi", "length": 2}')
     """
     fields = {name: value for name, value in observation.items() if name not in OUTSIDE}

@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from ....core.errors import ChoiceError, StructureError, at_least, described, message
+from ....core.errors import ChoiceError, StructureError, at_least, describe_error, message
 from ....core.keys import Key
 from ....core.language.events import Assistant, Event, System, User
 from ....core.language.parsers import Parsed
@@ -58,7 +58,9 @@ def verifiers_task(
         rows = [*islice(iter(env.taskset), tasks)]
     except Exception as cause:
         remedy = "see that the library loads it on its own"
-        raise ChoiceError(message(f"{where}: tasks", got=described(cause), wanted="a list", remedy=remedy)) from cause
+        raise ChoiceError(
+            message(f"{where}: tasks", got=describe_error(cause), wanted="a list", remedy=remedy)
+        ) from cause
     kept = held_out or max(1, len(rows) // 5)
     if not 0 < kept < len(rows):
         got, wanted = f"{kept} of {len(rows)} tasks", "some of them, not all"
@@ -105,7 +107,7 @@ def _environment(where: str, taskset: str, settings: dict[str, Any]) -> tuple[An
         env = kind(config.model_validate({"taskset": {"id": taskset, **settings}}))
     except Exception as cause:
         remedy = "see that the library loads it on its own"
-        raise ChoiceError(message(where, got=described(cause), wanted="an environment", remedy=remedy)) from cause
+        raise ChoiceError(message(where, got=describe_error(cause), wanted="an environment", remedy=remedy)) from cause
     names = [*agents.agent_config_fields(env.config)]
     if len(names) != 1:
         got, remedy = f"agents {', '.join(names)}", "take a taskset with one agent"

@@ -16,7 +16,7 @@ from torch import Tensor
 from ....core.causal import CausalModel
 from ....core.decoding.decode import Decoder, chunk
 from ....core.decoding.sampling import drawing
-from ....core.decoding.slots import Decoding, idle
+from ....core.decoding.slots import Decoding, empty_slots
 from ....core.errors import ChoiceError, message
 from ....core.language.codec import Codec, widened
 from ....core.language.protocol import Protocol
@@ -26,7 +26,7 @@ from ....core.language.rollout import begin_rollout
 from ....core.record import replace
 from ...compile import program
 from ..hugging_face.causal_lm import reusing_cache
-from .scheduling import FREE, AnyAttempt, ChunkProcessor, Ending, Generation, never, prefilled, seated
+from .scheduling import FREE, AnyAttempt, ChunkProcessor, Ending, Generation, assign_slots, never, prefilled
 
 Params = Any
 REACH = 16  # caches are read up to a multiple of it
@@ -44,7 +44,7 @@ class Generator:
     advance: Callable[[Params, int, Generation], Generation]
 
 
-def quiet(ended: int, whole: int) -> None:
+def report_nothing(ended: int, whole: int) -> None:
     """Report no progress."""
     del ended, whole
 
@@ -87,13 +87,13 @@ def generator(
 
     def begin(params: Params, version: int, attempts: Sequence[AnyAttempt]) -> Generation:
         _check(attempts, capacity, max_new_tokens)
-        decoding = idle(model, params, slots=slots, capacity=capacity, longest=max_new_tokens)
+        decoding = empty_slots(model, params, slots=slots, capacity=capacity, longest=max_new_tokens)
         seats = (FREE,) * slots
         return Generation(attempts=tuple(attempts), seats=seats, following=0, decoding=decoding, version=version)
 
     def advance(params: Params, version: int, generation: Generation) -> Generation:
         with torch.no_grad():
-            stamp, placed = torch.tensor(version), seated(generation, version)
+            stamp, placed = torch.tensor(version), assign_slots(generation, version)
             decoding = run(params, stamp, prefilled(decoder, params, stamp, placed))
             return host.process(evolve(placed, decoding=decoding))
 
@@ -101,7 +101,12 @@ def generator(
 
 
 def complete(
-    made: Generator, params: Params, version: int, attempts: Sequence[AnyAttempt], *, progress: Progress = quiet
+    made: Generator,
+    params: Params,
+    version: int,
+    attempts: Sequence[AnyAttempt],
+    *,
+    progress: Progress = report_nothing,
 ) -> tuple[AnyAttempt, ...]:
     """Return the attempts, each decoded to its end with one set of weights, in the order given."""
     generation = made.begin(params, version, attempts)
@@ -127,7 +132,7 @@ def rollouts(
     chunk_length: int = 4,
     compiled: bool = False,
     ending: Ending = never,
-    progress: Progress = quiet,
+    progress: Progress = report_nothing,
 ) -> tuple[AnyAttempt, ...]:
     """Return the finished attempts at some requests, in their order: one for each of a request's participants.
 

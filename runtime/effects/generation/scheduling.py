@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 from torch import Tensor
 
 from ....core import keys
-from ....core.decoding.decode import Decoder, step
+from ....core.decoding.decode import Decoder, decode_step
 from ....core.decoding.slots import Decoding, forget, pending, seat
 from ....core.language.codec import Codec
 from ....core.language.events import LENGTH, STOP
@@ -48,7 +48,7 @@ def never(text: str) -> str:
     return ""
 
 
-def seated(generation: Generation, version: int) -> Generation:
+def assign_slots(generation: Generation, version: int) -> Generation:
     """Assign free slots to waiting attempts, start the calls that are due, and discard caches of other weights."""
     decoding = generation.decoding if version == generation.version else forget(generation.decoding)
     attempts, following, seats = generation.attempts, generation.following, []
@@ -94,10 +94,10 @@ def prefilled(decoder: Decoder, params: Params, version: Tensor, generation: Gen
             return decoding
         width = min(BLOCK, max(left))
         if len(rows) == len(seats):
-            decoding = step(decoder, params, version, decoding, width=width)
+            decoding = decode_step(decoder, params, version, decoding, width=width)
         else:
             some = torch.tensor(rows, device=decoding.token.device)
-            fed = step(decoder, params, version, take(decoding, some), width=width)
+            fed = decode_step(decoder, params, version, take(decoding, some), width=width)
             decoding = _put_back(decoding, some, fed)
 
 

@@ -40,9 +40,9 @@ def in_python(function: F) -> F:
 class GymnasiumWorld:
     """A batch of Gymnasium environments stepped together; `gymnasium_world` makes one, the end of a `with` block closes it.
 
-    `env` is the argument for `begin` and `rollout`: batched, and resetting itself. It has the form of an Env but keeps none of
-    its laws: reset and step change the environment, so that a second call with the same arguments is refused or has another
-    result.
+    `env` is the argument for `reset_rollout` and `rollout`: batched, and resetting itself. It has the form of an Env but keeps
+    none of its laws: reset and step change the environment, so that a second call with the same arguments is refused or has
+    another result.
     """
 
     vector: Vector
@@ -133,9 +133,9 @@ class GymnasiumWorld:
 def gymnasium_world(make: Callable[[], Single | Vector], envs: int) -> GymnasiumWorld:
     """Return `envs` copies of the environment that `make` makes; or, if it makes a vector env, that one, of `envs` rows.
 
-    The seed of the first resets derives from the key given to `begin`; later ones use the environments' own generators, so
-    key, policy and `make` determine everything that happens. Actions of a Box are clipped into it before they are executed; the
-    trajectory keeps the policy's own action, to which its log-prob belongs.
+    The seed of the first resets derives from the key given to `reset_rollout`; later ones use the environments' own
+    generators, so key, policy and `make` determine everything that happens. Actions of a Box are clipped into it before they
+    are executed; the trajectory keeps the policy's own action, to which its log-prob belongs.
 
     next_observation is always the one that followed the action. Copies of a single env are reset in the same step and report
     their final observation, and so must a vector env in mode SAME_STEP. One in mode DISABLED gets a reset of the rows that

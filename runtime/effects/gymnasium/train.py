@@ -23,7 +23,7 @@ from ...declared import all_names, as_declared
 from ...diverged import fault_in
 from ...episode_returns import Episodes, follow, none_yet
 from ...normalizer import Normalizer, check_normalizer, identity
-from ...rollout import Rollout, begin, rollout
+from ...rollout import Rollout, reset_rollout, rollout
 from ...train import RunState, Trainer
 from ...validate_learner import validate_learner
 from .importing import GymnasiumWorld
@@ -35,7 +35,7 @@ def gymnasium_rollout(world: GymnasiumWorld, model: ActorCritic, length: int) ->
     """Return a function that runs `length` steps of `model` in the environment, to be called like the result of `rollout`.
 
     It is not compiled and must not be: it steps in Python, and a full-graph compile refuses it. The policy's noise is that of
-    `rollout` for the same key. Its `worlds` argument comes from `begin(world.env, key)` or from the last call.
+    `rollout` for the same key. Its `worlds` argument comes from `reset_rollout(world.env, key)` or from the last call.
     Raises: WorldError for older ones.
     """
     return rollout(world.env, model, length)
@@ -69,7 +69,7 @@ def gymnasium_trainer(
         learner_key, worlds_key, key = keys.split(key, 3)
         return RunState(
             learner=algorithm.init(learner_key),
-            worlds=begin(world.env, worlds_key),
+            worlds=reset_rollout(world.env, worlds_key),
             episodes=none_yet(envs, key.device),
             normalizer=scaling.init(world.env.observation_space, envs, key.device),
             key=key,
@@ -108,4 +108,4 @@ def begin_anew(world: GymnasiumWorld, state: RunState) -> RunState:
     """Return the state with new episodes in `world` and everything that was learnt, to resume a run from a checkpoint."""
     worlds_key, key = keys.split(state.key)
     episodes = none_yet(world.vector.num_envs, key.device)
-    return replace(state, worlds=begin(world.env, worlds_key), episodes=episodes, key=key)
+    return replace(state, worlds=reset_rollout(world.env, worlds_key), episodes=episodes, key=key)

@@ -82,7 +82,7 @@ def open_model(
     except ModuleNotFoundError:
         raise
     except Exception as cause:  # damaged files can raise anything in transformers
-        got = f"no model ({reason(cause)})"
+        got = f"no model ({why_unreadable(cause)})"
         remedy = "name a folder with config.json and weights, as save_model writes it"
         raise StructureError(message(f"open_model: {path}", got=got, wanted="a model", remedy=remedy)) from cause
     _refuse_gaps(str(path), found)
@@ -100,10 +100,10 @@ def open_model(
     )
 
 
-def reason(cause: Exception) -> str:
+def why_unreadable(cause: Exception) -> str:
     """Return in one line why transformers could not read a model.
 
-    >>> reason(ZeroDivisionError("division by zero"))
+    >>> why_unreadable(ZeroDivisionError("division by zero"))
     'ZeroDivisionError: division by zero'
     """
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
@@ -123,7 +123,7 @@ def _wrapped(path: str, module: Any) -> CausalModel:
         raise
     except Exception as cause:  # configurations of some models raise errors of their own
         remedy = "take a model of attention whose layers are alike"
-        text = message(f"open_model: {path}", got=reason(cause), wanted="a supported model", remedy=remedy)
+        text = message(f"open_model: {path}", got=why_unreadable(cause), wanted="a supported model", remedy=remedy)
         raise StructureError(text) from cause
 
 

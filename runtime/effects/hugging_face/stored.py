@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ....core.errors import CheckpointError, message
 from ...files.reading import MOST_JSON, parse_json, read_bounded
-from ...files.reading import opened as opened_file
+from ...files.reading import open_file as opened_file
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 OLD_WHOLE, OLD_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
@@ -43,7 +43,7 @@ def stored(path: str | Path) -> Iterator[tuple[Path, dict[str, Stored]]]:
     folder, name = (place.parent, place.name) if place.is_file() else (place, "")
     with ExitStack() as opened:
         there = [one.name for one in folder.iterdir()] if folder.is_dir() else []
-        source = name or chosen(there, str(folder))
+        source = name or weight_file(there, str(folder))
         yield folder / source, _shelf(opened, folder, source, there)
 
 
@@ -119,12 +119,12 @@ def _unreadable(path: Path, cause: Exception, wanted: str) -> str:
     return message(f"weights: {path}", got=got, wanted=wanted, remedy="fetch or write it again")
 
 
-def chosen(names: Collection[str], where: str) -> str:
+def weight_file(names: Collection[str], where: str) -> str:
     """Return the file that lists the weights: the first of `ORDER` that is there, then a file that ends in .pt.
 
     Raises: CheckpointError if there is none, or more than one .pt.
 
-    >>> chosen(["pytorch_model.bin", "model.safetensors.index.json", "config.json"], "folder")
+    >>> weight_file(["pytorch_model.bin", "model.safetensors.index.json", "config.json"], "folder")
     'model.safetensors.index.json'
     """
     found = [name for name in ORDER if name in names]
@@ -140,7 +140,7 @@ def chosen(names: Collection[str], where: str) -> str:
 
 
 def could_hold(names: Iterable[str]) -> bool:
-    """Return whether one of the names is one that `chosen` may choose.
+    """Return whether one of the names is one that `weight_file` may choose.
 
     >>> could_hold(["config.json", "last.pt"]), could_hold(["config.json", "model.gguf"])
     (True, False)

@@ -14,7 +14,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from ....core.errors import ChoiceError, described, message
+from ....core.errors import ChoiceError, describe_error, message
 from ....core.language.codec import CLOSED, NOTHING, Codec, Ids, Standing
 from ....core.language.events import Event, ToolResult
 from ....core.language.tool_calls import CALL_PARSERS, BadCall, CallParser, Calls, ToolCall, call_of
@@ -193,7 +193,7 @@ def _own_parser(tokenizer: Any, prompt: str, schemas: Schemas) -> tuple[CallPars
             found = tokenizer.parse_response(text, prefix=prompt, tools=[dict(one) for one in schemas])
             return tuple(call_of(one["function"]) for one in found.get("tool_calls", ()))
         except Exception as error:  # of parsers of many formats
-            return (BadCall(described(error)),)
+            return (BadCall(describe_error(error)),)
 
     return (parse,)
 

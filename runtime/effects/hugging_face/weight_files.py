@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ....core.errors import CheckpointError, message
-from ..checkpoint.load import divided
+from ..checkpoint.load import shard_like
 from ..checkpoint.single import to_stderr
 from .stored import Stored, some, stored
 
@@ -31,7 +31,7 @@ def read_weights(
     with stored(path) as (source, shelf):
         shapes = {name: one.shape for name, one in shelf.items()}
         check_weights(shapes, wanted, _twins(shelf, wanted), str(source))
-        params = {name: divided(shelf[name].read().to(leaf.dtype), leaf) for name, leaf in like.items()}
+        params = {name: shard_like(shelf[name].read().to(leaf.dtype), leaf) for name, leaf in like.items()}
     report(f"weights: {len(params)} tensors from {source}")
     return params
 

@@ -93,7 +93,7 @@ def wait_for(one: Server, within: float, waiting: Callable[[], None] = nothing) 
     (401, 403) is not retried. `waiting` is called once, when the first attempt has failed. Raises: ServerError if it does not
     answer or has other models; KeyboardInterrupt, at once, on Ctrl-C or SIGTERM.
     """
-    names = finished(_models(one, within, waiting))
+    names = run_job(_models(one, within, waiting))
     if one.model not in names:
         raise refused(one.url, "models", got=names, wanted=repr(one.model), remedy="name the one to ask")
 
@@ -106,7 +106,7 @@ async def _models(one: Server, within: float, waiting: Callable[[], None]) -> li
         look = evolve(one, seconds=min(one.seconds, max(end - time.monotonic(), LOOK)))
         try:
             async with one.connect() as client:
-                listed = await answered(look, client.with_options(max_retries=0).models.with_raw_response.list)
+                listed = await read_response(look, client.with_options(max_retries=0).models.with_raw_response.list)
         except ServerError as error:
             shut = isinstance(error.__cause__, openai.AuthenticationError | openai.PermissionDeniedError)
             if shut or time.monotonic() > end:
@@ -129,7 +129,9 @@ def json_of(raw: Any) -> Any:
     return json.loads(raw.text)
 
 
-async def answered(server: Server, create: Callable[[], Awaitable[Any]], read: Callable[[Any], Any] = json_of) -> Any:
+async def read_response(
+    server: Server, create: Callable[[], Awaitable[Any]], read: Callable[[Any], Any] = json_of
+) -> Any:
     """Return `read` of the answer to a request, which `create` sends through the client.
 
     Raises: ServerError, in one line.
@@ -198,12 +200,12 @@ async def aside(function: Callable[..., T], *arguments: Any) -> T:
     return await asyncio.wrap_future(made)
 
 
-def finished(job: Coroutine[Any, Any, T]) -> T:
+def run_job(job: Coroutine[Any, Any, T]) -> T:
     """Return the job's result, waiting for its end in a loop of its own, also if one already runs, as in a notebook.
 
     Ctrl-C and SIGTERM cancel it at once, in any thread: see `clock`.
 
-    >>> finished(asyncio.sleep(0, "slept"))
+    >>> run_job(asyncio.sleep(0, "slept"))
     'slept'
     """
     begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()

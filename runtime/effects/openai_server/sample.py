@@ -15,7 +15,7 @@ from ....core.language.codec import Codec
 from ....core.language.events import ABORT
 from ....core.language.protocol import Protocol
 from ....core.language.rollout import ModelOutput, Rollout, add_output
-from .client import Server, all_of, answered, aside, finished, refused
+from .client import Server, all_of, aside, read_response, refused, run_job
 from .client import ServerError as ServerError
 from .client import server as server
 from .parse_response import RAW, check_sampling, output_of, request_of
@@ -29,7 +29,7 @@ ABORTS, PAUSE = (
 )  # how often in a row a server may abort a call, as it does while it loads new weights; seconds
 
 
-def served(
+def sample_from_server(
     server: Server,
     protocol: Protocol[P, S],
     codec: Codec,
@@ -63,7 +63,7 @@ def served(
             async def ask(attempt: Rollout[S]) -> ModelOutput:
                 body = request_of(attempt, codec, server.model, **how)
                 async with turns:
-                    reply = await answered(server, partial(create, **body))
+                    reply = await read_response(server, partial(create, **body))
                 return output_of(reply, attempt, codec, server.url, version=version, **how)
 
             async def answer(attempt: Rollout[S], said: ModelOutput) -> Rollout[S]:
@@ -73,7 +73,7 @@ def served(
 
             return await all_of([_attempted(server, ask, answer, attempt) for attempt in attempts])
 
-    return finished(job())
+    return run_job(job())
 
 
 async def _attempted(

@@ -18,7 +18,7 @@ from ....core.errors import CheckpointError, ChoiceError, message
 from ...files.reading import MOST_CONFIG, parse_json, read_bounded
 from ..checkpoint.atomic_files import ABSENT, DISK, kind, new_folder
 from ..hugging_face.optional import library
-from .client import Server, ServerError, answered, finished, nothing, refused, wait_for
+from .client import Server, ServerError, nothing, read_response, refused, run_job, wait_for
 
 SERVED, WEIGHTS, PARTIAL = "served", "weights", ".partial"
 HEAD = "lm_head.weight"
@@ -116,7 +116,7 @@ def publish(
     lay_out(root, save, version=version)
     if within > 0:
         wait_for(server, within, waiting)
-    return finished(_published(server, version, tuple(probe), tuple(log_probs), tolerance))
+    return run_job(_published(server, version, tuple(probe), tuple(log_probs), tolerance))
 
 
 async def _published(
@@ -139,7 +139,7 @@ async def _post(server: Server, client: Any, route: str, body: Mapping[str, Any]
     """Call one of the server's own routes, outside of its API; once, without retries, because loading weights takes time."""
     address = f"{server.url.removesuffix('/v1')}{route}"
     patient = client.with_options(max_retries=0, timeout=server.seconds)
-    await answered(server, partial(patient.post, address, cast_to=str, body=body), str)
+    await read_response(server, partial(patient.post, address, cast_to=str, body=body), str)
 
 
 async def _told_version(server: Server, client: Any, version: int) -> None:
@@ -158,7 +158,7 @@ async def _probed(server: Server, client: Any, ids: tuple[int, ...]) -> tuple[fl
         "max_tokens": 1,
         "extra_body": {"prompt_logprobs": 0},
     }
-    reply = await answered(server, partial(client.completions.with_raw_response.create, **body))
+    reply = await read_response(server, partial(client.completions.with_raw_response.create, **body))
     try:
         (choice,) = reply["choices"]
         _, *rows = choice["prompt_logprobs"]

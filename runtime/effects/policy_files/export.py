@@ -16,7 +16,7 @@ from ....core.tree import leaves
 from ...trained_policy import TrainedPolicy, visited
 from ..checkpoint.atomic_files import write_whole
 from . import programs, tensors
-from .module import called, inputs_of, module_of, portions
+from .module import call_policy, inputs_of, module_of, portions
 from .place import check_place
 
 RECORDED = 256  # observations of the check
@@ -30,7 +30,7 @@ class Exported:
     path: Path
     form: str
     observations: int
-    difference: float  # see `difference`
+    difference: float  # see `action_difference`
 
     def line(self) -> str:
         """Return the result as one line of text."""
@@ -80,7 +80,7 @@ def checked(
         raise ChoiceError(message("export: observations", got="too few", wanted="batch or more", remedy=remedy))
     data, run = _made(policy, parts[0], to, settings)
     with torch.no_grad():
-        greatest = max(difference(policy, part, run(inputs_of(part))) for part in parts)
+        greatest = max(action_difference(policy, part, run(inputs_of(part))) for part in parts)
     return data, greatest, len(parts) * max(batch, 1)
 
 
@@ -89,9 +89,9 @@ def _made(
 ) -> tuple[bytes, Callable[[Mapping[str, Tensor]], Tensor]]:
     """Return the content of the file and the function that it holds."""
     if to == "safetensors":
-        data = tensors.tensor_bytes(policy, observation, settings)
-        module = module_of(tensors.put(policy, safetensors.torch.load(data), "export"), observation)
-        return data, lambda inputs: called(module, inputs)
+        data = tensors.tensor_file_bytes(policy, observation, settings)
+        module = module_of(tensors.put_tensors(policy, safetensors.torch.load(data), "export"), observation)
+        return data, lambda inputs: call_policy(module, inputs)
     write, read = {
         "torch": (programs.torch_bytes, programs.opened_torch),
         "onnx": (programs.onnx_bytes, programs.opened_onnx),
@@ -100,7 +100,7 @@ def _made(
     return data, read(data)
 
 
-def difference(policy: TrainedPolicy, observation: Any, action: Tensor) -> float:
+def action_difference(policy: TrainedPolicy, observation: Any, action: Tensor) -> float:
     """Return how far an action is from the policy's own: infinitely for one of another shape or dtype.
 
     It is the greatest |a - b| / max(1, |b|); of discrete actions it is the difference of their log-probs, 0 for equally likely

@@ -73,7 +73,7 @@ def module_of(policy: TrainedPolicy, observation: Any) -> PolicyModule:
     return make(policy, pytree.tree_structure(observation)).eval()
 
 
-def called(module: Any, inputs: Mapping[str, Tensor]) -> Tensor:
+def call_policy(module: Any, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return the action of a module, or of an exported one, for inputs by their names."""
     with torch.no_grad():
         action: Tensor = module(*inputs.values()) if list(inputs) == [OBSERVATION] else module(**inputs)

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....core.errors import ExportError, described, message
-from .module import ACTION, OBSERVATION, PolicyModule, called
+from ....core.errors import ExportError, describe_error, message
+from .module import ACTION, OBSERVATION, PolicyModule, call_policy
 
 Run = Callable[[Mapping[str, Tensor]], Tensor]  # inputs by name -> action
 EXTRA = "pip install 'purestep[onnx]'"
@@ -36,7 +36,7 @@ def _captured(module: PolicyModule, inputs: Mapping[str, Tensor]) -> Any:
                 module, tuple(inputs.values()) if alone else (), None if alone else dict(inputs), strict=False
             )
     except Exception as cause:  # whatever the model's own code raises
-        got, remedy = f"not to be captured ({described(cause)})", "--to safetensors writes its weights"
+        got, remedy = f"not to be captured ({describe_error(cause)})", "--to safetensors writes its weights"
         wanted = "one of operations that torch.export captures"
         raise ExportError(message("export: the policy", got=got, wanted=wanted, remedy=remedy)) from cause
 
@@ -45,7 +45,7 @@ def opened_torch(data: bytes) -> Run:
     """Return the function in a file of torch.export."""
     with _quiet():
         module = torch.export.load(io.BytesIO(data)).module()
-    return lambda inputs: called(module, inputs)
+    return lambda inputs: call_policy(module, inputs)
 
 
 def onnx_bytes(module: PolicyModule, inputs: Mapping[str, Tensor]) -> bytes:
@@ -59,7 +59,7 @@ def onnx_bytes(module: PolicyModule, inputs: Mapping[str, Tensor]) -> bytes:
             assert found is not None
             return bytes(found.model_proto.SerializeToString())
         except Exception as cause:  # of the exporter's registry of operations
-            got, remedy = f"not to be written ({described(cause)})", "--to torch writes the same function"
+            got, remedy = f"not to be written ({describe_error(cause)})", "--to torch writes the same function"
             text = message("export: the policy", got=got, wanted="one of operations that ONNX has", remedy=remedy)
             raise ExportError(text) from cause
 

@@ -62,7 +62,7 @@ def _space(space: Space) -> dict[str, Any]:
     return {"kind": type(space).__name__, **asdict(space)}
 
 
-def tensor_bytes(policy: TrainedPolicy, observation: Any, settings: Mapping[str, Any]) -> bytes:
+def tensor_file_bytes(policy: TrainedPolicy, observation: Any, settings: Mapping[str, Any]) -> bytes:
     """Return the content of the file."""
     about = json.dumps(description(policy, observation, settings), default=str)
     return safetensors.torch.save(tensors_of(policy), {ABOUT: about})
@@ -78,10 +78,10 @@ def with_weights(policy: TrainedPolicy, path: Path | str) -> TrainedPolicy:
     except SafetensorError as cause:
         got, remedy = f"no safetensors file ({cause})", "name one that purestep export wrote"
         raise ExportError(message(str(path), got=got, wanted="the tensors of a policy", remedy=remedy)) from cause
-    return put(policy, stored, str(path))
+    return put_tensors(policy, stored, str(path))
 
 
-def put(policy: TrainedPolicy, stored: Mapping[str, Tensor], where: str) -> TrainedPolicy:
+def put_tensors(policy: TrainedPolicy, stored: Mapping[str, Tensor], where: str) -> TrainedPolicy:
     """Return the policy with these tensors in place of its own. Raises: ExportError."""
     own = tensors_of(policy)
     shapes = [{name: (tuple(one.shape), one.dtype) for name, one in those.items()} for those in (own, stored)]
@@ -109,7 +109,7 @@ def _like(params: Any, found: list[Tensor]) -> Any:
     return pytree.tree_unflatten(found, pytree.tree_structure(params))
 
 
-def about(path: Path | str) -> dict[str, Any]:
+def read_about(path: Path | str) -> dict[str, Any]:
     """Return the description in such a file. Raises: ExportError for another file."""
     try:
         with safe_open(str(path), "pt") as file:

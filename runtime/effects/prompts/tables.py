@@ -12,7 +12,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from ....core.errors import ChoiceError, described, message
+from ....core.errors import ChoiceError, describe_error, message
 from ...files.reading import UnreadableError, irregular, parse_json, read_bounded, reason
 
 MOST = 1 << 30  # bytes
@@ -115,7 +115,7 @@ def _parquet_rows(path: Path) -> Iterator[Located]:
     try:
         rows = parquet.read_table(arrow.BufferReader(content)).to_pylist()
     except (OSError, ValueError, arrow.ArrowException) as cause:
-        got, remedy = f"unreadable ({described(cause)})", "write it again"
+        got, remedy = f"unreadable ({describe_error(cause)})", "write it again"
         raise ChoiceError(message(str(path), got=got, wanted="a Parquet file", remedy=remedy)) from cause
     return _numbered(path, rows)
 
@@ -131,7 +131,7 @@ def _dataset_rows(path: Path) -> Iterator[Located]:
         splits = held if isinstance(held, datasets.DatasetDict) else {SPLIT: held}
         rows = splits[SPLIT].to_list() if SPLIT in splits else []
     except Exception as cause:  # the library's errors have no common class
-        got, remedy = f"unreadable ({described(cause)})", "save it again"
+        got, remedy = f"unreadable ({describe_error(cause)})", "save it again"
         raise ChoiceError(message(str(path), got=got, wanted="a folder that datasets saved", remedy=remedy)) from cause
     if SPLIT not in splits:
         got, remedy = f"of splits {', '.join(map(repr, splits))}", "name the folder of one of them"

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from ....core.errors import ChoiceError, ShapeError, StructureError, message
 from ...files.reading import parse_json
-from ...machine.json_codec import line
-from ..checkpoint.atomic_files import ABSENT, kind, new_folder, opened, read_bytes, write_whole
+from ...machine.json_codec import json_line
+from ..checkpoint.atomic_files import ABSENT, kind, new_folder, open_regular, read_bytes, write_whole
 
 Row = dict[str, float]
 Sink = Callable[[Row], None]
@@ -73,13 +73,13 @@ def thin(sink: Sink, every: int) -> Sink:
         raise ChoiceError(message("thin: every", got=every, wanted="at least 1", remedy=remedy))
 
     def write(row: Row) -> None:
-        if int(column(row, "iteration")) % every == 0:
+        if int(number_in_row(row, "iteration")) % every == 0:
             sink(row)
 
     return write
 
 
-def column(row: Row, name: str) -> float:
+def number_in_row(row: Row, name: str) -> float:
     """Return the row's number of that name. Raises: ChoiceError."""
     if name not in row:
         remedy = "report it, or name another column with `by`"
@@ -97,11 +97,11 @@ def jsonl(path: Path) -> Iterator[Sink]:
     >>> with TemporaryDirectory() as run:
     ...     with jsonl(Path(run) / "metrics.jsonl") as sink:
     ...         sink({"steps": 512.0, "loss": 0.5})
-    ...     read(Path(run) / "metrics.jsonl")
+    ...     read_metrics(Path(run) / "metrics.jsonl")
     [{'steps': 512.0, 'loss': 0.5}]
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="ascii") as file:
+    with os.fdopen(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+", encoding="ascii") as file:
         os.truncate(file.fileno(), read_bytes(path).rfind(b"\n") + 1)
 
         def write(row: Row) -> None:
@@ -112,10 +112,10 @@ def jsonl(path: Path) -> Iterator[Sink]:
 
 
 def _text(row: Row) -> str:
-    return line({name: value if math.isfinite(value) else repr(value) for name, value in row.items()}) + "\n"
+    return json_line({name: value if math.isfinite(value) else repr(value) for name, value in row.items()}) + "\n"
 
 
-def read(path: Path) -> list[Row]:
+def read_metrics(path: Path) -> list[Row]:
     """Return the rows of a file that `jsonl` wrote; a last line that was cut off is ignored.
 
     Raises: StructureError for any other line that is no row.
@@ -135,7 +135,7 @@ def read(path: Path) -> list[Row]:
 def rewind(path: Path, last: float) -> None:
     """Remove the rows whose column "iteration" is beyond `last`: a run that resumes from there will write them again."""
     if kind(path) != ABSENT:
-        kept = [row for row in read(path) if column(row, "iteration") <= last]
+        kept = [row for row in read_metrics(path) if number_in_row(row, "iteration") <= last]
         write_whole(path, "".join(map(_text, kept)).encode())
 
 
@@ -159,7 +159,7 @@ def tensorboard(folder: Path, *, by: str = "steps", resumed_at: int = 0) -> Iter
 
         def write(row: Row) -> None:
             values = [summaries.Summary.Value(tag=name, simple_value=row[name]) for name in row if name != by]
-            add(step=int(column(row, by)), summary=summaries.Summary(value=values))
+            add(step=int(number_in_row(row, by)), summary=summaries.Summary(value=values))
 
         add(file_version="brain.Event:2")
         if resumed_at:

@@ -44,10 +44,10 @@ def share(value: float, bounds: tuple[float, float]) -> float:
     return (value - low) / (high - low) if high > low else 0.5
 
 
-def number(value: float) -> str:
+def four_digits(value: float) -> str:
     """Return a number for people, in four digits; what rounding leaves of a 0 is 0.
 
-    >>> [number(value) for value in (3.0, 0.123456, 501760.0, 2.5e-7)]
+    >>> [four_digits(value) for value in (3.0, 0.123456, 501760.0, 2.5e-7)]
     ['3', '0.1235', '501,760', '2.5e-07']
     """
     value = 0.0 if abs(value) < 1e-12 else float(value)
@@ -102,7 +102,7 @@ def chart(title: str, curves: Mapping[str, Points], *, x: str, order: Sequence[s
 
 
 def _summary(name: str, points: Points) -> str:
-    begin, end = (number(points[place][1]) for place in (0, -1))
+    begin, end = (four_digits(points[place][1]) for place in (0, -1))
     return f"{name + ', ' if name else ''}from {begin} to {end}"
 
 
@@ -112,11 +112,11 @@ def _grid(scale: Scale, name: str) -> str:
     for value in ticks(*scale.y):
         _, y = scale.position((scale.x[0], value))
         found.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        found.append(f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{number(value)}</text>')
+        found.append(f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{four_digits(value)}</text>')
     ends = dict.fromkeys(scale.x)
     for value, anchor in zip(ends, ("start", "end") if len(ends) > 1 else ("start",), strict=True):
         x, _ = scale.position((value, scale.y[0]))
-        found.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{number(value)}</text>')
+        found.append(f'<text x="{x:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{four_digits(value)}</text>')
     return "".join(found)
 
 

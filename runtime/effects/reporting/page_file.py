@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ..checkpoint.atomic_files import opened, write_whole
+from ..checkpoint.atomic_files import open_regular, write_whole
 from .png import check_output
 
 HEAD = "<!DOCTYPE html>\n<!-- written by purestep view -->\n"
@@ -18,7 +18,7 @@ def written_here(path: Path) -> bool:
     ...     written_here(Path(folder) / "mine.html")
     False
     """
-    with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         return file.read(len(HEAD)) == HEAD.encode()
 
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 from numpy.typing import NDArray
 
 from ....core.errors import ShapeError, message
-from .metrics import Row, column, read
+from .metrics import Row, number_in_row, read_metrics
 from .png import save_figure as save_figure
 
 Source = Path | Sequence[Row]  # a file that `jsonl` wrote, or its rows
@@ -62,7 +62,7 @@ def learning_curve(
         axes.axhline(threshold, color=FAINT, linewidth=1.2, linestyle=(0, (5, 3)), zorder=1.5, label=label)
     axes.set_xlabel(x_label, color=INK)
     axes.set_ylabel(y_label, color=INK)
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_text))
     axes.margins(x=0)
     axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
     axes.grid(color=GRID, linewidth=0.8)
@@ -76,8 +76,8 @@ def curve(source: Source, x: str, y: str, smooth: int = 1) -> tuple[Numbers, Num
     >>> curve([{"t": 1.0, "r": 2.0}, {"t": 2.0, "r": float("nan")}, {"t": 3.0, "r": 4.0}], "t", "r", smooth=2)
     (array([1., 3.]), array([2., 3.]))
     """
-    rows = read(source) if isinstance(source, Path) else source
-    points = np.array([(column(row, x), column(row, y)) for row in rows], dtype=np.float64).reshape(-1, 2)
+    rows = read_metrics(source) if isinstance(source, Path) else source
+    points = np.array([(number_in_row(row, x), number_in_row(row, y)) for row in rows], dtype=np.float64).reshape(-1, 2)
     points = points[np.isfinite(points).all(axis=1)]
     if not len(points):
         where = f"learning_curve: {source if isinstance(source, Path) else 'a run'}"
@@ -152,17 +152,17 @@ def bars(groups: Mapping[str, Mapping[str, float]], out: Path, *, title: str, un
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_xlabel(unit, color=INK)
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_text))
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     handles = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))  # one for each series
     _head(axes, title, list(handles.values()), list(handles) if len(series) > 1 else [])
     return save_figure(figure, out)
 
 
-def short(value: float, position: object = None) -> str:
+def tick_text(value: float, position: object = None) -> str:
     """Return a tick's number in few characters.
 
-    >>> short(0.5), short(250_000.0), short(1_500_000.0)
+    >>> tick_text(0.5), tick_text(250_000.0), tick_text(1_500_000.0)
     ('0.5', '250k', '1.5M')
     """
     del position

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ....core.errors import ChoiceError, message
-from ..checkpoint.atomic_files import ABSENT, FILE, beside, check_depth, kind, opened, write_whole
+from ..checkpoint.atomic_files import ABSENT, FILE, beside, check_depth, kind, open_regular, write_whole
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 SOFTWARE = "purestep"
@@ -27,7 +27,7 @@ def drawn_here(path: Path) -> bool:
     ...     drawn_here(Path(folder) / "notes.png")
     False
     """
-    with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
+    with os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         head = file.read(HEAD)
     if not head.startswith(SIGNATURE):
         return False

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from .metrics import Row, Sink, column
+from .metrics import Row, Sink, number_in_row
 
 WINDOW = 30.0  # seconds over which the rate is averaged
 
@@ -47,27 +47,27 @@ class ProgressTexts:
     metrics: str
 
 
-def number(value: float) -> str:
+def short_number(value: float) -> str:
     """Return a number in few characters.
 
-    >>> number(61234.5), number(0.123456), number(3.0)
+    >>> short_number(61234.5), short_number(0.123456), short_number(3.0)
     ('61,234', '0.1235', '3')
     """
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
-def describe(row: Row, total: float, unit: str, rate: float, by: str) -> tuple[str, str]:
+def progress_texts(row: Row, total: float, unit: str, rate: float, by: str) -> tuple[str, str]:
     """Return the progress and the rate, as texts.
 
-    >>> describe({"steps": 2000.0}, 8000, "steps", 100.0, "steps")
+    >>> progress_texts({"steps": 2000.0}, 8000, "steps", 100.0, "steps")
     ('2,000/8,000 steps', '100 steps/s, 0:01:00 left')
     """
-    steps = column(row, by)
+    steps = number_in_row(row, by)
     far = f"{steps:,.0f}/{total:,.0f} {unit}"
     if rate <= 0:
         return far, ""
     left = timedelta(seconds=round(max(total - steps, 0) / rate))
-    return far, f"{number(rate)} {unit}/s, {left} left"
+    return far, f"{short_number(rate)} {unit}/s, {left} left"
 
 
 def metrics_of(row: Row, show: Sequence[str], by: str) -> str:
@@ -83,7 +83,7 @@ def metrics_of(row: Row, show: Sequence[str], by: str) -> str:
     }
     shown = [largest[name] if name.endswith("/") else name for name in show]
     names = [name for name in shown if name in row] or [name for name in row if name not in (by, "iteration")][:3]
-    return "  ".join(f"{name} {number(row[name])}" for name in names)
+    return "  ".join(f"{name} {short_number(row[name])}" for name in names)
 
 
 @contextmanager
@@ -106,15 +106,15 @@ def progress(
     pace = Pace(clock)
 
     def words(row: Row) -> ProgressTexts:
-        far, fast = describe(row, total, unit, pace.add(column(row, by)), by)
-        return ProgressTexts(column(row, by) / total, far, fast, metrics_of(row, show, by))
+        far, fast = progress_texts(row, total, unit, pace.add(number_in_row(row, by)), by)
+        return ProgressTexts(number_in_row(row, by) / total, far, fast, metrics_of(row, show, by))
 
     with _bar(console, words) if console.is_terminal else _lines(console, words, seconds, clock) as sink:
         yield sink
 
 
 @contextmanager
-def waiting(
+def show_waiting(
     doing: str,
     usual: float,
     *,

@@ -18,12 +18,12 @@ from attrs import frozen
 
 from ....core.errors import ChoiceError, message
 from ...files.reading import parse_json
-from ...machine.json_codec import line
+from ...machine.json_codec import json_line
 from .. import folder
 from ..checkpoint.atomic_files import ABSENT, FILE, kind
 from ..json_lines import objects
 from ..layout import CONVERSATIONS
-from .page_charts import Points, chart, number
+from .page_charts import Points, chart, four_digits
 from .page_script import SCRIPT
 from .page_style import STYLE
 
@@ -80,7 +80,7 @@ def run_page(run: Path, about: About, *, steps: tuple[int, float], most: int) ->
     It has the conversations of these steps, or so many of them, evenly spread, as have at most `most` bytes.
     Raises: CheckpointError, StructureError for files of a run with other contents.
     """
-    found = kept(run, steps, most)
+    found = kept_conversations(run, steps, most)
     rows, (tables, pictures) = reported(run), evaluations(run)
     parts = (
         _header(run, about, rows),
@@ -122,7 +122,7 @@ def homes(run: Path) -> dict[str, Path]:
     return {"": run, **{name: run / name for name in folder.PHASES if (run / name).is_dir()}}
 
 
-def kept(run: Path, steps: tuple[int, float], most: int) -> Kept:
+def kept_conversations(run: Path, steps: tuple[int, float], most: int) -> Kept:
     """Return the conversations of a run in these steps, at most `most` bytes of them."""
     files = {name: home / CONVERSATIONS for name, home in homes(run).items() if kind(home / CONVERSATIONS) == FILE}
     there = {name: _sizes(path) for name, path in files.items()}
@@ -141,7 +141,7 @@ def kept(run: Path, steps: tuple[int, float], most: int) -> Kept:
             row = _row(text)
             room -= len(text)
             if row and room >= 0:
-                texts.append(line({"phase": name, **row} if name else row))
+                texts.append(json_line({"phase": name, **row} if name else row))
             else:
                 left += 1
     known = {step for held in there.values() for step in held}
@@ -266,8 +266,8 @@ def _section(title: str, body: str) -> str:
 def _header(run: Path, about: About, rows: Mapping[str, Sequence[Row]]) -> str:
     length = about.settings.get("steps")
     last = {phase: row.get(STEP, row.get(ENV_STEPS, 0.0)) for phase, each in rows.items() for row in each[-1:]}
-    of = f" of {number(length)}" if isinstance(length, int) else ""
-    at = [f"{phase} at step {number(step)}{of}".strip() for phase, step in last.items() if step]
+    of = f" of {four_digits(length)}" if isinstance(length, int) else ""
+    at = [f"{phase} at step {four_digits(step)}{of}".strip() for phase, step in last.items() if step]
     changed = ", ".join(
         f"{_name(name)} {_value(about.settings[name])}" for name in about.settings if name in about.changed
     )
@@ -319,7 +319,7 @@ def _cell(name: str, figures: Mapping[str, float], bounds: Sequence[str]) -> str
         return ""
     interval = [f"{figures[bound]:.3f}" for bound in bounds if bound in figures]
     value = figures[name]
-    text = number(value) if value.is_integer() or abs(value) >= 100 else f"{value:.3f}"
+    text = four_digits(value) if value.is_integer() or abs(value) >= 100 else f"{value:.3f}"
     return text + (f" <small>[{', '.join(interval)}]</small>" if interval else "")
 
 
@@ -336,7 +336,7 @@ def _curves(rows: Mapping[str, list[dict[str, float]]], pictures: Sequence[Mappi
         if len(values) > 1:
             charts.append(chart(_name(name), curves, x=ACROSS[across[next(iter(curves))]], order=(*phases, *curves)))
         elif values:
-            constant.append(f"{_name(name)} {number(values.pop())}")
+            constant.append(f"{_name(name)} {four_digits(values.pop())}")
     legend = "".join(f'<span><i class="c{place}"></i>{name}</span>' for place, name in enumerate(phases))
     before = f'<p class="legend">{legend}</p>' if len(phases) > 1 else ""
     after = f"<p>The same in all steps: {escape(', '.join(constant))}.</p>" if constant else ""

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from .plot import COLOURS, FAINT, GRID, INK, short
+from .plot import COLOURS, FAINT, GRID, INK, tick_text
 from .png import save_figure
 
 Curve = Sequence[tuple[float, float]]
@@ -114,7 +114,7 @@ def _curves(axes: Axes, settings: Sequence[Setting]) -> None:
         axes.plot(steps, every.mean(0), color=colour, linewidth=1.6, label=label)
     axes.set_xlabel("environment steps", color=INK)
     axes.set_ylabel("mean episode return while training", color=INK)
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
+    axes.xaxis.set_major_formatter(FuncFormatter(tick_text))
     axes.grid(color=GRID, linewidth=0.8)
     _legend(axes)
 

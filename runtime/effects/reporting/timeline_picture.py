@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ...async_rl.scheduler.timeline import KINDS, Interval, Span, cut
-from .plot import COLOURS, FAINT, GRID, INK, short
+from ...async_rl.scheduler.timeline import KINDS, Interval, Span, spans_between
+from .plot import COLOURS, FAINT, GRID, INK, tick_text
 from .png import save_figure
 
 COLOUR = dict(
@@ -98,7 +98,7 @@ def _part(axes: Axes, lane: Lane, longest: float) -> None:
         return
     begin, end = lane.window[0], lane.window[0] + longest
     for place, actor in enumerate(_rows(axes, lane)):
-        own = cut([one for one in lane.close if one.actor == actor], begin, end)
+        own = spans_between([one for one in lane.close if one.actor == actor], begin, end)
         _bars(axes, place, own, pale=True)
         for one in own:
             if one.end - one.begin > WORDS * longest and one.kind != THIN:
@@ -166,7 +166,7 @@ def staleness_picture(ages: Mapping[str, Sequence[int]], bounds: Mapping[str, in
     axes.set_xlabel("updates since the weights that made the first token", color=INK)
     axes.set_ylabel("% of the samples", color=INK)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(short))
+    axes.yaxis.set_major_formatter(FuncFormatter(tick_text))
     axes.set_xlim(-0.6, most - 0.4)
     axes.margins(y=0.1)
     axes.grid(axis="y", color=GRID, linewidth=0.8)

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 
-from ....core.errors import ChoiceError, described, message
+from ....core.errors import ChoiceError, describe_error, message
 from ..checkpoint.atomic_files import new_folder, write_whole
 from ..hugging_face.optional import library
 from ..layout import WANDB
-from .metrics import Row, Sink, column
+from .metrics import Row, Sink, number_in_row
 
 ID = "purestep_id"  # file with the id of the run, with which a resumed one goes on
 
@@ -29,10 +29,12 @@ def wandb_sink(folder: Path, project: str, *, name: str, by: str = "iteration") 
         run = wandb.init(project=project, name=name, id=known, resume="allow", dir=str(folder), settings=quiet)
     except Exception as cause:
         remedy = "wandb login, or export WANDB_MODE=offline"
-        raise ChoiceError(message(f"--wandb {project}", got=described(cause), wanted="a run", remedy=remedy)) from cause
+        raise ChoiceError(
+            message(f"--wandb {project}", got=describe_error(cause), wanted="a run", remedy=remedy)
+        ) from cause
 
     def write(row: Row) -> None:
-        run.log({name: value for name, value in row.items() if name != by}, step=int(column(row, by)))
+        run.log({name: value for name, value in row.items() if name != by}, step=int(number_in_row(row, by)))
 
     try:
         yield write

@@ -27,10 +27,10 @@ MEMORY = 2 << 30  # bytes that it may address
 LARGEST = 16 << 20  # bytes of a file that it may write
 
 
-def text_of(completion: Text) -> str:
+def completion_text(completion: Text) -> str:
     """Return the text of a completion: itself, or the content of its last message.
 
-    >>> text_of("5"), text_of([{"role": "assistant", "content": "5"}])
+    >>> completion_text("5"), completion_text([{"role": "assistant", "content": "5"}])
     ('5', '5')
     """
     return completion if isinstance(completion, str) else str(completion[-1]["content"])
@@ -134,7 +134,7 @@ def _compared(
         raise ChoiceError(message("its column", got="absent", wanted=f"one of {', '.join(ANSWERS)}", remedy=remedy))
     wanted = [next((value for value in row if value is not None), None) for row in zip(*given, strict=True)]
     pairs = zip(completions, wanted, strict=True)
-    made = [None if value is None else same(text_of(one), str(value)) for one, value in pairs]
+    made = [None if value is None else same(completion_text(one), str(value)) for one, value in pairs]
     return [None if one is None else float(one) for one in made]
 
 
@@ -145,7 +145,7 @@ def regex(pattern: str, completions: Sequence[Text]) -> list[float]:
     [1.0, 0.0]
     """
     wanted = re.compile(pattern)
-    return [float(wanted.search(text_of(one)) is not None) for one in completions]
+    return [float(wanted.search(completion_text(one)) is not None) for one in completions]
 
 
 def code(completions: Sequence[Text], tests: Sequence[str | Sequence[str] | None]) -> list[float | None]:
@@ -161,7 +161,7 @@ def code(completions: Sequence[Text], tests: Sequence[str | Sequence[str] | None
     [1.0, 0.0]
     """
     pairs = zip(completions, tests, strict=True)
-    return [None if test is None else float(_passes(program_of(text_of(one)), test)) for one, test in pairs]
+    return [None if test is None else float(_passes(program_of(completion_text(one)), test)) for one, test in pairs]
 
 
 def program_of(text: str) -> str:

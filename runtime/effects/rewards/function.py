@@ -41,14 +41,14 @@ class Reference:
     name: str
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return found, (self.name,)
+        return import_function, (self.name,)
 
 
 @cache
-def found(reference: str) -> Callable[..., Any] | Unusable:
+def import_function(reference: str) -> Callable[..., Any] | Unusable:
     """Return the function that a reference names, imported, or the reason why there is none, in one line.
 
-    >>> found("json:dumps").__name__, found("json:dump_all")
+    >>> import_function("json:dumps").__name__, import_function("json:dump_all")
     ('dumps', Unusable(error="dump_all is absent, wanted a function of 'json'; name it as the module does"))
     """
     place, _, name = reference.rpartition(":")
@@ -63,12 +63,12 @@ def found(reference: str) -> Callable[..., Any] | Unusable:
     return function
 
 
-def fault(function: Callable[..., Any] | Unusable, columns: Collection[str] | tuple[()] = ()) -> str:
+def call_fault(function: Callable[..., Any] | Unusable, columns: Collection[str] | tuple[()] = ()) -> str:
     """Return why a function cannot be called as a reward, in one line, or "". Without `columns` none is known.
 
-    >>> fault(lambda completions, answer: [], ["answer"]), fault(lambda **columns: [])
+    >>> call_fault(lambda completions, answer: [], ["answer"]), call_fault(lambda **columns: [])
     ('', '')
-    >>> fault(lambda completions, solution: [], ["answer", "level"])
+    >>> call_fault(lambda completions, solution: [], ["answer", "level"])
     "parameter 'solution' is in no column, wanted one of ['answer', 'level']; rename the parameter or the column"
     """
     if isinstance(function, Unusable):
@@ -113,7 +113,7 @@ def scores(function: Callable[..., Any] | Unusable, arguments: Arguments, run: R
     [1.0, None, 'infinite, wanted a number or None']
     """
     count = len(arguments["completions"])
-    wrong = fault(function, [*arguments])
+    wrong = call_fault(function, [*arguments])
     if wrong or isinstance(function, Unusable):
         return [wrong] * count
     named = [*arguments] if _takes_all(function) else [one for one in _by_keyword(function) if one in arguments]

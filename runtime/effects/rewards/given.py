@@ -10,11 +10,11 @@ HERE = "here:"  # of names of functions that only this process has
 _functions: dict[str, Callable[..., Any]] = {}
 
 
-def named(function: str | Callable[..., Any]) -> str:
+def name_of_function(function: str | Callable[..., Any]) -> str:
     """Return a name for a function: MODULE:FUNCTION if it can be imported from there, else here:NAME, for this process.
 
     >>> import math
-    >>> named(math.dist), named("exact"), named(lambda prompts, completions: [])
+    >>> name_of_function(math.dist), name_of_function("exact"), name_of_function(lambda prompts, completions: [])
     ('math:dist', 'exact', 'here:<lambda>')
     """
     if isinstance(function, str):
@@ -28,7 +28,7 @@ def named(function: str | Callable[..., Any]) -> str:
 
 
 def given(name: str) -> str | Callable[..., Any]:
-    """Return the function of a name that `named` gave in this process; other names as they are. Raises: ChoiceError."""
+    """Return the function that `name_of_function` named in this process; other names as they are. Raises: ChoiceError."""
     if not name.startswith(HERE):
         return name
     if name not in _functions:

@@ -27,7 +27,7 @@ from ....core.language.prompts import Reply, Rewards
 from ..tools.calls import TIMED_OUT, Perform, Returned, in_processes, in_threads
 from .batch import Caller, batch_scores
 from .built_in import ANSWERS, BUILT_IN, COMPARING
-from .function import Reference, Score, fault, thread_scores, worker_scores
+from .function import Reference, Score, call_fault, thread_scores, worker_scores
 
 FORMS = f"MODULE:FUNCTION, FILE.py:FUNCTION or one of {', '.join(BUILT_IN)}".replace("regex", "regex=PATTERN")
 LOOK = 30.0  # seconds to look at a function that was imported
@@ -111,8 +111,8 @@ def check_rewards(names: Sequence[Named], weights: Sequence[float] = (), *, colu
 
 def _fault(perform: Perform, part: Part, columns: Collection[str]) -> str:
     if not isinstance(part.function, Reference):
-        return fault(part.function, columns)
-    made = perform(fault, (part.function, tuple(columns)), LOOK)
+        return call_fault(part.function, columns)
+    made = perform(call_fault, (part.function, tuple(columns)), LOOK)
     if isinstance(made, Returned):
         return str(made.value)
     got = "not imported in time" if made.kind == TIMED_OUT else made.error
@@ -196,18 +196,18 @@ def _scores(caller: Caller, replies: Sequence[Reply], workers: int) -> list[Scor
     for chat in (False, True):
         places = [place for place, one in enumerate(replies) if isinstance(one.row.prompt, str) is not chat]
         if places:
-            made = batch_scores(caller, arguments_of([replies[place] for place in places]), workers)
+            made = batch_scores(caller, reward_arguments([replies[place] for place in places]), workers)
             found.update(zip(places, made, strict=True))
     return [found[place] for place in range(len(replies))]
 
 
-def arguments_of(replies: Sequence[Reply]) -> Mapping[str, list[Any]]:
+def reward_arguments(replies: Sequence[Reply]) -> Mapping[str, list[Any]]:
     """Return the arguments of a reward function for replies to prompts of one kind: texts, or chat messages.
 
     A row without a column that others have gives None there.
 
     >>> from purestep.core.language.prompts import PromptRow
-    >>> arguments_of([Reply(PromptRow("2 + 3?", {"answer": "5"}), "5", (7,)), Reply(PromptRow("Hi"), "Hello")])
+    >>> reward_arguments([Reply(PromptRow("2 + 3?", {"answer": "5"}), "5", (7,)), Reply(PromptRow("Hi"), "Hello")])
     {'answer': ['5', None], 'prompts': ['2 + 3?', 'Hi'], 'completions': ['5', 'Hello'], 'completion_ids': [[7], []]}
     """
     columns = dict.fromkeys(name for one in replies for name in one.row.columns)

@@ -5,7 +5,7 @@ from collections import Counter
 
 from ....core.errors import ChoiceError, StructureError, message
 from ...async_rl.scheduler.dispatch import room
-from ...async_rl.scheduler.state import Rules, Schedule, begin, changed
+from ...async_rl.scheduler.state import Rules, Schedule, begin_schedule, with_fields
 from .interfaces import CapacityModifier, RolloutStat
 
 ENDLESS = 1 << 62  # updates: the caller decides when training ends
@@ -95,7 +95,9 @@ class StalenessManager:
                 raise ChoiceError(message(f"StalenessManager: {name}", got=value, wanted="0 or more", remedy=remedy))
         batch, concurrency = max(1, consumer_batch_size), max(1, max_concurrent_rollouts)
         self.rules = Rules(batch=batch, concurrency=concurrency, staleness=max_staleness, updates=ENDLESS)
-        self.schedule = begin(self.rules, prompts=0, workers=1)  # only its counts are used, its groups stay empty
+        self.schedule = begin_schedule(
+            self.rules, prompts=0, workers=1
+        )  # only its counts are used, its groups stay empty
         self._lock = threading.Lock()
         self._modifiers: tuple[CapacityModifier, ...] = ()
 
@@ -116,7 +118,7 @@ class StalenessManager:
         with self._lock:
             now, modifiers = self.schedule, self._modifiers
         # Modifiers add back the filtered samples, as in the published interface, so the scheduler must not do it too.
-        found, stats = room(self.rules, changed(now, version=current_version, filtered=0)), _stats(now)
+        found, stats = room(self.rules, with_fields(now, version=current_version, filtered=0)), _stats(now)
         for modifier in modifiers:
             found = modifier.modify_capacity(found, current_version, stats)
             if not isinstance(found, int):
@@ -150,7 +152,7 @@ class StalenessManager:
                 got, wanted = f"{version} after {self.schedule.submitted} rollouts", "0 or more, before the first"
                 remedy = "recover before anything is begun"
                 raise ChoiceError(message("on_version_recovered: version", got=got, wanted=wanted, remedy=remedy))
-            self.schedule = begin(self.rules, prompts=0, workers=1, version=version)
+            self.schedule = begin_schedule(self.rules, prompts=0, workers=1, version=version)
 
     def count(self, **more: int) -> None:
         """Add to counts of the schedule, all at once. Raises: ChoiceError if fewer than 0 would be running."""
@@ -159,7 +161,7 @@ class StalenessManager:
             if new.get("running", 0) < 0:
                 remedy = "call on_rollout_submitted when one is begun"
                 raise ChoiceError(message("rollouts under way", got=0, wanted="1 or more", remedy=remedy))
-            self.schedule = changed(self.schedule, **new)
+            self.schedule = with_fields(self.schedule, **new)
 
 
 def _stats(now: Schedule) -> RolloutStat:

@@ -134,14 +134,14 @@ def everything(queue: RolloutQueue) -> list[Sample]:
         return items
 
 
-def remove(queue: RolloutQueue, unwanted: Iterable[Sample], on_removed: Callable[[int], None]) -> None:
+def remove_items(queue: RolloutQueue, unwanted: Iterable[Sample], on_removed: Callable[[int], None]) -> None:
     """Remove these very items from a queue, the others stay in order; `on_removed` is called once with their number.
 
     Raises: RuntimeError if other threads filled a queue meanwhile that cannot be held; items that found no room then count as
     removed too.
 
     >>> samples, a = LocalRolloutQueue(3), ["a"]
-    >>> samples.put(a), samples.put(["a"]), remove(samples, [a], print), samples.qsize()
+    >>> samples.put(a), samples.put(["a"]), remove_items(samples, [a], print), samples.qsize()
     1
     (None, None, None, 1)
     """

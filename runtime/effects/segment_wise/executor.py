@@ -23,7 +23,7 @@ from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier, StalenessManager
 from .interfaces import Account, InferenceEngine, RolloutCache, RolloutQueue, Sample, Workflow
 from .recomputer import ProximalRecomputer
-from .samples import is_sample, marked, unlocked
+from .samples import is_sample, unlocked, with_version
 from .strategies import StalenessControlStrategy
 
 LOOK = 0.1  # seconds after which a wait checks whether the engine's version has changed
@@ -59,7 +59,7 @@ class Task:
         return unlocked(sample) if self.should_accept is None or self.should_accept(sample) else None
 
 
-def in_thread(job: Job) -> None:
+def run_in_thread(job: Job) -> None:
     """Run a job in a daemon thread, which the process does not wait for at its end."""
     threading.Thread(target=job, name="purestep-rollout", daemon=True).start()
 
@@ -84,7 +84,7 @@ class WorkflowExecutor:
         result_cache: RolloutCache,
         queue_size: int,
         logger: Any,
-        start: Callable[[Job], object] = in_thread,
+        start: Callable[[Job], object] = run_in_thread,
     ) -> None:
         self.engine, self.manager, self.config = inference_engine, staleness_manager, config
         self.strategy, self.recomputer, self.modifier = strategy, recomputer, modifier
@@ -307,7 +307,7 @@ class WorkflowExecutor:
             if self.recomputer is None:
                 return batch
             self.recomputer.recompute_samples(batch)  # those of the version before; no later call will see them
-            return [marked(sample) for sample in batch]
+            return [with_version(sample) for sample in batch]
         finally:
             self._taking.release()
 

@@ -6,7 +6,7 @@ from typing import Any
 from ..experiment_config import InferenceEngineConfig
 from .capacity import FilteredSamplesCapacityModifier, StalenessManager
 from .containers import LocalRolloutCache, LocalRolloutQueue
-from .executor import Job, WorkflowExecutor, in_thread
+from .executor import Job, WorkflowExecutor, run_in_thread
 from .interfaces import InferenceEngine
 from .recomputer import ProximalRecomputer
 from .strategies import SegmentWisePPOStrategy, StalenessControlStrategy, StandardPPOStrategy
@@ -50,7 +50,7 @@ def create_workflow_executor(
     config: InferenceEngineConfig,
     logger: Any,
     *,
-    start: Callable[[Job], object] = in_thread,
+    start: Callable[[Job], object] = run_in_thread,
 ) -> WorkflowExecutor:
     """Return an executor with all its components; its modifier is registered with the manager. `start` runs a job.
 

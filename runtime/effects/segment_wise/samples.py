@@ -77,11 +77,11 @@ def column(sample: TensorDictBase, name: str) -> Tensor:
     return found
 
 
-def marked(sample: Sample) -> Sample:
+def with_version(sample: Sample) -> Sample:
     """Return the sample; a TensorDict without a recompute version gets ABSENT, so that the samples of a batch can be stacked.
 
     >>> from tensordict import TensorDict
-    >>> marked(TensorDict({"versions": torch.tensor([[0, 0]])}, batch_size=[1]))[MARK]
+    >>> with_version(TensorDict({"versions": torch.tensor([[0, 0]])}, batch_size=[1]))[MARK]
     tensor([-1])
     """
     if isinstance(sample, TensorDictBase) and MARK not in sample:
@@ -96,7 +96,7 @@ def unlocked(sample: Sample) -> Sample:
 
     >>> from tensordict import TensorDict
     >>> locked = TensorDict({"versions": torch.tensor([[0]])}, batch_size=[1]).lock_()
-    >>> marked(unlocked(locked))[MARK], MARK in locked
+    >>> with_version(unlocked(locked))[MARK], MARK in locked
     (tensor([-1]), False)
     """
     return sample.clone(recurse=False) if isinstance(sample, TensorDictBase) else sample

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ....algorithms.staleness import segment_wise
 from ....core.errors import PurestepError
 from ..experiment_config import InferenceEngineConfig
-from .containers import everything, remove
+from .containers import everything, remove_items
 from .interfaces import RolloutCache, RolloutQueue, Sample
 from .samples import finished_sample
 
@@ -47,7 +47,7 @@ class StalenessControlStrategy(ABC):
             return last_purged_ver
         stale = [item for item in everything(output_queue) if self.is_sample_too_stale(item, current_ver, config)]
         if stale:
-            remove(output_queue, stale, on_dropped)
+            remove_items(output_queue, stale, on_dropped)
         return current_ver
 
     def filter_stale_from_cache(

@@ -23,7 +23,7 @@ from attrs import frozen
 from ....core.errors import ChoiceError, PurestepError, message
 from ..clock import received
 from ..workers.process import Child, run_body
-from ..workers.program import ANSWER, NOTE, READY, described
+from ..workers.program import ANSWER, NOTE, READY, describe_exception
 from . import worker as tool_worker
 
 RAISED, TIMED_OUT, DIED = "raised", "timed_out", "died"  # how a call failed
@@ -100,7 +100,7 @@ def _performed(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Retu
     try:
         return Returned(function(*arguments))
     except BaseException as error:  # SystemExit too: in a thread it would vanish
-        return ToolFailure(RAISED, described(error, tool_worker.LONGEST))
+        return ToolFailure(RAISED, describe_exception(error, tool_worker.LONGEST))
 
 
 def _at_least_one(where: str, limit: int) -> int:
@@ -207,7 +207,7 @@ def _frame(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
     try:
         return pickle.dumps((function, arguments))
     except Exception as error:
-        raise _unsendable(described(error, tool_worker.LONGEST)) from error
+        raise _unsendable(describe_exception(error, tool_worker.LONGEST)) from error
 
 
 def _unsendable(why: str) -> ToolError:
@@ -243,7 +243,7 @@ def _asked(worker: ToolProcess, frame: bytes, seconds: float) -> Returned | Tool
     try:
         how, given = pickle.loads(rest[1])
     except Exception as error:
-        raise _unsendable(described(error, tool_worker.LONGEST)) from error
+        raise _unsendable(describe_exception(error, tool_worker.LONGEST)) from error
     if how == tool_worker.UNREADABLE:
         raise _unsendable(given)
     return Returned(given) if how == tool_worker.RETURNED else ToolFailure(RAISED, given)

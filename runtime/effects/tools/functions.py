@@ -19,7 +19,7 @@ from typing import Any, TextIO, get_type_hints
 
 from attrs import frozen
 
-from ....core.errors import ChoiceError, described, message
+from ....core.errors import ChoiceError, describe_error, message
 from ....core.language.tools import ToolSet
 from ..hugging_face.optional import library
 from ..module_reference import PREFIX, imported
@@ -111,20 +111,20 @@ class BoundedCall:
         self.function, self.reference, self.longest, self.elsewhere = function, reference, longest, elsewhere
 
     def __reduce__(self) -> Any:
-        return (received, (self.reference, self.longest)) if self.reference else super().__reduce__()
+        return (receive_function, (self.reference, self.longest)) if self.reference else super().__reduce__()
 
     def __call__(self, arguments: Mapping[str, Any]) -> str:
         """Return the result for these arguments, which are JSON values."""
         hints = get_type_hints(self.function)
         given = {name: _as(hints.get(name), value) for name, value in arguments.items()}
         if not self.elsewhere:
-            return shown(self.function(**given), self.longest)
+            return show_result(self.function(**given), self.longest)
         printed = BoundedOutput(sys.stderr, self.longest)
         with redirect_stdout(printed), redirect_stderr(printed):
-            return shown(self.function(**given), self.longest)
+            return show_result(self.function(**given), self.longest)
 
 
-def received(reference: str, longest: int) -> BoundedCall:
+def receive_function(reference: str, longest: int) -> BoundedCall:
     """Return the function that a reference names, as a process that was sent it calls it."""
     place, _, name = reference.rpartition(":")
     return BoundedCall(getattr(imported(WHERE, place), name), reference, longest, elsewhere=True)
@@ -153,10 +153,10 @@ class BoundedOutput:
         return getattr(self.stream, name)
 
 
-def shown(value: Any, longest: int) -> str:
+def show_result(value: Any, longest: int) -> str:
     """Return a result as a text of at most `longest` characters, and a note if it is cut.
 
-    >>> shown("a dog", 20), shown([1.5, None], 20), shown({1, 2}, 20), shown("a" * 12, 5)
+    >>> show_result("a dog", 20), show_result([1.5, None], 20), show_result({1, 2}, 20), show_result("a" * 12, 5)
     ('a dog', '[1.5, null]', '{1, 2}', 'aaaaa\\n(the first 5 of 12 characters)')
     """
     if isinstance(value, str):
@@ -217,7 +217,7 @@ def _tool(function: Callable[..., Any], reference: str) -> Tool:
     except ImportError:
         raise
     except Exception as cause:  # classes of their own, and all that unusual signatures and hints raise
-        lack = described(cause, limit=160).partition(": ")[2] or type(cause).__name__
+        lack = describe_error(cause, limit=160).partition(": ")[2] or type(cause).__name__
         wanted, remedy = "type hints, and a docstring with a line on each argument under Args:", "add what is missing"
         raise ChoiceError(
             message(f"{WHERE} {name}", got=f"not to be described ({lack})", wanted=wanted, remedy=remedy)

@@ -31,12 +31,12 @@ class ToolFailed:
     failure: ToolFailure
 
 
-def ignore(failed: ToolFailed) -> None:
+def record_nothing(failed: ToolFailed) -> None:
     """Record nothing: the model's message already reports the failure."""
 
 
 def guarded(
-    env: TextEnv[P, S], perform: Perform, *, timeout: float, record: Callable[[ToolFailed], None] = ignore
+    env: TextEnv[P, S], perform: Perform, *, timeout: float, record: Callable[[ToolFailed], None] = record_nothing
 ) -> TextEnv[P, S]:
     """Return the environment with every call made by `perform` and abandoned after `timeout` seconds.
 

@@ -3,9 +3,9 @@
     with serving(lambda number: in_processes(1), 3) as service:
         world = guarded(zorplex(), service.perform, timeout=5.0)   # each call of a tool goes through the service
 
-A replica is a `Perform` of `calls`, which makes calls with a time limit. `step(roster, event) -> (roster, actions)`, a pure
-state machine, selects the one for each call, and decides on restarts. A restarted replica has a new generation, so that late
-results of the one before do not count against it.
+A replica is a `Perform` of `calls`, which makes calls with a time limit. `service_step(roster, event) -> (roster, actions)`, a
+pure state machine, selects the one for each call, and decides on restarts. A restarted replica has a new generation, so that
+late results of the one before do not count against it.
 """
 
 import threading
@@ -120,15 +120,15 @@ def roster(count: int, *, pause: float = 0.5, longest: float = 30.0) -> Roster:
     return Roster(replicas=tuple(ReplicaState(number) for number in range(count)), pause=pause, longest=longest)
 
 
-def step(state: Roster, event: Event) -> tuple[Roster, tuple[Action, ...]]:
+def service_step(state: Roster, event: Event) -> tuple[Roster, tuple[Action, ...]]:
     """Return the next state and the actions to perform; if no replica is healthy, a Pick is not answered by a Picked.
 
     Picked is the healthy one whose last turn is longest ago: without failures that is each in turn, and if one fails or comes
     back the others keep their order.
 
-    >>> state, first = step(roster(2), Pick())
-    >>> state, _ = step(state, ReplicaFailed(0, 0, 10.0))
-    >>> first, step(state, Pick())[1], step(state, Clock(11.0))[1]
+    >>> state, first = service_step(roster(2), Pick())
+    >>> state, _ = service_step(state, ReplicaFailed(0, 0, 10.0))
+    >>> first, service_step(state, Pick())[1], service_step(state, Clock(11.0))[1]
     ((Picked(number=0, generation=0),), (Picked(number=1, generation=0),), (Restart(number=0),))
     """
     if isinstance(event, Pick):
@@ -171,16 +171,16 @@ def _with(state: Roster, changed: ReplicaState) -> Roster:
 
 def _waiting(state: Roster, replica: ReplicaState, now: float) -> Roster:
     failures = replica.failures + 1
-    wait = pause(state, failures)
+    wait = restart_pause(state, failures)
     return _with(state, evolve(replica, state=WAITING, failures=failures, retry=now + wait))
 
 
-def pause(state: Roster, failures: int) -> float:
+def restart_pause(state: Roster, failures: int) -> float:
     """Return the seconds before a restart after so many consecutive failures.
 
     pause_n = min(longest, pause 2^(n-1))
 
-    >>> [pause(roster(1, longest=1.5), n) for n in (1, 2, 3)]
+    >>> [restart_pause(roster(1, longest=1.5), n) for n in (1, 2, 3)]
     [0.5, 1.0, 1.5]
     """
     return min(state.longest, state.pause * 2.0 ** min(failures - 1, 60))
@@ -189,7 +189,7 @@ def pause(state: Roster, failures: int) -> float:
 def wakes(state: Roster) -> float:
     """Return the next time at which a Clock event has an effect.
 
-    >>> wakes(step(roster(1), ReplicaFailed(0, 0, 10.0))[0])
+    >>> wakes(service_step(roster(1), ReplicaFailed(0, 0, 10.0))[0])
     10.5
     """
     return min((one.retry for one in state.replicas if one.state == WAITING), default=float("inf"))
@@ -279,7 +279,7 @@ class _ReplicaPool:
     def tell(self, event: Event) -> tuple[Action, ...]:
         """Process an event; return the actions."""
         with self.changed:
-            self.roster, actions = step(self.roster, event)
+            self.roster, actions = service_step(self.roster, event)
             self.changed.notify_all()
             return actions
 
@@ -305,7 +305,7 @@ class _ReplicaPool:
         until = time.monotonic() + seconds
         with self.changed:
             while True:
-                self.roster, actions = step(self.roster, Pick())
+                self.roster, actions = service_step(self.roster, Pick())
                 for action in actions:
                     if isinstance(action, Picked):
                         seat = self.seats[action.number]

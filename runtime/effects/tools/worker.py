@@ -7,7 +7,7 @@ then the answer: a pickle of the outcome and the result or error.
 import pickle
 from typing import Any
 
-from ..workers.program import described
+from ..workers.program import describe_exception
 
 RETURNED, RAISED, UNREADABLE = "returned", "raised", "unreadable"
 LONGEST = 200  # characters of an error that a model is shown
@@ -24,9 +24,9 @@ def _performed(mailbox: Any, frame: bytes) -> bytes:
     try:
         function, arguments = pickle.loads(frame)
     except BaseException as error:
-        return pickle.dumps((UNREADABLE, described(error, LONGEST)))
+        return pickle.dumps((UNREADABLE, describe_exception(error, LONGEST)))
     mailbox.note("begun")
     try:
         return pickle.dumps((RETURNED, function(*arguments)))
     except BaseException as error:  # a tool that calls sys.exit must not take the worker with it
-        return pickle.dumps((RAISED, described(error, LONGEST)))
+        return pickle.dumps((RAISED, describe_exception(error, LONGEST)))

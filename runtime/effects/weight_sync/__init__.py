@@ -1,6 +1,6 @@
 """Transfer of weights between processes and machines, by any transport that their hosts have: see `interface`."""
 
-from .hosts import chosen as chosen
+from .hosts import choose_transport as choose_transport
 from .hosts import this_host as this_host
 from .interface import WeightPublisher as WeightPublisher
 from .interface import WeightReader as WeightReader

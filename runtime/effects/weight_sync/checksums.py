@@ -50,13 +50,13 @@ def sums(data: memoryview, chunk: int, checks: Sum) -> tuple[int, ...]:
     return tuple(checks(data[start : start + chunk]) for start in range(0, len(data), chunk))
 
 
-def digest(version: int, layout: str, chunk: int, checks: str, table: Sequence[int]) -> bytes:
+def publication_digest(version: int, layout: str, chunk: int, checks: str, table: Sequence[int]) -> bytes:
     """Return the digest of a publication [16 bytes]: BLAKE2b of its version, architecture, chunk size and checksums.
 
     Equal bytes of one version have the same digest, whoever publishes them. It identifies every byte as reliably as the
     checksum of a chunk identifies the chunk.
 
-    >>> digest(1, "[]", 8, "crc32", (5, 6)) == digest(1, "[]", 8, "crc32", (6, 5))
+    >>> publication_digest(1, "[]", 8, "crc32", (5, 6)) == publication_digest(1, "[]", 8, "crc32", (6, 5))
     False
     """
     letter = json.dumps([version, layout, chunk, checks, list(table)], separators=(",", ":"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .select_transport import ChosenTransport, Host, choice
+from .select_transport import ChosenTransport, Host, transport_for
 from .shared_memory.file import shared_folder
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -32,15 +32,15 @@ def _memory() -> str:
     return f"{uuid.getnode():x}/{folder}"
 
 
-def chosen(
+def choose_transport(
     hosts: Sequence[Host], *, engine: str, asked: str = "", report: Callable[[str], object] = print
 ) -> ChosenTransport:
     """Return the `select_transport` for these hosts, and pass it to `report` in one line. Raises: ChoiceError.
 
-    >>> chosen([this_host(), this_host()], engine="processes").way
+    >>> choose_transport([this_host(), this_host()], engine="processes").way
     weights go by shared: all processes see the same memory
     'shared'
     """
-    found = choice(hosts, engine=engine, asked=asked)
+    found = transport_for(hosts, engine=engine, asked=asked)
     report(str(found))
     return found

@@ -22,11 +22,11 @@ from torch import Tensor
 
 from ....core.errors import ChoiceError, message
 from ....core.tree import leaves
-from ..cluster.local.member_program import described
+from ..cluster.local.member_program import describe_failure
 from ..cluster.version import installed
-from .checksums import agreed, digest, known, summing, sums
+from .checksums import agreed, known, publication_digest, summing, sums
 from .interface import WeightPublisher, WeightReader, refuse_closed
-from .packing import handed, room_of, same
+from .packing import handed, leaves_like, room_of
 from .shared_memory.layout import WeightLayout, WeightsError, layout, same_architecture, text, views
 
 SCHEME = "monarch://"
@@ -102,7 +102,7 @@ class _Slots:
             with self.lock:
                 if slot.number == number:  # else it was overwritten while its checksums were computed
                     slot.tables[checks] = table
-                    name = digest(version, self.letters, self.chunk, checks, table)
+                    name = publication_digest(version, self.letters, self.chunk, checks, table)
                     return _Offer(version, self.letters, self.chunk, checks, table, name, slot.handles)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ def _slot(own: WeightLayout, chunk: int, buffer: Any) -> _Slot:
     try:
         return _Slot(room, tuple(buffer(room[start : start + chunk]) for start in range(0, own.size, chunk)))
     except Exception as error:  # any error of Monarch for a device
-        got, remedy = f"not to be had ({described(error)})", "take another way"
+        got, remedy = f"not to be had ({describe_failure(error)})", "take another way"
         raise WeightsError(
             message("monarch: a buffer", got=got, wanted="memory that others read", remedy=remedy)
         ) from error
@@ -197,7 +197,7 @@ def monarch_publisher(params: Any, *, slots: int = 3, chunk: int = CHUNK_BYTES) 
     for name, value, least in (("slots", slots, 2), ("chunk", chunk, 1)):
         if value < least:
             raise ChoiceError(message(f"monarch: {name}", got=value, wanted=f"at least {least}", remedy="take more"))
-    own, tensors = layout(params), same(params)
+    own, tensors = layout(params), leaves_like(params)
     actors, buffer = _module("monarch.actor"), _module("monarch.rdma").RDMABuffer
     kind = {
         "__init__": _made,
@@ -232,7 +232,7 @@ class _MonarchReader:
 
     def __init__(self, desk: Any, like: Any, action: Any) -> None:
         self.desk, self.like, self.action = desk, like, action
-        self.own, self.same, self.lock = layout(like), same(like), threading.Lock()
+        self.own, self.same, self.lock = layout(like), leaves_like(like), threading.Lock()
 
     def closed(self) -> bool:
         """Return whether the publisher has ended or does not answer."""
@@ -272,7 +272,7 @@ class _MonarchReader:
         if offer.handles:
             action.submit(timeout=int(left) + 1).get(timeout=left + 1.0)
         table = sums(room.numpy().data, offer.chunk, summing(offer.checks))
-        return digest(offer.version, offer.layout, offer.chunk, offer.checks, table) == offer.digest
+        return publication_digest(offer.version, offer.layout, offer.chunk, offer.checks, table) == offer.digest
 
     def _told(self, act: Any) -> Any:
         """Return `act()`, with Monarch's errors turned into a WeightsError of one line."""

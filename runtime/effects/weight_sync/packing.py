@@ -10,14 +10,14 @@ from torch import Tensor
 from .shared_memory.layout import WeightLayout, layout, same_architecture, text, views
 
 
-def same(like: Any) -> Callable[[str, Any], list[Tensor]]:
+def leaves_like(like: Any) -> Callable[[str, Any], list[Tensor]]:
     """Return a function that returns the leaves of a tree with the architecture of `like`; it only checks each leaf's form.
 
     Raises: WeightsError for another architecture, StructureError unless it is a tree of dense tensors.
 
-    >>> same({"w": torch.zeros(2)})("publish", {"w": torch.ones(2)})
+    >>> leaves_like({"w": torch.zeros(2)})("publish", {"w": torch.ones(2)})
     [tensor([1., 1.])]
-    >>> same({"w": torch.zeros(2)})("publish", {"w": torch.ones(3)})
+    >>> leaves_like({"w": torch.zeros(2)})("publish", {"w": torch.ones(3)})
     Traceback (most recent call last):
     purestep.runtime.effects.weight_sync.shared_memory.layout.WeightsError: publish: w is [3] float32, wanted \
 [2] float32; build the architecture that is published

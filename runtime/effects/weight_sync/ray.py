@@ -26,7 +26,7 @@ from ..cluster.security import ray_token
 from ..cluster.version import installed
 from . import ray_board
 from .interface import WeightPublisher, WeightReader, refuse_closed
-from .packing import handed, same
+from .packing import handed, leaves_like
 from .shared_memory.layout import WeightLayout, WeightsError, layout, same_architecture, text, views
 
 SCHEME = "ray://"
@@ -74,7 +74,7 @@ def ray_publisher(params: Any) -> Iterator[WeightPublisher]:
     Raises: EngineError if Ray is missing or has another version, WeightsError if this process is not connected to it or a
     store is too small, StructureError.
     """
-    own, tensors = layout(params), same(params)
+    own, tensors = layout(params), leaves_like(params)
     publisher = _Publisher(_connected("publish"), own)
     try:
         publisher.begin()
@@ -134,7 +134,7 @@ class _Publisher:
             .options(name=self.name, scheduling_strategy=here)
             .remote()
         )
-        answered(self.ray, "publish", lambda: self.board.offer.remote(-1), SECONDS)
+        ask_board(self.ray, "publish", lambda: self.board.offer.remote(-1), SECONDS)
         threading.Thread(target=self.watch, name="purestep-ray-board", daemon=True).start()
 
     def put(self, version: int, tensors: list[Tensor]) -> None:
@@ -155,7 +155,7 @@ class _Publisher:
     def list(self) -> None:
         """Make the board list the versions in the store."""
         hold = self.board.hold.remote
-        answered(self.ray, "publish", lambda: hold(self.version, self.letters, self.held, self.key), SECONDS)
+        ask_board(self.ray, "publish", lambda: hold(self.version, self.letters, self.held, self.key), SECONDS)
 
     def watch(self) -> None:
         """List the versions again if the board was restarted, and is empty."""
@@ -180,7 +180,7 @@ class _RayReader:
     """The reader's side."""
 
     def __init__(self, ray: Any, name: str, like: Any) -> None:
-        self.ray, self.like, self.own, self.same = ray, like, layout(like), same(like)
+        self.ray, self.like, self.own, self.same = ray, like, layout(like), leaves_like(like)
         self.lock, self.key = threading.Lock(), ray_token()
         self.board = in_one_line("fetch", lambda: ray.get_actor(name))
         self.near = name.endswith(f"@{ray.get_runtime_context().get_node_id()}")  # same store as the publisher's
@@ -208,7 +208,7 @@ class _RayReader:
                         raise forged or error from error.__cause__
                     time.sleep(AGAIN)
                 else:
-                    return (found[0], handed(self.own, mapped(found[1]), self.like, given)) if found else ()
+                    return (found[0], handed(self.own, tensor_of_bytes(found[1]), self.like, given)) if found else ()
 
     def read(self, newer_than: int, until: float) -> tuple[Any, ...]:
         """Return the latest version with its bytes as an array, or () if none is newer. Raises: WeightsError.
@@ -216,7 +216,7 @@ class _RayReader:
         Bytes from another host are compared with their digest, which the board computes while they are transferred.
         """
         board, left = self.board, max(0.1, until - time.monotonic())
-        offer = answered(self.ray, "fetch", lambda: board.offer.remote(newer_than, self.refused), left)
+        offer = ask_board(self.ray, "fetch", lambda: board.offer.remote(newer_than, self.refused), left)
         if not offer:
             return ()
         version, letters, (reference,) = offer
@@ -243,14 +243,14 @@ class ForgedError(WeightsError):
 def refuse_forged(key: bytes, version: int, letters: str, room: Any, digest: bytes) -> None:
     """Refuse bytes with another digest. Raises: ForgedError.
 
-    >>> right = ray_board.digest(b"", 3, "[]", b"12")
+    >>> right = ray_board.publication_mac(b"", 3, "[]", b"12")
     >>> refuse_forged(b"", 3, "[]", b"12", right)
     >>> refuse_forged(b"", 3, "[]", b"13", right)
     Traceback (most recent call last):
     purestep.runtime.effects.weight_sync.ray.ForgedError: fetch: ray: version 3 is of the digest 2f3a1568614a3fc1, \
 wanted f10624204d85660a; see who alters what goes between the hosts, and have Ray encrypt it: RAY_USE_TLS=1 on all nodes
     """
-    found = ray_board.digest(key, version, letters, room)
+    found = ray_board.publication_mac(key, version, letters, room)
     if not hmac.compare_digest(found, digest):
         got, wanted = f"of the digest {found.hex()[:16]}", digest.hex()[:16]
         raise ForgedError(message(f"fetch: ray: version {version}", got=got, wanted=wanted, remedy=ENCRYPT))
@@ -264,12 +264,12 @@ def altered(ray: Any, error: WeightsError) -> bool:
     return isinstance(cause, errors.RaySystemError) or not isinstance(cause, errors.RayError)
 
 
-def mapped(room: Any) -> Tensor:
+def tensor_of_bytes(room: Any) -> Tensor:
     """Return a read-only array of bytes as a tensor that shares its memory, without torch's warning that it is writable.
 
     >>> bytes_ = np.arange(3, dtype=np.uint8)
     >>> bytes_.setflags(write=False)
-    >>> mapped(bytes_).tolist(), mapped(bytes_).data_ptr() == bytes_.ctypes.data
+    >>> tensor_of_bytes(bytes_).tolist(), tensor_of_bytes(bytes_).data_ptr() == bytes_.ctypes.data
     ([0, 1, 2], True)
     """
     return torch.from_numpy(np.asarray(_Shared(room)))
@@ -284,7 +284,7 @@ class _Shared:
         self.__array_interface__ = {**own, "data": (own["data"][0], False)}
 
 
-def answered(ray: Any, where: str, ask: Callable[[], Any], seconds: float) -> Any:
+def ask_board(ray: Any, where: str, ask: Callable[[], Any], seconds: float) -> Any:
     """Return the board's answer to a call, waiting for a board that is restarting. Raises: WeightsError."""
     until = time.monotonic() + seconds
     while True:

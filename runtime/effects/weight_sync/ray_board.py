@@ -10,10 +10,11 @@ from typing import Any
 CHUNK = 1 << 24  # bytes that one thread hashes at a time
 
 
-def digest(key: bytes, version: int, layout: str, room: Any) -> bytes:
+def publication_mac(key: bytes, version: int, layout: str, room: Any) -> bytes:
     """Return HMAC-SHA-256 of a publication: of its version, its architecture and the SHA-256 of each chunk of its bytes.
 
-    >>> digest(b"", 1, "[]", b"12") == digest(b"", 1, "[]", b"13"), digest(b"", 1, "[]", b"12") == digest(b"k", 1, "[]", b"12")
+    >>> known = publication_mac(b"", 1, "[]", b"12")
+    >>> known == publication_mac(b"", 1, "[]", b"13"), known == publication_mac(b"k", 1, "[]", b"12")
     (False, False)
     """
     content = memoryview(room)
@@ -63,5 +64,5 @@ class Board:
             return b""
         if not self.digest:
             room = importlib.import_module("ray").get(self.held[-1])
-            self.digest = digest(self.key, self.newest, self.layout, room)
+            self.digest = publication_mac(self.key, self.newest, self.layout, room)
         return self.digest

@@ -34,16 +34,16 @@ class ChosenTransport:
         return f"weights go by {self.way}: {self.why}"
 
 
-def choice(hosts: Sequence[Host], *, engine: str, asked: str = "") -> ChosenTransport:
+def transport_for(hosts: Sequence[Host], *, engine: str, asked: str = "") -> ChosenTransport:
     """Return the transport for these hosts, whose processes are those of `engine`, or the requested one.
 
     Raises: ChoiceError for no hosts, a transport that they cannot use, or several hosts without an engine for them.
 
-    >>> str(choice([Host(name="a", memory="m"), Host(name="b", memory="n")], engine="ray"))
+    >>> str(transport_for([Host(name="a", memory="m"), Host(name="b", memory="n")], engine="ray"))
     "weights go by ray: 2 hosts share Ray's object store"
-    >>> choice([Host(name="a", memory="m"), Host(name="a", memory="m")], engine="ray").way
+    >>> transport_for([Host(name="a", memory="m"), Host(name="a", memory="m")], engine="ray").way
     'shared'
-    >>> str(choice([Host(name="a", memory="m"), Host(name="b", memory="n", verbs=True)], engine="monarch"))
+    >>> str(transport_for([Host(name="a", memory="m"), Host(name="b", memory="n", verbs=True)], engine="monarch"))
     "weights go by monarch: 2 hosts, RDMA on 1 of them; Monarch's buffers fall back to TCP"
     """
     if not hosts:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from attrs import frozen
 
 from ....core.errors import PurestepError, message
-from .process import DIED, run_body, work
-from .program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, StoppedError, described
+from .process import DIED, run_body, task_message
+from .program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, StoppedError, describe_exception
 
 
 class WorkersError(PurestepError, RuntimeError):
@@ -65,11 +65,11 @@ def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox
         frame = pickle.dumps((body, arguments))
     except Exception as error:
         wanted, remedy = "a function of a module and values that pickle knows", "move it to a module"
-        got = f"not to be sent ({described(error)})"
+        got = f"not to be sent ({describe_exception(error)})"
         raise WorkersError(message("in_process: body", got=got, wanted=wanted, remedy=remedy)) from error
     child = run_body(frame, lambda words: inbox.put((number, *words)), name=f"worker-{number}")
     return WorkerHandle(
-        packed=work,
+        packed=task_message,
         send=child.send,
         stop=child.stop,
         end=child.process.end,
@@ -115,7 +115,7 @@ def in_thread(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox)
         except StoppedError:
             inbox.put((number, DIED, "it was stopped"))
         except BaseException as error:  # SystemExit too: in a thread it would vanish
-            inbox.put((number, RAISED, described(error)))
+            inbox.put((number, RAISED, describe_exception(error)))
 
     thread = threading.Thread(target=run, name=f"purestep-worker-{number}", daemon=True)
     thread.start()

@@ -19,7 +19,7 @@ from ....core.errors import message
 from . import supervisor
 from .backends import Body, Engine, Inbox, WorkerHandle, WorkersError, in_process
 from .process import UNREADABLE
-from .program import ANSWER, NOTE, READY, described
+from .program import ANSWER, NOTE, READY, describe_exception
 
 
 @frozen
@@ -69,7 +69,7 @@ class Workers:
     stop: Callable[[], tuple[int, ...]]  # returns those that could not be ended: threads that hang
 
 
-def accept(task: int, payload: Any) -> str:
+def accept_all(task: int, payload: Any) -> str:
     """Accept every answer: return no fault."""
     return ""
 
@@ -82,7 +82,7 @@ def working(
     size: int,
     patience: float,
     engine: Engine = in_process,
-    refuse: Callable[[int, Any], str] = accept,
+    refuse: Callable[[int, Any], str] = accept_all,
     start: float = 60.0,
     tries: int = 5,
     grace: float = 2.0,
@@ -122,7 +122,7 @@ class _Watch:
 
     def tell(self, event: supervisor.Event) -> bool:
         """Process an event and perform the resulting actions; return whether an answer counts."""
-        self.state, actions = supervisor.step(self.state, event)
+        self.state, actions = supervisor.supervisor_step(self.state, event)
         counts = False
         for action in actions:
             if isinstance(action, supervisor.StartWorker):
@@ -222,6 +222,6 @@ def _packed(hand: WorkerHandle, task: int, payload: Any) -> Any:
     try:
         return hand.packed(task, payload)
     except Exception as error:
-        got, remedy = f"not to be sent ({described(error)})", "send what it is made from"
+        got, remedy = f"not to be sent ({describe_exception(error)})", "send what it is made from"
         wanted = "values that pickle knows"
         raise WorkersError(message(f"workers: task {task}", got=got, wanted=wanted, remedy=remedy)) from error

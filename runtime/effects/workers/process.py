@@ -25,7 +25,7 @@ from typing import Any
 from attrs import frozen
 
 from . import program
-from .program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, described, gone, session
+from .program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, describe_exception, gone, session
 
 PROGRAM = Path(program.__file__)
 DIED, UNREADABLE = "died", "unreadable"  # words that `run_body` adds
@@ -108,17 +108,17 @@ class Child:
 
     def work(self, task: int, payload: Any) -> None:
         """Send a task. Raises: any exception of pickle."""
-        self.send(work(task, payload))
+        self.send(task_message(task, payload))
 
     def stop(self) -> None:
         """Ask the body to end."""
         self.send(pickle.dumps((STOP,)))
 
 
-def work(task: int, payload: Any) -> bytes:
+def task_message(task: int, payload: Any) -> bytes:
     """Return the message that sends a task to a child.
 
-    >>> pickle.loads(work(7, "a prompt"))
+    >>> pickle.loads(task_message(7, "a prompt"))
     ('work', 7, 'a prompt')
     """
     return pickle.dumps((WORK, task, payload))
@@ -191,20 +191,20 @@ def _listened(connection: Any, process: ChildProcess, hear: Hear) -> str:
             letter = connection.recv_bytes()
         except (EOFError, OSError):
             break
-        hear(read(letter))
+        hear(read_letter(letter))
     return f"its process ended ({how})" if (how := process.wait(LOOK)) else "its pipe was closed"
 
 
-def read(letter: bytes) -> tuple[Any, ...]:
+def read_letter(letter: bytes) -> tuple[Any, ...]:
     """Return the fields of a child's message, or (UNREADABLE, why).
 
-    >>> read(pickle.dumps((NOTE, 7))), read(b"no pickle")[0], read(pickle.dumps(7))
+    >>> read_letter(pickle.dumps((NOTE, 7))), read_letter(b"no pickle")[0], read_letter(pickle.dumps(7))
     (('note', 7), 'unreadable', ('unreadable', '7, which is no message'))
     """
     try:
         words = pickle.loads(letter)
     except Exception as error:
-        return UNREADABLE, f"{len(letter)} bytes that are no message ({described(error)})"
+        return UNREADABLE, f"{len(letter)} bytes that are no message ({describe_exception(error)})"
     known = isinstance(words, tuple) and words and isinstance(words[0], str)
     if not known or LENGTHS.get(words[0]) != len(words):
         return UNREADABLE, f"{repr(words)[:60]}, which is no message"

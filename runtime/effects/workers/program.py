@@ -27,10 +27,10 @@ class StoppedError(EOFError):
     """Error that ends a body: its parent has stopped it or is gone."""
 
 
-def described(error: BaseException, longest: int = LONGEST) -> str:
+def describe_exception(error: BaseException, longest: int = LONGEST) -> str:
     """Return an exception in one line: its class and the first line of its text.
 
-    >>> described(KeyError("dosk")), described(TimeoutError())
+    >>> describe_exception(KeyError("dosk")), describe_exception(TimeoutError())
     ("KeyError: 'dosk'", 'TimeoutError')
     """
     said = next(iter(str(error).splitlines()), "")
@@ -129,7 +129,7 @@ def end_with_parent(descriptor: int) -> None:
     end_session(os.getsid(0))
 
 
-def work(connection: Any) -> None:
+def run_sent_body(connection: Any) -> None:
     """Run the body that is sent through the pipe."""
     threading.Thread(target=end_with_parent, args=(connection.fileno(),), daemon=True).start()
     mailbox = PipeMailbox(connection)
@@ -143,11 +143,11 @@ def work(connection: Any) -> None:
         pass
     except BaseException as error:
         with suppress(BrokenPipeError, ConnectionResetError):
-            mailbox.send(RAISED, described(error))
+            mailbox.send(RAISED, describe_exception(error))
     if orphaned(connection.fileno(), 0):
         end_session(os.getsid(0))
 
 
 if __name__ == "__main__":
     os.set_inheritable(int(sys.argv[1]), False)
-    work(Connection(int(sys.argv[1])))
+    run_sent_body(Connection(int(sys.argv[1])))

@@ -1,7 +1,7 @@
 """Supervision of workers as a pure state machine: their tasks, time-outs and replacements.
 
-`step(state, event) -> (state, actions)`. A task that was assigned to a worker is answered once or handed back once. Events
-carry the time.
+`supervisor_step(state, event) -> (state, actions)`. A task that was assigned to a worker is answered once or handed back once.
+Events carry the time.
 """
 
 from attrs import evolve, frozen
@@ -148,14 +148,14 @@ def pool_state(
     return PoolState(size=size, patience=patience, start=start, tries=tries, due=(now,) * size)
 
 
-def step(state: PoolState, event: Event) -> tuple[PoolState, tuple[Action, ...]]:
+def supervisor_step(state: PoolState, event: Event) -> tuple[PoolState, tuple[Action, ...]]:
     """Return the next state and the actions to perform.
 
     Messages of a lost worker are ignored: its tasks are assigned to others. Raises: ChoiceError for a task that a worker
     has already.
 
-    >>> state, actions = step(pool_state(1, patience=5.0), Clock(0.0))
-    >>> actions, step(step(state, WorkerReady(0, 1.0))[0], TaskSent(0, 7, 2.0))[0].workers
+    >>> state, actions = supervisor_step(pool_state(1, patience=5.0), Clock(0.0))
+    >>> actions, supervisor_step(supervisor_step(state, WorkerReady(0, 1.0))[0], TaskSent(0, 7, 2.0))[0].workers
     ((StartWorker(worker=0),), (WorkerState(number=0, since=2.0, ready=True, tasks=(7,)),))
     """
     if isinstance(event, Clock):
@@ -198,7 +198,7 @@ def _lost(state: PoolState, worker: WorkerState, why: str, now: float) -> tuple[
     state = evolve(
         state,
         workers=tuple(one for one in state.workers if one.number != worker.number),
-        due=() if over else (*state.due, now + pause(failures)),
+        due=() if over else (*state.due, now + replacement_pause(failures)),
         failures=failures,
     )
     actions: tuple[Action, ...] = (KillWorker(worker.number), ReportLost(worker.number, why, worker.tasks))
@@ -208,12 +208,12 @@ def _lost(state: PoolState, worker: WorkerState, why: str, now: float) -> tuple[
     ) if over else actions
 
 
-def pause(failures: int) -> float:
+def replacement_pause(failures: int) -> float:
     """Return the seconds before the replacement after so many consecutive losses: 0 after the first, then doubling each time.
 
     pause_1 = 0,   pause_n = min(30, 0.1 2^(n-2))
 
-    >>> [pause(n) for n in (1, 2, 3, 4, 99)]
+    >>> [replacement_pause(n) for n in (1, 2, 3, 4, 99)]
     [0.0, 0.1, 0.2, 0.4, 30.0]
     """
     return 0.0 if failures < 2 else min(LONGEST, PAUSE * 2.0 ** min(failures - 2, 60))

@@ -28,12 +28,12 @@ from purestep.core.errors import PurestepError
 from purestep.runtime.effects.checkpoint.atomic_files import DISK
 from purestep.runtime.effects.checkpoint import load, save
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form
-from purestep.runtime.effects.checkpoint.group import joined, locked
+from purestep.runtime.effects.checkpoint.group import join_ranks, locked
 from purestep.runtime.effects.checkpoint.async_save import saving as saving_later
 
 place, rank = Path(sys.argv[1]), int(sys.argv[2])
 dist.init_process_group("gloo", init_method=(place / "meeting").as_uri(), rank=rank, world_size=2)
-mesh, group, told = init_device_mesh("cpu", (2,)), joined(seconds=60.0), {}
+mesh, group, told = init_device_mesh("cpu", (2,)), join_ranks(seconds=60.0), {}
 
 def tree(value, step=None):
     whole = torch.arange(15.0).reshape(5, 3) + value

@@ -13,11 +13,11 @@ from attrs import evolve, frozen
 
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime.async_rl import placement
-from purestep.runtime.async_rl.placement import on_devices, placed, probe_hosts
+from purestep.runtime.async_rl.placement import on_devices, place_generators, probe_hosts
 from purestep.runtime.async_rl.rollout_worker import Spec, generate
 from purestep.runtime.async_rl.version_check import packages
 from purestep.runtime.cli import run
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Cluster, EngineError
 from purestep.runtime.effects.cluster.rejoining import rejoining
 from purestep.runtime.effects.weight_sync import this_host, weight_reader
@@ -84,7 +84,10 @@ def test_an_engine_that_is_not_installed_says_what_to_install(engine: Any, packa
     if find_spec(engine):
         pytest.skip("it is there")
     given = AsyncConfig(engine=engine, hosts="127.0.0.1:9")
-    with pytest.raises(EngineError, match=rf"{package} is not installed, .*pip install"), placed(given, silent):
+    with (
+        pytest.raises(EngineError, match=rf"{package} is not installed, .*pip install"),
+        place_generators(given, silent),
+    ):
         pass
 
 
@@ -97,13 +100,13 @@ def elsewhere(verbs: bool = False) -> Any:
 def nobodys(name: str, *, hosts: Any = (), store: int = 0) -> Iterator[Cluster]:
     """A cluster of any engine, which is one of plain processes."""
     del name, hosts, store
-    with opened("processes") as cluster:
+    with open_cluster("processes") as cluster:
         yield cluster
 
 
 def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     said = list[str]()
-    monkeypatch.setattr(placement, "opened", nobodys)
+    monkeypatch.setattr(placement, "open_cluster", nobodys)
     monkeypatch.setattr(placement, "rejoining", lambda *_: nullcontext())
     monkeypatch.setattr(placement, "weight_publisher", lambda way, params: nullcontext())
     monkeypatch.setattr(placement, "probe_hosts", lambda *_: [elsewhere()])
@@ -111,20 +114,20 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
     refused = pytest.raises(
         EngineError, match=r"^Monarch's buffers over TCP is not encrypted and goes to 10.0.0.2, .*; --trust-network"
     )
-    with refused, placed(given, said.append):
+    with refused, place_generators(given, said.append):
         pass
     assert "without TLS" in said[0]
     assert "Monarch's buffers fall back to TCP" in said[1]
     for more in ({"trust_network": True}, {"hosts": "127.0.0.1:7000"}):
-        with placed(evolve(given, **more), said.append):
+        with place_generators(evolve(given, **more), said.append):
             pass
     with monkeypatch.context() as encrypted:
         encrypted.setattr(placement, "monarch_scheme", lambda: "tls")
-        with placed(given, said.append):
+        with place_generators(given, said.append):
             pass
     monkeypatch.setattr(placement, "this_host", lambda: elsewhere(verbs=True))
     monkeypatch.setattr(placement, "probe_hosts", lambda *_: [elsewhere(verbs=True)])
-    with placed(evolve(given, transfer="monarch"), said.append):
+    with place_generators(evolve(given, transfer="monarch"), said.append):
         pass
     assert said[-1] == "weights go by monarch: asked for, 1 host, all with RDMA"
 
@@ -132,7 +135,7 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
 @pytest.mark.slow
 def test_a_host_with_other_packages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     has = packages()
-    with opened("processes") as cluster:
+    with open_cluster("processes") as cluster:
         assert [one.name for one in probe_hosts(cluster)] == ["local"]
         monkeypatch.setattr(placement, "packages", lambda: {**has, "torch": "0.1"})
         with pytest.raises(ChoiceError, match=rf"host local: torch is {has['torch']}, wanted 0.1 as where it trains"):
@@ -158,7 +161,7 @@ def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Pat
 
 def test_generators_of_this_machine_read_shared_memory() -> None:
     params = {"w": torch.arange(3.0)}
-    with placed(AsyncConfig(), silent) as place, place.publishing(params) as weights:
+    with place_generators(AsyncConfig(), silent) as place, place.publishing(params) as weights:
         weights.publish(0, params)
         with weight_reader(weights.address, params) as reader:
             version, found = reader.fetch(-1)
@@ -198,7 +201,7 @@ def test_a_generator_of_this_machine_gets_the_device_of_the_one_it_replaces() ->
 def test_a_lost_host_is_taken_in_again_whatever_an_engine_raises() -> None:
     """At first nobody listens; its neighbour has never been away."""
     said, there, errors = list[str](), ["neighbour:1"], [RuntimeError("of a\nlibrary")]
-    with socket.create_server(("127.0.0.1", 0)) as listener, opened("processes") as cluster:
+    with socket.create_server(("127.0.0.1", 0)) as listener, open_cluster("processes") as cluster:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
 
         def add_host(host: str, /, *, timeout: float) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.async_rl.replay import replayed
+from purestep.runtime.async_rl.replay import replay_phase
 from purestep.runtime.async_rl.report import audit
 
 from ...support.engine_spaces import Space, spaces
@@ -63,4 +63,4 @@ def test_whoever_comes_in_the_place_of_a_killed_host_fetches_as_well(tmp_path: P
     assert 2 < made < STEPS - 5
     heads = [head for *_, head, _, _ in learned_from(run, "async")]
     assert {*heads[-4:]} <= {STEPS - 2, STEPS - 1}  # versions that were there long after the host had been killed
-    assert audit(run, "async").wrong == replayed(run, "async").wrong == ()
+    assert audit(run, "async").wrong == replay_phase(run, "async").wrong == ()

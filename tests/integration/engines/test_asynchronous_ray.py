@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from purestep.runtime.async_rl.replay import replayed
+from purestep.runtime.async_rl.replay import replay_phase
 from purestep.runtime.async_rl.report import audit
 
 from ...support.engine_spaces import Space, spaces
@@ -70,4 +70,4 @@ def test_a_node_that_is_killed_is_replaced(tmp_path: Path) -> None:
     assert 2 < made < STEPS - 5
     heads = [head for *_, head, _, _ in learned_from(run, "async")]
     assert {*heads[-4:]} <= {STEPS - 2, STEPS - 1}  # versions that were there long after the node had been killed
-    assert audit(run, "async").wrong == replayed(run, "async").wrong == ()
+    assert audit(run, "async").wrong == replay_phase(run, "async").wrong == ()

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import EngineError, MemberLost, late
 from purestep.runtime.effects.cluster.monarch.engine import SILENCE, hosted
 from purestep.runtime.effects.cluster.monarch.members import LEAST
-from purestep.runtime.effects.cluster.monarch.runtime import reached
+from purestep.runtime.effects.cluster.monarch.runtime import check_reached
 from purestep.runtime.effects.cluster.version import installed, tried
 
 from ...support.engine_contract import (
@@ -41,11 +41,11 @@ needs_monarch = pytest.mark.skipif(not INSTALLED, reason="Monarch is an extra")
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    with opened("monarch") as cluster:
+    with open_cluster("monarch") as cluster:
         yield Bench(
             cluster=cluster,
             host=further,
-            opened=lambda: opened("monarch"),
+            opened=lambda: open_cluster("monarch"),
             nowhere="127.0.0.1:1",
             start=8.0,
             quiet=1.0,
@@ -68,7 +68,7 @@ def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
 @pytest.mark.skipif(INSTALLED, reason="it is there")
 def test_without_monarch_it_says_what_to_install() -> None:
     why = r"torchmonarch is not installed, wanted installed; pip install 'purestep\[monarch\]'"
-    for there in (opened("monarch"), hosted("127.0.0.1:0")):
+    for there in (open_cluster("monarch"), hosted("127.0.0.1:0")):
         with pytest.raises(EngineError, match=why), there:
             pass
 
@@ -83,7 +83,7 @@ def test_a_version_that_was_not_tried_is_refused(version: str) -> None:
 
 def test_a_host_that_cannot_reach_us_is_refused() -> None:
     with pytest.raises(EngineError, match=r"host 10.0.0.2:7000 is unable to reach us at 127.0.0.1, .* new process"):
-        reached("127.0.0.1", "10.0.0.1", "10.0.0.2:7000")
+        check_reached("127.0.0.1", "10.0.0.1", "10.0.0.2:7000")
 
 
 def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def node_of(pid: int) -> int:
 @pytest.mark.slow
 @needs_monarch
 def test_hosts_are_lost_and_others_take_their_place(bench: Bench) -> None:
-    with host() as (one, a), host() as (two, b), opened("monarch", hosts=(a, b)) as cluster:
+    with host() as (one, a), host() as (two, b), open_cluster("monarch", hosts=(a, b)) as cluster:
         assert cluster.hosts() == (a, b)
         mesh = cluster.spawn(Counter, size=2, timeout=SOON)
         other = cluster.spawn(Counter, size=1, hosts=(b,), timeout=SOON)
@@ -197,7 +197,7 @@ def test_a_process_survives_its_actors_and_leaves_nothing() -> None:
 def test_a_host_serves_two_runs_and_ends_what_a_killed_one_has_left() -> None:
     with host() as (one, a), said(sys.executable, str(HERE / "engine_monarch_guest.py"), a) as (guest, line):
         theirs = {int(word) for word in line.split()}
-        with opened("monarch", hosts=(a,)) as cluster:
+        with open_cluster("monarch", hosts=(a,)) as cluster:
             mesh = cluster.spawn(Counter, size=1, timeout=SOON)
             guest.kill()
             assert left(theirs, 2 * LEAST + FOUND) == set()

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from engine_actors import Counter  # type: ignore[import-not-found]
 
-from purestep.runtime.effects.cluster import opened, served
+from purestep.runtime.effects.cluster import open_cluster, serve_host
 from purestep.runtime.effects.cluster.interface import EngineError, MemberLost, late
-from purestep.runtime.effects.cluster.ray.folders import PREFIX, new_folder, sweep
+from purestep.runtime.effects.cluster.ray.folders import PREFIX, new_locked_folder, remove_folders
 from purestep.runtime.effects.cluster.version import tried
 
 from ...support.engine_contract import (
@@ -41,11 +41,11 @@ needs_ray = pytest.mark.skipif(not INSTALLED, reason="Ray is an extra")
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    with opened("ray") as cluster:
+    with open_cluster("ray") as cluster:
         yield Bench(
             cluster=cluster,
             host=None,
-            opened=lambda: opened("ray"),
+            opened=lambda: open_cluster("ray"),
             nowhere="127.0.0.1:1",
             start=10.0,
             quiet=1.0,
@@ -61,24 +61,24 @@ def test_the_contract(claim: Claim, bench: Bench, tmp_path: Path) -> None:
 
 def test_what_a_kill_has_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    folder, hold = new_folder()
+    folder, hold = new_locked_folder()
     old = tmp_path / f"{PREFIX}old"
     old.mkdir()
     (old / "log").write_text("")
-    assert sweep(tmp_path) == 0  # it may be about to be taken hold of
-    assert sweep(tmp_path, young=0.0) == 1
+    assert remove_folders(tmp_path) == 0  # it may be about to be taken hold of
+    assert remove_folders(tmp_path, young=0.0) == 1
     assert [*tmp_path.iterdir()] == [Path(folder)]
     os.close(hold)
-    assert sweep(tmp_path, young=0.0) == 1
+    assert remove_folders(tmp_path, young=0.0) == 1
 
 
 @pytest.mark.skipif(INSTALLED, reason="it is there")
 def test_without_ray_it_says_what_to_install() -> None:
     why = r"ray is not installed, wanted installed; pip install 'purestep\[ray\]'"
-    with pytest.raises(EngineError, match=why), opened("ray"):
+    with pytest.raises(EngineError, match=why), open_cluster("ray"):
         pass
     with pytest.raises(EngineError, match=why):
-        served("ray", "127.0.0.1:0", ready=print)
+        serve_host("ray", "127.0.0.1:0", ready=print)
 
 
 @pytest.mark.parametrize("version", ["2.59.1", "2.61.0", "3.0.0", "2.6.0", "1.60", "dev", ""])
@@ -149,12 +149,12 @@ def test_ray_is_left_as_it_was_found() -> None:
 @needs_ray
 def test_hosts_are_nodes_of_ray(bench: Bench) -> None:
     why = "^host 10.0.0.2:7000 is given to the engine ray, wanted a node of Ray; run `ray start"
-    with pytest.raises(EngineError, match=why), opened("ray", hosts=("10.0.0.2:7000",)):
+    with pytest.raises(EngineError, match=why), open_cluster("ray", hosts=("10.0.0.2:7000",)):
         pass
     with pytest.raises(EngineError, match=why):
         bench.cluster.add_host("10.0.0.2:7000", timeout=1.0)
     with pytest.raises(EngineError, match=why):
-        served("ray", "10.0.0.2:7000", ready=print)
+        serve_host("ray", "10.0.0.2:7000", ready=print)
 
 
 @pytest.mark.slow

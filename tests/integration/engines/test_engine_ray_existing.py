@@ -12,7 +12,7 @@ import torch
 from engine_actors import Counter  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import EngineError, MemberLost
 from purestep.runtime.effects.weight_sync import weight_publisher
 from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError
@@ -46,7 +46,7 @@ def soon(so: Callable[[], bool]) -> bool:
 
 
 def test_nodes_come_and_go(there: Node) -> None:
-    with opened("ray") as cluster:
+    with open_cluster("ray") as cluster:
         (first,) = cluster.hosts()
         assert first == there.address.rpartition(":")[0]
         mesh = cluster.spawn(Counter, size=2, timeout=SOON)
@@ -75,9 +75,9 @@ def test_nodes_come_and_go(there: Node) -> None:
             pass
     assert left({*pids}) == set()
     assert there.process.poll() is None
-    with pytest.MonkeyPatch.context() as patch, opened("ray") as cluster:  # it can be used again
+    with pytest.MonkeyPatch.context() as patch, open_cluster("ray") as cluster:  # it can be used again
         patch.delenv("RAY_ADDRESS")
-        with pytest.raises(EngineError, match="Ray is in use by another cluster"), opened("ray"):
+        with pytest.raises(EngineError, match="Ray is in use by another cluster"), open_cluster("ray"):
             pass
 
 
@@ -86,9 +86,9 @@ def test_one_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with (
         pytest.raises(EngineError, match=r"engine ray: 127.0.0.1:1 is unreachable .* or unset RAY_ADDRESS"),
-        opened("ray"),
+        open_cluster("ray"),
     ):
         pass
     monkeypatch.setenv("RAY_ADDRESS", "nowhere")
-    with pytest.raises(ChoiceError, match="address is 'nowhere', wanted HOST:PORT"), opened("ray"):
+    with pytest.raises(ChoiceError, match="address is 'nowhere', wanted HOST:PORT"), open_cluster("ray"):
         pass

@@ -9,7 +9,7 @@ import pytest
 from engine_actors import Plain  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Cluster, Done, EngineError
 from purestep.runtime.effects.cluster.monarch import engine as monarch_engine
 from purestep.runtime.effects.cluster.monarch import runtime
@@ -34,7 +34,7 @@ def test_an_engine_of_another_version_is_refused_by_name(engine: Any, versions: 
     versions[package] = version
     there = {name for name in sys.modules if name.partition(".")[0] == engine}
     said = rf"^engine {engine}: the version of {package} is {version}, wanted {wanted}; pip install 'purestep\[{engine}\]'$"
-    with pytest.raises(EngineError, match=said), opened(engine):
+    with pytest.raises(EngineError, match=said), open_cluster(engine):
         pass
     assert {name for name in sys.modules if name.partition(".")[0] == engine} == there
 
@@ -49,14 +49,14 @@ def test_weights_by_monarch_ask_for_the_same_version(versions: dict[str, str]) -
 def test_an_engine_that_nobody_knows_is_refused() -> None:
     with (
         pytest.raises(ChoiceError, match=r"engine is 'dask', wanted one of \['monarch', 'processes', 'ray'\]"),
-        opened("dask"),
+        open_cluster("dask"),
     ):
         pass
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with opened("processes") as found:
+    with open_cluster("processes") as found:
         yield found
 
 

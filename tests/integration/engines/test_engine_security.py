@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import EngineError
-from purestep.runtime.effects.cluster.security import MONARCH, RAY, described, monarch_scheme, ray_security
+from purestep.runtime.effects.cluster.security import MONARCH, RAY, describe_security, monarch_scheme, ray_security
 from purestep.runtime.effects.distributed.launched import within_machine
 
 
@@ -61,13 +61,13 @@ def test_a_key_that_others_can_read_opens_nothing(files: dict[str, Path], monkey
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(files["token"]))
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    with pytest.raises(EngineError, match=r"readable by others|is not installed") as raised, opened("ray"):
+    with pytest.raises(EngineError, match=r"readable by others|is not installed") as raised, open_cluster("ray"):
         pass
     assert "0123456789abcdef" not in str(raised.value)
     files["token"].chmod(0o600)
-    line = described("ray", "")
+    line = describe_security("ray", "")
     assert line == "ray at 10.0.0.1:6379 is spoken to with a token and without TLS"
-    assert described("monarch", "10.0.0.2:7000", {}).endswith(
+    assert describe_security("monarch", "10.0.0.2:7000", {}).endswith(
         "without TLS: whoever reaches its ports can run code there"
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from purestep.runtime.effects.cluster import ENGINES, opened, replicas, worker_rules
+from purestep.runtime.effects.cluster import ENGINES, open_cluster, replicas, worker_rules
 from purestep.runtime.effects.cluster.interface import Cluster, Mesh
 from purestep.runtime.effects.cluster.local.cluster import State
 from purestep.runtime.effects.cluster.local.members import HostAccess, here
@@ -143,7 +143,7 @@ def any_cluster(request: pytest.FixtureRequest, bodies: Any) -> Iterator[Cluster
     """A cluster of each engine that is installed."""
     if request.param != "processes":
         pytest.importorskip(request.param)
-    with opened(request.param) as cluster:
+    with open_cluster(request.param) as cluster:
         yield cluster
 
 

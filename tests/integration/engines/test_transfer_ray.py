@@ -15,7 +15,7 @@ import torch
 from engine_readers import Reader, weights  # type: ignore[import-not-found]
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.cluster import opened
+from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Cluster
 from purestep.runtime.effects.weight_sync import ray, weight_publisher, weight_reader
 from purestep.runtime.effects.weight_sync.ray import KEEP, refuse_small, store_for
@@ -32,7 +32,7 @@ SIZE = layout(weights(0)).size
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with opened("ray", store=store_for(SIZE)) as found:
+    with open_cluster("ray", store=store_for(SIZE)) as found:
         yield found
 
 

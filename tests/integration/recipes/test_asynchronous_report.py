@@ -16,7 +16,7 @@ from purestep.properties import check
 from purestep.runtime.async_rl import report
 from purestep.runtime.async_rl import run as session
 from purestep.runtime.async_rl.audit import audited
-from purestep.runtime.async_rl.replay import folded, replayed
+from purestep.runtime.async_rl.replay import fold_rows, replay_phase
 from purestep.runtime.async_rl.scheduler.state import Schedule
 from purestep.runtime.async_rl.scheduler.timeline import Span, merged, shifts
 from purestep.runtime.async_rl.training_phase import Phase
@@ -24,7 +24,7 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.json_lines import objects
 from purestep.runtime.effects.reporting import plot, timeline_picture
-from purestep.runtime.machine.json_codec import encode, line
+from purestep.runtime.machine.json_codec import encode, json_line
 from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
@@ -44,7 +44,7 @@ Said = pytest.CaptureFixture[str]
 test_timeline_laws = check(timeline_laws(), own_timing())
 test_auditing_laws = check(auditing_laws(), audited)
 test_comparing_laws = check(comparing_laws(), own_comparing())
-test_replaying_laws = check(replaying_laws(), folded)
+test_replaying_laws = check(replaying_laws(), fold_rows)
 
 
 # --- a run as files: two updates of one group of two samples, in turns and at once ---
@@ -129,7 +129,7 @@ OWN = {
 
 
 def write(path: Path, rows: Rows) -> None:
-    path.write_text("".join(line(row) + "\n" for row in rows))
+    path.write_text("".join(json_line(row) + "\n" for row in rows))
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def run(tmp_path: Path) -> Path:
     home = tmp_path / "run"
     own = {"mode": "async", "generators": 2, "groups": 1, "samples": 2, "steps": 2, "staleness": 1}
     folder.write_json(tmp_path / "arguments.json", {})
-    begun(home, encode(turns.described(changed(zorplex_defaults(), own))))
+    begun(home, encode(turns.text_record(changed(zorplex_defaults(), own))))
     folder.write_json(home / "before.json", {"sampled": standing(40), "greedy": standing(44)})
     for name, spans, right in (("sync", IN_TURNS, 60), ("async", AT_ONCE, 70)):
         (home / name).mkdir()
@@ -434,7 +434,7 @@ def test_training_compares_draws_and_leaves_a_model(trained: Path, capsys: Said)
 @pytest.mark.slow
 def test_what_happened_can_be_gone_through_again(trained: Path, capsys: Said) -> None:
     for name in ("sync", "async"):
-        assert replayed(trained, name).wrong == ()
+        assert replay_phase(trained, name).wrong == ()
     assert main.main(["replay", str(trained / "async")]) == 0
     said = capsys.readouterr().out
     assert "of 1 session give the scheduler of version 3 again, bit for bit" in said
@@ -453,12 +453,12 @@ def test_a_log_that_was_tampered_with_gives_another_scheduler(
     changed_row = {**rows[last], "event": {**rows[last]["event"], "tokens": 999}}
     try:
         write(path, [*rows[:last], changed_row, *rows[last + 1 :]])
-        assert replayed(trained, "async").wrong
+        assert replay_phase(trained, "async").wrong
         assert main.main(["replay", str(trained)]) == 1
         assert "do not give the scheduler of version 3" in capsys.readouterr().out
         write(path, rows[1:])
         with pytest.raises(StructureError, match="replay: the first row is"):
-            replayed(trained, "async")
+            replay_phase(trained, "async")
     finally:
         path.write_text(held)
 
@@ -542,8 +542,12 @@ def test_a_run_that_was_cut_off_and_went_on_is_gone_through_over_its_sessions(
         main.main(words)
     monkeypatch.setattr(Phase, "save", save)
     assert report.audit(place, "async").wrong == ()
-    assert replayed(place, "async").line().endswith("of 1 session give the scheduler of version 2 again, bit for bit")
+    assert (
+        replay_phase(place, "async").line().endswith("of 1 session give the scheduler of version 2 again, bit for bit")
+    )
     assert main.main(["resume", str(place)]) == 0
     assert "async/sync" not in capsys.readouterr().out
-    assert replayed(place, "async").line().endswith("of 2 sessions give the scheduler of version 4 again, bit for bit")
+    assert (
+        replay_phase(place, "async").line().endswith("of 2 sessions give the scheduler of version 4 again, bit for bit")
+    )
     assert report.audit(place, "async").wrong == ()

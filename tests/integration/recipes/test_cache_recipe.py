@@ -32,7 +32,7 @@ from purestep.core.language.prompting import Prompting, Query, Response, prompte
 from purestep.core.language.reasoning_cache.cycles import Cycles, attempt_request, cycling
 from purestep.core.language.reasoning_cache.evaluation import CyclesResult, cycles_result
 from purestep.core.language.reasoning_cache.events import GroupResult
-from purestep.core.language.reasoning_cache.rollouts import answered
+from purestep.core.language.reasoning_cache.rollouts import answers_problem
 from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import Problem
 from purestep.core.language.reasoning_cache.templates import thought
@@ -42,10 +42,10 @@ from purestep.properties import check as check_laws
 from purestep.properties import preparation_laws
 from purestep.properties.framework.families import own_prepared
 from purestep.runtime.cli import main
-from purestep.runtime.effects.jsonl_stream import read as read_stream
+from purestep.runtime.effects.jsonl_stream import read_entries as read_stream
 from purestep.runtime.effects.reporting.curves_picture import banded, curves_picture
-from purestep.runtime.effects.reporting.metrics import read
-from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_with, lists_of, settings_of
+from purestep.runtime.effects.reporting.metrics import read_metrics
+from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_settings, cache_with, lists_of
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.training_machine import Train
@@ -54,7 +54,7 @@ from purestep.runtime.text import prompting, report
 from purestep.runtime.text import run as session
 from purestep.runtime.text.components import check_room, text_components
 from purestep.runtime.text.config import CHANGES
-from purestep.runtime.text.prompting import asked, fits, in_process
+from purestep.runtime.text.prompting import ask_prompts, completing_here, prompt_fits
 from purestep.runtime.text.report import evaluation
 from purestep.runtime.text.sampling import run_sampler
 from purestep.runtime.text.training_loop import (
@@ -108,7 +108,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
     """What the newest checkpoint holds."""
     import safetensors.torch
 
-    return safetensors.torch.load_file(runs.newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(runs.newest_checkpoint(run) / "state.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_settings_are_those_of_the_rollouts_and_every_name_is_there() -> None:
-    given = settings_of(tiny(attempts=2, llm_top_p=0.9, test_llm_max_tokens=17, retry_base_delay=0.5, seed=5), "here")
+    given = cache_settings(
+        tiny(attempts=2, llm_top_p=0.9, test_llm_max_tokens=17, retry_base_delay=0.5, seed=5), "here"
+    )
     plain = asdict(given)
     assert plain["llm"] == {"temperature": 1.0, "max_tokens": 20, "top_p": 0.9}
     assert plain["test_llm"] == {"temperature": 1.0, "max_tokens": 17, "top_p": 1.0}
@@ -255,7 +257,7 @@ def cycles_of(
 
 
 def scripted(model: Scripted, problems: int = 3, **changes: Any) -> tuple[GroupResult, ...]:
-    settings: CacheSettings = evolve(settings_of(tiny(), "here"), retry_base_delay=0.0, **changes)
+    settings: CacheSettings = evolve(cache_settings(tiny(), "here"), retry_base_delay=0.0, **changes)
     given = problems_of(Lists(longest=6), "training", 0, problems)
     made = cycles_of(cache_with(tiny(), settings), settings, given, (9, 5))
     return prompted(made, keys.key(1), 0, problems, model)
@@ -294,12 +296,12 @@ def test_two_workers_say_what_one_says() -> None:
     found = []
     for workers in (1, 2):
         arguments = tiny(rollout_workers=workers, llm_max_rollouts=3)
-        parts, settings = text_components(arguments), settings_of(arguments, "here")
+        parts, settings = text_components(arguments), cache_settings(arguments, "here")
         assert len((parts.speaker, *parts.speakers)) == workers
         given = problems_of(Lists(longest=6), "training", 0, 3)
         made = cycles_of(cache_with(arguments, settings), settings, given, (6, 4))
-        ended = in_process(parts, parts.begin(), 0, temperature=1.0, top_p=1.0)
-        results = asked(parts, ended, made, keys.key(1), 0, 3, 0)
+        ended = completing_here(parts, parts.begin(), 0, temperature=1.0, top_p=1.0)
+        results = ask_prompts(parts, ended, made, keys.key(1), 0, 3, 0)
         found.append({result.number: result.attempts[0].state.reasoning_string_complete_store for result in results})
     assert found[0] == found[1]
 
@@ -322,16 +324,16 @@ def test_what_may_pass_is_tried_again_and_changes_nothing() -> None:
 
 def test_a_prompt_without_room_gets_an_empty_reply() -> None:
     arguments = tiny()
-    parts, settings = text_components(arguments), evolve(settings_of(arguments, "here"), num_samples_per_problem=1)
+    parts, settings = text_components(arguments), evolve(cache_settings(arguments, "here"), num_samples_per_problem=1)
     wide = "x1 " * 60
-    assert not fits(parts, wide)
-    ended = in_process(parts, parts.begin(), 0, temperature=1.0, top_p=1.0)
+    assert not prompt_fits(parts, wide)
+    ended = completing_here(parts, parts.begin(), 0, temperature=1.0, top_p=1.0)
     request = attempt_request(keys.key(0), 0, "training")
     queries = tuple(Query(prompt=text, sampling=request.sampling, max_new_tokens=4) for text in (wide, "a1"))
     once: Prompting[Any, Any] = Prompting(
         begin=lambda key, number, count: ((), queries), step=lambda state, said: (said, ()), result=lambda said: said
     )
-    first, second = asked(parts, ended, once, keys.key(0), 0, 1, 0)
+    first, second = ask_prompts(parts, ended, once, keys.key(0), 0, 1, 0)
     assert (first.text, first.finish_reason, first.said) == ("", "length", ())
     assert isinstance(second.said, ModelOutput)
     assert len(second.said.ids) <= 4
@@ -369,7 +371,7 @@ def own_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_policy_is_found_by_its_name_and_told_the_runs_numbers(own_policies: str) -> None:
     arguments = tiny(solution_rollout_policy=f"{own_policies}.paid", numbers=3, seed=4)
-    settings = evolve(settings_of(arguments, "here"), num_samples_per_problem=1)
+    settings = evolve(cache_settings(arguments, "here"), num_samples_per_problem=1)
     (problem,) = problems_of(Lists(), "training", 0, 1)
     cache = cache_with(arguments, settings)
     (result,) = prompted(cycles_of(cache, settings, [problem], (4, 4)), keys.key(0), 0, 1, Scripted())
@@ -382,7 +384,7 @@ def test_a_policy_is_found_by_its_name_and_told_the_runs_numbers(own_policies: s
 
 def test_a_name_of_no_function_or_of_a_module_that_fails_is_refused(own_policies: str, tmp_path: Path) -> None:
     (tmp_path / "broken_policies.py").write_text("def f(:\n")
-    settings = settings_of(tiny(), "here")
+    settings = cache_settings(tiny(), "here")
     for name in ("math.pi", "broken_policies.f", ".f", f".{own_policies}.paid", "absent.f"):
         with pytest.raises(ChoiceError, match=r"rollout policy: .*, wanted a function"):
             cache_with(tiny(), evolve(settings, solution_rollout_policy=name))
@@ -533,7 +535,7 @@ def test_a_model_that_is_right_is_paid_and_evaluated_as_such() -> None:
         items = [item for item in rest[0].removeprefix("New: ").split(" ") if item.endswith(";")]
         return f"{items[-1][0]} {items[-1].rpartition('=')[2][:-1]}" if items else summary
 
-    settings = evolve(settings_of(arguments, "here"), num_reasoning_steps=4, num_samples_per_problem=1)
+    settings = evolve(cache_settings(arguments, "here"), num_reasoning_steps=4, num_samples_per_problem=1)
     made = cycles_of(cache_with(arguments, settings), settings, problems, (20, 8), "evaluation")
     found = prompted(made, keys.key(0), 0, 6, complete)
     states = [one.state for result in found for one in result.attempts]
@@ -545,7 +547,7 @@ def test_a_model_that_is_right_is_paid_and_evaluated_as_such() -> None:
     assert told_.carried[-1] == 1.0
     assert told_.carried[0] == pytest.approx(sum(min(1.0, 2 / length) for length in lengths) / 6)
     assert all(result.success for state in states for result in state.reasoning_rollout_store)
-    assert answered(states[0], states[0].reasoning_string_store[-1]) == 1.0
+    assert answers_problem(states[0], states[0].reasoning_string_store[-1]) == 1.0
     assert told_.accuracy_low[-1] < 1.0 == told_.accuracy_high[-1]
     assert told_.tokens == tuple(sorted(told_.tokens))
 
@@ -571,7 +573,7 @@ def test_train_evaluates_draws_publishes_and_leaves_a_model(trained: Path) -> No
     assert len((trained / "evaluation.txt").read_text().splitlines()) == 5
     assert (trained / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert (trained / "model" / "model.safetensors").exists()
-    rows = read(trained / "metrics.jsonl")
+    rows = read_metrics(trained / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [1.0, 2.0, 3.0, 4.0]
     assert rows[1]["warm_loss"] < rows[0]["warm_loss"]
     assert all(math.isfinite(row["episode_return"]) and math.isfinite(row["reasoning_turn_2"]) for row in rows[2:])
@@ -623,7 +625,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
         patch.setattr(TextTrainingLoop, made.__name__, stopped)
         with pytest.raises(Cut):
             session.start(run, tiny(), overwrite=False, notice=silent)
-    assert len(read(run / "metrics.jsonl")) == cut
+    assert len(read_metrics(run / "metrics.jsonl")) == cut
     session.resume(run, notice=said.append)
     assert [text for text in said if text.startswith("not necessarily")] == []
     one, other = tensors(trained), tensors(run)
@@ -675,7 +677,7 @@ def test_a_model_from_a_folder_goes_on_learning(trained: Path, tmp_path: Path, r
     run = tmp_path / "run"
     session.start(run, arguments, overwrite=False, notice=silent)
     with pytest.raises(TrustError, match=f"--solution-rollout-policy {own_policies}.odd"):
-        runs.restored(run)
+        runs.restore_run(run)
     parts, held, loop = restored(run, trust=Trust((f"{own_policies}.odd",)))
     assert loop.iteration == 1
     before, after = parts.whole(parts.begin()), parts.whole(policy_of(held))
@@ -781,7 +783,7 @@ def test_a_server_answers_prompts_and_next_steps(workers: int, tmp_path: Path, m
     session.start(run, own, overwrite=False, notice=silent)
     assert published == [(where, 0), (where, 1)]
     assert len(read_stream(run / "rollouts.jsonl").entries) == 8
-    assert all(math.isfinite(row["episode_return"]) for row in read(run / "metrics.jsonl")[2:])
+    assert all(math.isfinite(row["episode_return"]) for row in read_metrics(run / "metrics.jsonl")[2:])
 
 
 ASYNC = ["--mode", "async", "--no-compare", "--generators", "2", "--generator-slots", "6"]

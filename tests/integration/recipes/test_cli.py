@@ -24,7 +24,7 @@ from purestep.runtime.cli import run as commands
 from purestep.runtime.cli.chat import typed_lines
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint.atomic_files import lock
-from purestep.runtime.effects.checkpoint.manifest import describe, written
+from purestep.runtime.effects.checkpoint.manifest import describe, manifest_bytes
 from purestep.runtime.effects.layout import COMMON, PAGE
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import flag, flatten, option
@@ -209,7 +209,7 @@ def as_if_on(device: str, run: Path) -> None:
     for folder_ in (run / "checkpoints").glob("step_*"):
         held = describe(folder_)
         metadata = {**held.metadata, "device": device}
-        (folder_ / "manifest.json").write_bytes(written(evolve(held, metadata=metadata)))
+        (folder_ / "manifest.json").write_bytes(manifest_bytes(evolve(held, metadata=metadata)))
     record = json.loads((run / "arguments.json").read_text())
     (run / "arguments.json").write_text(json.dumps({**record, "device": device}))
 

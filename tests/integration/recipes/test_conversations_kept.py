@@ -18,7 +18,7 @@ from purestep.runtime.async_rl.scheduler.state import Schedule
 from purestep.runtime.async_rl.trainer import VersionedLearner
 from purestep.runtime.async_rl.training_phase import Phase
 from purestep.runtime.cli import main
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.text.trainer import TrainStepResult
@@ -118,7 +118,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trained]:
 def state(run: Path) -> dict[str, torch.Tensor]:
     import safetensors.torch
 
-    return safetensors.torch.load_file(runs.newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(runs.newest_checkpoint(run) / "state.safetensors")
 
 
 def test_what_is_kept_is_what_was_trained_on(run: tuple[Path, Trained]) -> None:
@@ -128,7 +128,7 @@ def test_what_is_kept_is_what_was_trained_on(run: tuple[Path, Trained]) -> None:
     assert len(kept) == 18
     check(kept, trained)
     assert {row["label"] for row in kept} <= {"success", "wrong_format", "tool_spam", "wrong_answer"}
-    returns = [row["episode_return"] for row in read(home / "metrics.jsonl")]
+    returns = [row["episode_return"] for row in read_metrics(home / "metrics.jsonl")]
     for step, mean in enumerate(returns, 1):
         rewards = [row["reward"] for row in kept if row["step"] == step]
         assert sum(rewards) / len(rewards) == pytest.approx(mean, abs=1e-6)
@@ -148,7 +148,9 @@ def test_no_bit_of_training_depends_on_it(run: tuple[Path, Trained], tmp_path: P
         found = state(tmp_path / name)
         assert found.keys() == wanted.keys()
         assert all(torch.equal(found[leaf], wanted[leaf]) for leaf in wanted)
-        for one, other in zip(read(home / "metrics.jsonl"), read(tmp_path / name / "metrics.jsonl"), strict=True):
+        for one, other in zip(
+            read_metrics(home / "metrics.jsonl"), read_metrics(tmp_path / name / "metrics.jsonl"), strict=True
+        ):
             timed = {column for column in one if "second" in column}
             assert [(key, repr(one[key])) for key in one if key not in timed] == [
                 (key, repr(other[key])) for key in other if key not in timed
@@ -201,8 +203,8 @@ def test_a_disk_without_room_for_conversations_stops_no_training(tmp_path: Path)
     there = [row["step"] for row in kept]
     assert there == [step for step in range(1, there[-1] + 1) for _ in range(192)]
     assert there[-1] < 6
-    assert len(read(tmp_path / "run" / "metrics.jsonl")) == 6
-    assert runs.newest(tmp_path / "run").name == "step_000006"
+    assert len(read_metrics(tmp_path / "run" / "metrics.jsonl")) == 6
+    assert runs.newest_checkpoint(tmp_path / "run").name == "step_000006"
 
 
 def as_in_the_ledger(phase: Path) -> int:

@@ -18,7 +18,7 @@ from purestep.core.errors import PurestepError
 from purestep.runtime.cli import main
 from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.openai_server.vllm_process import running
-from purestep.runtime.effects.reporting.metrics import Row, read
+from purestep.runtime.effects.reporting.metrics import Row, read_metrics
 from purestep.runtime.effects.task_reference import EVERY, trust
 from purestep.runtime.runs.arguments import changed, flatten
 from purestep.runtime.runs.training_machine import Train
@@ -138,7 +138,7 @@ def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
     told = capsys.readouterr()
     assert all(f"ended as {label}" in told.out for label in task.labels)
     assert re.search(rf"episode_return \S+  accuracy \S+  label/({'|'.join(task.labels)}) \S+", told.err)
-    rows = read(run / "metrics.jsonl")
+    rows = read_metrics(run / "metrics.jsonl")
     check_labels(rows, task.labels)
     assert own_figures(rows) == tuple(task.figures)
     assert (run / "learning_curve.png").exists()
@@ -154,7 +154,7 @@ def test_a_run_in_turns_reports_labels_and_is_evaluated_drawn_and_talked_to(
 def test_generators_report_labels_too(reference: str, tmp_path: Path) -> None:
     run, arguments = tmp_path / "run", tiny(reference, **THREADS)
     session.start(run, arguments, overwrite=False, notice=silent)
-    rows = read(run / "async" / "metrics.jsonl")
+    rows = read_metrics(run / "async" / "metrics.jsonl")
     check_labels(rows, arguments.task().labels)
     names = {name for name in rows[0] if not name.startswith(LABEL)}
     assert names - set(arguments.task().figures) <= TAKEN
@@ -212,11 +212,11 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
 
     begin(whole)
     cut_short(lambda: begin(cut), at=3)
-    assert len(read(cut / "metrics.jsonl")) == 3
+    assert len(read_metrics(cut / "metrics.jsonl")) == 3
     notices: list[str] = []
     led(lambda backend: session.resume(cut, notice=notices.append, backend=backend))
     assert not [text for text in notices if "not necessarily" in text]
-    assert steps(read(cut / "metrics.jsonl")) == steps(read(whole / "metrics.jsonl"))
+    assert steps(read_metrics(cut / "metrics.jsonl")) == steps(read_metrics(whole / "metrics.jsonl"))
     trust(EVERY)
     for run in (whole, cut):
         assert main.main(["evaluate", str(run), "--trust"]) == 0
@@ -231,7 +231,7 @@ def test_a_task_of_a_world_and_a_parser_alone_goes_everywhere(tmp_path: Path, ca
     own = {"warm_steps": 0, "max_turns": 3}
     assert main.main(words(reference, run, **own)) == 0
     assert "label/" in capsys.readouterr().err
-    check_labels(read(run / "metrics.jsonl"), tiny(reference).task().labels)
+    check_labels(read_metrics(run / "metrics.jsonl"), tiny(reference).task().labels)
     assert (run / "learning_curve.png").exists()
     assert main.main(words(reference, beside, *BESIDE, **own)) == 0
     for one in (run, beside):
@@ -252,7 +252,7 @@ def test_metrics_of_before_there_were_labels_are_read(tmp_path: Path) -> None:
         "".join(json.dumps({name: row[name] for name in row if not name.startswith(LABEL)}) + "\n" for row in rows)
     )
     session.resume(run, notice=silent)
-    rows = read(path)
+    rows = read_metrics(path)
     assert [any(name.startswith(LABEL) for name in row) for row in rows] == [False, False, False, True]
     assert main.main(["plot", str(run)]) == 0
 
@@ -276,7 +276,7 @@ def test_a_run_that_was_killed_ends_with_the_bits_of_one_that_was_not(
     said = killed_and_resumed(torn, words(reference, torn, steps=5), torn, size)
     assert "not necessarily" not in said
     assert weights(torn) == weights(whole)
-    assert steps(read(torn / "metrics.jsonl")) == steps(read(whole / "metrics.jsonl"))
+    assert steps(read_metrics(torn / "metrics.jsonl")) == steps(read_metrics(whole / "metrics.jsonl"))
 
 
 @pytest.mark.slow
@@ -319,7 +319,7 @@ def test_a_vllm_server_samples(reference: str, tmp_path: Path) -> None:
     window = ROOM[reference]["capacity"]
     with running(PYTHON, link, name="current", log=tmp_path / "log", port=int(port), window=window):
         well(world)
-    assert all(row["log_prob_difference"] < 1e-4 for row in read(run / "metrics.jsonl")[1:])
+    assert all(row["log_prob_difference"] < 1e-4 for row in read_metrics(run / "metrics.jsonl")[1:])
 
 
 # --- what is refused ---

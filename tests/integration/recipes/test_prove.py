@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from purestep.core.logic.terms import decode, encode
+from purestep.core.logic.terms import atom_numbers, atom_text
 from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
@@ -57,7 +57,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made() -> Proofs:
-    return prove.opened(prove_defaults("family:30"))
+    return prove.load_proofs(prove_defaults("family:30"))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
         told.append(given)
         return wanted
 
-    monkeypatch.setattr(explain, "drawn", drawn)
+    monkeypatch.setattr(explain, "draw_attempt", drawn)
     prover = explain.prover_of(trained)
     assert explain.deepest(prover) == wanted.picture
     ((attempt, tree, out),) = told
@@ -205,7 +205,7 @@ def test_evaluate_ranks_what_it_is_told_to(trained: Path, capsys: Said) -> None:
     assert set(written["rankings"][1]["by_argument"]) == {"head", "tail"}
     assert (written["candidates"], written["queries"]) == (20, 10)
     assert len(written["positives"]) > 1
-    count = len(prove.opened(prove_defaults("family:30")).dataset.valid)
+    count = len(prove.load_proofs(prove_defaults("family:30")).dataset.valid)
     assert f"{2 * count} rankings among 2 filtered negatives: " in said[2]
 
 
@@ -292,7 +292,7 @@ def test_explain_lists_the_answers_of_an_open_query(trained: Path, capsys: Said)
     assert atoms["father(p014, p028)"]["proofs"] > 0
     assert told["complete within the bounds"] is True
     prover = explain.prover_of(trained)
-    both = explain.answered(prover, [("father", "X", "p028"), ("father", "p014", "p028")], Search())
+    both = explain.answer_queries(prover, [("father", "X", "p028"), ("father", "p014", "p028")], Search())
     assert {answer.atom for answer in both[0].answers} == set(atoms)
     assert [answer.atom for answer in both[1].answers] == ["father(p014, p028)"]
 
@@ -329,9 +329,9 @@ def test_explain_speaks_of_states_that_training_passed_over(tmp_path: Path, made
     prover = explain.prover_of(run)
     asked = made.dataset.test
     proven = [query for query, (attempt, _) in zip(asked, prover.tried(asked), strict=True) if attempt.end == "proven"]
-    atom = encode(made.game.names, proven[:1])[0].tolist()
+    atom = atom_numbers(made.game.names, proven[:1])[0].tolist()
     capsys.readouterr()
-    assert main.main(["explain", decode(made.game.names, atom), "--run", str(run)]) == 0
+    assert main.main(["explain", atom_text(made.game.names, atom), "--run", str(run)]) == 0
     out = capsys.readouterr().out
     assert ": proven in " in out
     assert "open" not in out.partition("picture: ")[0]
@@ -509,6 +509,6 @@ def test_a_compiled_run_learns_ranks_and_explains(
     assert "compiling the program" in said.err
     assert lines_after(said.out, "proof: ") == [str(run / "proof.png")]
     assert json.loads((run / "evaluation.json").read_text())["mean_reciprocal_rank"] > 0.3
-    query = prove.opened(prove_defaults("family:50")).dataset.test[0]
+    query = prove.load_proofs(prove_defaults("family:50")).dataset.test[0]
     assert main.main(["explain", f"{query[0]}({query[1]}, {query[2]})", "--run", str(run)]) == 0
     assert "picture: " in capsys.readouterr().out

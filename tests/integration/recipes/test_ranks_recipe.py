@@ -26,12 +26,12 @@ from purestep.runtime.async_rl import run as phases
 from purestep.runtime.cli import main
 from purestep.runtime.cli import run as commands
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.checkpoint.description import described
+from purestep.runtime.effects.checkpoint.description import read_description
 from purestep.runtime.effects.distributed.driver import Driver
 from purestep.runtime.effects.distributed.heartbeat import Channel
 from purestep.runtime.effects.distributed.process_group import ProcessGroup
 from purestep.runtime.effects.hugging_face.folder import open_model
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag
@@ -98,7 +98,7 @@ def within(work: Callable[[LearnerBackend], Any]) -> Any:
 
 
 def forms(run: Path) -> list[str]:
-    return [described(path).form for path in sorted((run / "checkpoints").glob("step_*"))]
+    return [read_description(path).form for path in sorted((run / "checkpoints").glob("step_*"))]
 
 
 def policy(run: Path) -> list[torch.Tensor]:
@@ -137,7 +137,7 @@ def ranked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_ranks_learn_what_one_process_learns_and_keep_shards(plain: Path, ranked: Path) -> None:
     assert (of_ranks(plain), of_ranks(ranked)) == (False, True)
     assert (forms(plain), forms(ranked)) == (["full"] * 3, ["sharded"] * 3)
-    rows, others = read(plain / "metrics.jsonl"), read(ranked / "metrics.jsonl")
+    rows, others = read_metrics(plain / "metrics.jsonl"), read_metrics(ranked / "metrics.jsonl")
     assert [row["iteration"] for row in others] == [1.0, 2.0, 3.0, 4.0]
     assert [row["updates"] for row in others[1:]] == [1.0, 1.0, 1.0]
     for name in ("loss", "gradient_norm", "episode_return"):
@@ -208,7 +208,7 @@ def test_a_run_goes_on_with_others(first: str, plain: Path, tmp_path: Path) -> N
         assert commands.resume_command([str(run)]) == 0
     assert forms(run)[1:] == ["sharded", "sharded"]
     assert apart(policy(run), policy(plain)) < 1e-4
-    assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
+    assert [row["iteration"] for row in read_metrics(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
 
 
 @pytest.mark.slow
@@ -228,7 +228,7 @@ def test_a_warm_start_says_how_many_ranks_there_were(tmp_path: Path) -> None:
         backend = distributed_backend(Driver(ranks, {}, Channel(HashStore()), pool))
         backend.save(tmp_path, 1, {"a": torch.ones(2)}, machine=(), facts={"lowering": "eager"}, metadata={})
     (where,) = (tmp_path / "checkpoints").glob("step_*")
-    environment = described(where).manifest.environment
+    environment = read_description(where).manifest.environment
     assert (environment["ranks"], environment["lowering"]) == (2, "eager")
     assert of_ranks(tmp_path)
 
@@ -265,7 +265,7 @@ def test_a_run_without_a_checkpoint_is_begun_again_by_others(first: str, plain: 
         assert commands.resume_command([str(run)]) == 0
         assert forms(run) == ["full"]
     assert apart(policy(run), policy(plain)) < 1e-4
-    assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
+    assert [row["iteration"] for row in read_metrics(run / "metrics.jsonl")] == [1.0, 2.0, 3.0, 4.0]
 
 
 @pytest.mark.slow
@@ -287,7 +287,7 @@ def test_a_server_samples_with_the_weights_of_ranks(tmp_path: Path, monkeypatch:
     arguments = tiny(server="http://127.0.0.1:9/v1", steps=2)
     within(lambda backend: session.start(run, arguments, overwrite=False, notice=silent, backend=backend))
     assert [version for _, version in published] == [0, 1]
-    rows = read(run / "metrics.jsonl")[1:]
+    rows = read_metrics(run / "metrics.jsonl")[1:]
     assert len(rows) == 2
     assert all(row["log_prob_difference"] < 1e-4 for row in rows)
     assert forms(run) == ["full", "sharded", "sharded"]
@@ -436,7 +436,7 @@ def test_ctrl_c_under_torchrun_saves_and_one_process_goes_on(tmp_path: Path, cap
     said = capfd.readouterr().err
     assert "not necessarily the bits of a run that never stopped: ranks: 2 when saved, 1 now" in said
     within(lambda backend: session.start(whole, tiny(steps=6), overwrite=False, notice=silent, backend=backend))
-    rows, others = read(run / "metrics.jsonl"), read(whole / "metrics.jsonl")
+    rows, others = read_metrics(run / "metrics.jsonl"), read_metrics(whole / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [float(number) for number in range(1, 8)]
     assert [row["loss"] for row in rows[1:]] == pytest.approx([row["loss"] for row in others[1:]], rel=AGAIN)
 

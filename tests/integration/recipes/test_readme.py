@@ -18,7 +18,7 @@ from purestep.runtime.recipes import explain, ranking, report, sweep, text_run
 from purestep.runtime.runs import curves
 from purestep.runtime.runs import run as runs
 from purestep.runtime.text import run as zorplex_session
-from purestep.runtime.text.config import generators
+from purestep.runtime.text.config import generator_count
 
 from ...support.run_folders import begun
 
@@ -60,13 +60,13 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
 
     monkeypatch.setattr(runs, "start", note("train"))
     monkeypatch.setattr(runs, "resume", note("resume"))
-    monkeypatch.setattr(report, "evaluated", note("evaluate"))
+    monkeypatch.setattr(report, "evaluate_run", note("evaluate"))
     monkeypatch.setattr(ranking, "prover_of", note("evaluate"))
-    monkeypatch.setattr(curves, "picture", note("plot"))
-    monkeypatch.setattr(explain, "explained", note("explain"))
+    monkeypatch.setattr(curves, "draw_metric", note("plot"))
+    monkeypatch.setattr(explain, "explain_query", note("explain"))
     monkeypatch.setattr(sweep, "trials", lambda given, axes, options, run, **named: note("sweep")(run))
     teach, at_once = note("teach"), note("at once")
-    begin = lambda run, given, **named: (at_once if generators(given) else teach)(run, given, **named)  # noqa: E731
+    begin = lambda run, given, **named: (at_once if generator_count(given) else teach)(run, given, **named)  # noqa: E731
     monkeypatch.setattr(zorplex_session, "start", begin)
     monkeypatch.setattr(text_run, "speaking", note("chat"))
     monkeypatch.setattr("purestep.runtime.cli.run.loading", lambda run: None)

@@ -18,7 +18,7 @@ from purestep.core.errors import ChoiceError
 from purestep.runtime.cli import main
 from purestep.runtime.runs import registry
 from purestep.runtime.runs.recipe import Components, Context, Notice, Recipe
-from purestep.runtime.runs.run import restored, stepped, train
+from purestep.runtime.runs.run import restore_run, stepped, train
 from purestep.runtime.runs.training_machine import plan
 
 PACKAGE = Path(__file__).parents[3] / "examples" / "recipe_package"
@@ -117,7 +117,7 @@ def counting(settings: Steps, context: Context) -> Components:
 
 
 def counted(run: Path, options: Any, notice: Notice) -> Iterator[str]:
-    yield f"evaluation: counted to {float(restored(run).state):.0f}"
+    yield f"evaluation: counted to {float(restore_run(run).state):.0f}"
 
 
 LEAST = Recipe(name="least", about="count", defaults=lambda words: Steps(), build=counting, evaluate=counted)

@@ -21,17 +21,17 @@ from purestep.core.tree import leaves
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.machine.drive import Entry, Handlers, drive, serial
 from purestep.runtime.machine.json_codec import encode
-from purestep.runtime.machine.replay import from_lines, recorded, replayed, to_lines
+from purestep.runtime.machine.replay import from_lines, record_events, replay_events, to_lines
 from purestep.runtime.recipes.arguments import ExperienceOptions, loop_of
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline, components_of, lowered
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten
-from purestep.runtime.runs.curves import labels, picture
+from purestep.runtime.runs.curves import draw_metric, labels
 from purestep.runtime.runs.recipe import Recipe, SessionResult
 from purestep.runtime.runs.training_machine import (
     DIVERGED,
@@ -66,7 +66,7 @@ class Plan:
         return actor_critic_pipeline(self.arguments)
 
     def described(self) -> dict[str, Any]:
-        return runs.described(self.recipe, self.arguments)
+        return runs.run_record(self.recipe, self.arguments)
 
     def beginning(self) -> Loop:
         return loop_of(self.arguments.experience, self.arguments.process)
@@ -91,7 +91,7 @@ def begin(run: Path, plan: Plan, *, overwrite: bool = False) -> SessionResult:
 
 def newest(run: Path) -> tuple[bytes, dict[str, Any]]:
     """The tensors and the manifest of a run's newest checkpoint."""
-    where = runs.newest(run)
+    where = runs.newest_checkpoint(run)
     return (where / "state.safetensors").read_bytes(), json.loads((where / "manifest.json").read_text())
 
 
@@ -258,7 +258,7 @@ def test_a_run_writes_all_it_promises(recipe: str, tmp_path: Path) -> None:
     assert outcome.loop.iteration == outcome.loop.saved == 6
     assert outcome.session.trained == 6
     assert outcome.progress == " after 48 steps and saved"
-    rows = read(tmp_path / "run" / "metrics.jsonl")
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert [row["steps"] for row in rows] == [8, 16, 24, 32, 40, 48]
     assert set(plan.pipeline.trainer.metrics) - {"return_sum", "length_sum"} <= rows[0].keys()
     described = json.loads((tmp_path / "run" / "arguments.json").read_text())
@@ -345,10 +345,10 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
         Log: lambda command: Logged(),
         Save: lambda command: Saved(command.loop.iteration),
     }
-    states = list(drive(machine, loop, recorded(serial(handlers), log)))
+    states = list(drive(machine, loop, record_events(serial(handlers), log)))
     text = to_lines(log)
     again = from_lines(text, [Trained, Logged, Saved])
-    assert list(drive(machine, loop, replayed(again))) == states
+    assert list(drive(machine, loop, replay_events(again))) == states
     assert states[-1].iteration == 6
 
 
@@ -394,18 +394,18 @@ def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(tmp_path: 
     with pytest.raises(NonFiniteError, match=said) as caught:
         begin(tmp_path, diverging(tiny(), 5))
     assert "\n" not in str(caught.value)
-    where = runs.newest(tmp_path)
+    where = runs.newest_checkpoint(tmp_path)
     assert where.name == "step_000004"
-    found = runs.restored(tmp_path)
+    found = runs.restore_run(tmp_path)
     assert (found.where, found.loop.iteration) == (where, 4)
     assert all(bool(torch.isfinite(leaf).all()) for leaf in leaves(found.state) if leaf.is_floating_point())
-    assert [row["finite"] for row in read(tmp_path / "metrics.jsonl")] == [1, 1, 1, 1, 0]
+    assert [row["finite"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [1, 1, 1, 1, 0]
 
 
 def test_a_run_that_diverges_at_once_says_that_there_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match=r"iteration 1: .*there is no checkpoint yet"):
         begin(tmp_path, diverging(tiny(), 1))
-    assert not folder.begun(tmp_path)
+    assert not folder.has_checkpoints(tmp_path)
 
 
 def test_a_folder_with_checkpoints_is_not_begun_anew_unless_asked(tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_a_folder_with_checkpoints_is_not_begun_anew_unless_asked(tmp_path: Path
     assert begin(tmp_path, tiny(seed=1), overwrite=True).loop.iteration == 6
     assert json.loads((tmp_path / "arguments.json").read_text())["seed"] == 1
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert len(read(tmp_path / "metrics.jsonl")) == 6
+    assert len(read_metrics(tmp_path / "metrics.jsonl")) == 6
 
 
 def test_a_folder_with_somebody_elses_checkpoints_is_left_alone(tmp_path: Path) -> None:
@@ -452,7 +452,7 @@ def test_a_run_without_a_checkpoint_yet_is_begun_again(tmp_path: Path) -> None:
     notices: list[str] = []
     run = begun(tmp_path, encode(tiny().described()))
     with pytest.raises(CheckpointError, match=f"without a checkpoint, wanted .*train it: purestep resume {run}"):
-        runs.restored(run)
+        runs.restore_run(run)
     assert runs.resume(run, notice=notices.append).session.trained == 6
     assert notices[0] == f"no checkpoint yet: {run} begins again, with its own arguments"
     begin(tmp_path / "whole", tiny())
@@ -502,7 +502,7 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(single, "save", save)
     with pytest.raises(CheckpointError, match=r"a full disk, wanted room for .*the older checkpoints are untouched"):
         begin(tmp_path, tiny())
-    assert runs.newest(tmp_path).name == "step_000002"
+    assert runs.newest_checkpoint(tmp_path).name == "step_000002"
 
 
 # --- metrics and pictures ---
@@ -510,7 +510,7 @@ def test_a_full_disk_leaves_the_older_checkpoints(tmp_path: Path, monkeypatch: p
 
 def test_rows_say_what_happened_and_nan_where_nothing_did() -> None:
     metrics = {name: torch.tensor([1.0, 0.0]) for name in ("episodes", "return_sum", "length_sum", "finite")}
-    one, two = loop_state.rows_of(metrics, 4, 10)
+    one, two = loop_state.iteration_rows(metrics, 4, 10)
     assert one == {"iteration": 5, "steps": 50, "episodes": 1, "episode_return": 1, "episode_length": 1, "finite": 1}
     assert math.isnan(two["episode_return"])
 
@@ -533,7 +533,7 @@ def test_pictures_of_one_run_and_of_several(tmp_path: Path) -> None:
     for seed, run in enumerate(runs):
         begin(run, tiny(seed=seed, steps=160))
     for number, chosen in enumerate([runs[:1], runs]):
-        out = picture(chosen, tmp_path / f"{number}.png")
+        out = draw_metric(chosen, tmp_path / f"{number}.png")
         assert out.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(CheckpointError, match="no run of purestep"):
-        picture([tmp_path], tmp_path / "none.png")
+        draw_metric([tmp_path], tmp_path / "none.png")

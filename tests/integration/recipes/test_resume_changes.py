@@ -17,7 +17,7 @@ from purestep.runtime.recipes.pipeline import actor_critic_pipeline
 from purestep.runtime.runs import changing
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.changing import rows_in
-from purestep.runtime.runs.kinds import recorded
+from purestep.runtime.runs.kinds import record_of
 from purestep.runtime.train import folded
 
 from ...recorded_runs.record import copied
@@ -33,7 +33,7 @@ def begun(run: Path, **settings: Any) -> Path:
 
 
 def same(one: Path, other: Path) -> bool:
-    states = [runs.restored(run).state for run in (one, other)]
+    states = [runs.restore_run(run).state for run in (one, other)]
     return all(map(torch.equal, *map(leaves, states)))
 
 
@@ -47,23 +47,23 @@ def test_a_run_that_is_made_longer_has_the_bits_of_one_that_was_as_long_from_the
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4, 5, 6, 7, 8]
     again = runs.resume(run, notice=said.append)
     assert (again.loop.iteration, len(said)) == (8, 1)
-    (row,) = rows_in(runs.restored(run).manifest.metadata)
+    (row,) = rows_in(runs.restore_run(run).manifest.metadata)
     assert row == {"setting": "steps", "before": 64, "now": 128, "iteration": 5}
-    assert rows_in(recorded(run)) == (row,)
+    assert rows_in(record_of(run)) == (row,)
 
 
 def test_a_changed_number_goes_on_as_in_a_state_that_was_given_it(tmp_path: Path) -> None:
     run = begun(tmp_path / "run")
-    before = runs.restored(run).state
+    before = runs.restore_run(run).state
     changes = {"learning_rate": 0.03125, "gamma": 0.75, "clip": 0.5, "entropy_coefficient": 0.25, "steps": 96}
     runs.resume(run, changes=changes, notice=runs.silent)
     numbers = {name: changes[name] for name in changes if name != "steps"}
     state = with_hyperparameters(before, {name: torch.tensor(value).double() for name, value in numbers.items()})
-    chunk = folded(actor_critic_pipeline(runs.restored(run).arguments).trainer, 1)
+    chunk = folded(actor_critic_pipeline(runs.restore_run(run).arguments).trainer, 1)
     for _ in range(2):
         state, _ = chunk(state)
-    assert all(map(torch.equal, leaves(state), leaves(runs.restored(run).state)))
-    assert {row["setting"]: row["now"] for row in rows_in(recorded(run))} == changes
+    assert all(map(torch.equal, leaves(state), leaves(runs.restore_run(run).state)))
+    assert {row["setting"]: row["now"] for row in rows_in(record_of(run))} == changes
     assert not same(run, begun(tmp_path / "as ever", steps=96))
 
 
@@ -77,11 +77,11 @@ def test_changes_of_a_run_that_was_killed_before_its_next_checkpoint_hold(
         with pytest.raises(KeyboardInterrupt):
             runs.resume(run, changes=changes, notice=runs.silent)
     done = runs.resume(run, notice=said.append)
-    assert (done.loop.iteration, said) == (8, [changing.line_of(row) for row in rows_in(recorded(run))])
+    assert (done.loop.iteration, said) == (8, [changing.line_of(row) for row in rows_in(record_of(run))])
     other = begun(tmp_path / "other")
     runs.resume(other, changes=changes, notice=runs.silent)
     assert same(run, other)
-    assert runs.restored(run).arguments == runs.restored(other).arguments
+    assert runs.restore_run(run).arguments == runs.restore_run(other).arguments
 
 
 def test_settings_that_are_given_as_they_are_change_nothing(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_run_of_a_language_model_goes_on_longer_with_other_numbers(tmp_path: P
     run = copied("schema_1/zorplex", tmp_path / "run")
     words = "--steps 4 --learning-rate 0.25 --budget 128 --eval-every-n-versions 1 --held-out 3"
     assert main.main(["resume", str(run), *words.split()]) == 0
-    found = runs.restored(run)
+    found = runs.restore_run(run)
     assert found.loop.iteration == found.loop.iterations == 2 + 4
     assert float(found.state.learner.optimizer[1].hyperparameters["learning_rate"]) == 0.25
     assert {row["setting"] for row in rows_in(found.manifest.metadata)} == {
@@ -172,7 +172,7 @@ def test_a_run_with_generators_goes_on_longer_with_more_of_them(tmp_path: Path, 
     assert "--generators 2 from iteration 2 of async on, 1 before" in capsys.readouterr().err
     totals = json.loads((run / "async" / "totals.json").read_text())
     assert (totals["version"], totals["generators"]) == (4, 2)
-    assert {row["setting"]: row["iteration"] for row in rows_in(recorded(run))} == {
+    assert {row["setting"]: row["iteration"] for row in rows_in(record_of(run))} == {
         "steps": 2,
         "generators": 2,
         "learning_rate": 2,

@@ -16,7 +16,7 @@ from purestep.properties import same
 from purestep.runtime.cli import main
 from purestep.runtime.effects.hugging_face.folder import open_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes.text_run import speaking
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.registry import find
@@ -146,7 +146,7 @@ def test_ranks_train_and_save_with_the_buffers_of_the_folder(tmp_path: Path, mon
 
     train("plain", SINGLE_PROCESS)
     assert in_process_group(lambda backend: train("ranked", backend)) == 0
-    rows, others = (read(tmp_path / name / "metrics.jsonl") for name in ("plain", "ranked"))
+    rows, others = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("plain", "ranked"))
     for row, other in zip(rows, others, strict=True):
         assert abs(row["loss"] - other["loss"]) < 1e-4
         assert other["log_prob_difference"] < 1e-4  # of the samplers' model and that of the ranks
@@ -160,7 +160,7 @@ def test_generators_sample_with_the_buffers_and_the_model_is_saved(tmp_path: Pat
     more = ("--mode", "async", "--generators", "1", "--learning-rate", "0.1")
     assert main.main(words(home, run, *more)) == 0, capsys.readouterr().err
     check_model(run, home)
-    rows = read(run / "async" / "metrics.jsonl")
+    rows = read_metrics(run / "async" / "metrics.jsonl")
     assert max(row["log_prob_difference"] for row in rows) < 1e-4
 
 

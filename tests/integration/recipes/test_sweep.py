@@ -17,7 +17,7 @@ from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import actor_critic_pipeline
 from purestep.runtime.recipes.sweep import trials
-from purestep.runtime.recipes.sweep_results import Trial, ranked
+from purestep.runtime.recipes.sweep_results import Trial, rank_settings
 from purestep.runtime.recipes.sweep_settings import Sweep, axis_of, points
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed
@@ -134,7 +134,7 @@ def test_drawn_settings_lie_within_their_ranges() -> None:
 
 def test_a_setting_with_a_member_that_diverged_is_last() -> None:
     bad, good = {"gamma": 0.9}, {"gamma": 0.5}
-    rows = ranked([Trial(bad, 0, 500.0, ()), Trial(bad, 1, float("-inf"), ()), Trial(good, 0, 1.0, ())])
+    rows = rank_settings([Trial(bad, 0, 500.0, ()), Trial(bad, 1, float("-inf"), ()), Trial(good, 0, 1.0, ())])
     assert [row.point for row in rows] == [good, bad]
 
 
@@ -242,7 +242,7 @@ def test_changed_numbers_compile_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert [text.split(" ")[0] for text in told if "program" in text] == ["compiling", "loading"]
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     anew = runs.train("ppo", tmp_path / "three", **compiled, **other, notice=silent)
-    one, two = (runs.restored(tmp_path / name).state.learner.params for name in ("two", "three"))
+    one, two = (runs.restore_run(tmp_path / name).state.learner.params for name in ("two", "three"))
     assert torch.equal(one, two)
     assert loaded.loop == anew.loop
 

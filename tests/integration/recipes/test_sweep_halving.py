@@ -20,7 +20,7 @@ from purestep.runtime.cli.main import main
 from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.recipes import sweep, sweep_members
 from purestep.runtime.recipes.classic import RECIPES
-from purestep.runtime.recipes.sweep_results import Trial, mean_score, ranked
+from purestep.runtime.recipes.sweep_results import Trial, mean_score, rank_settings
 from purestep.runtime.recipes.sweep_settings import Sweep, axis_of
 from purestep.runtime.recipes.sweep_stages import Stage, rungs
 from purestep.runtime.runs.arguments import changed
@@ -75,7 +75,7 @@ def members_that_go_on_are_those_that_never_stopped(
 def the_best_of_a_rung_goes_on(trials: Sweeping, folder: Path) -> None:
     halved = list(swept(trials, folder / "h", seeds=2, halving=2))
     for rung in (1, 2):
-        best = ranked([one for one in halved if one.rung == rung])[0]
+        best = rank_settings([one for one in halved if one.rung == rung])[0]
         assert best.mean() == mean_score(best.scores)
         assert [one.seed for one in halved if one.rung == rung + 1 and one.point == best.point] == [0, 1]
 

@@ -11,7 +11,7 @@ from purestep.core.errors import ChoiceError
 from purestep.runtime.cli import main
 from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.task_reference import load_task, trust
-from purestep.runtime.runs.run import restored, train
+from purestep.runtime.runs.run import restore_run, train
 
 pytest.importorskip("transformers")
 
@@ -61,7 +61,7 @@ def test_one_call_trains_it(tmp_path: Path) -> None:
     room: dict[str, Any] = {"capacity": 160, "max_turns": 4, "max_new_tokens": 4, "demonstrations": 8, "warm_batch": 2}
     outcome = train(f"{EXAMPLE}:SAFE", tmp_path / "run", notice=lambda text: None, steps=1, **tiny, **room)
     assert (outcome.interrupted, outcome.loop.iteration) == (False, 2)
-    assert restored(tmp_path / "run").arguments.reference == f"{EXAMPLE}:SAFE"
+    assert restore_run(tmp_path / "run").arguments.reference == f"{EXAMPLE}:SAFE"
     with pytest.raises(ChoiceError, match="did you mean 'samples'"):
         train(f"{EXAMPLE}:SAFE", tmp_path / "other", sampels=2)
 

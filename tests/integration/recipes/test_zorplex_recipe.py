@@ -30,7 +30,7 @@ from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.env import zorplex
 from purestep.core.language.zorplex.questions import typed
-from purestep.core.language.zorplex.tasks import follow
+from purestep.core.language.zorplex.tasks import follow_redirections
 from purestep.core.record import replace
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.runtime.cli import main
@@ -41,7 +41,7 @@ from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_ll
 from purestep.runtime.effects.hugging_face.folder import open_model, save_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.openai_server.vllm_weights import lay_out
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs import run as runs
@@ -51,12 +51,12 @@ from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.text import report, training_loop
 from purestep.runtime.text import run as session
 from purestep.runtime.text import sampling as serving
-from purestep.runtime.text.build_learner import algorithm_of, objective_of, trainer_of
+from purestep.runtime.text.build_learner import language_algorithm, objective_of, trainer_of
 from purestep.runtime.text.components import LEAST, attempts_at, sampler, text_components
 from purestep.runtime.text.config import CHANGES
 from purestep.runtime.text.evaluation import held_out, wilson
-from purestep.runtime.text.supervised_warm_start import label, shown
-from purestep.runtime.text.training_loop import asked, phases, policy_of, warm_start_settings
+from purestep.runtime.text.supervised_warm_start import draw_demonstrations, optimizer_label
+from purestep.runtime.text.training_loop import phases, policy_of, training_requests, warm_start_settings
 
 from ...support.run_folders import begun, restored
 
@@ -100,7 +100,7 @@ def tensors(run: Path) -> dict[str, torch.Tensor]:
     """What the newest checkpoint holds."""
     import safetensors.torch
 
-    return safetensors.torch.load_file(runs.newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(runs.newest_checkpoint(run) / "state.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -173,13 +173,13 @@ def test_a_correction_acts_where_the_sampler_was_another(correction: str, weight
     arguments = tiny(correction=correction)
     parts = text_components(arguments, tmp_path)
     params = parts.begin()
-    said = transcripts(shown(warm_start_settings(arguments, parts), keys.key(1), 8), capacity=64, calls=3)
+    said = transcripts(draw_demonstrations(warm_start_settings(arguments, parts), keys.key(1), 8), capacity=64, calls=3)
     with torch.no_grad():
         own = token_log_probs(parts.model.head(params, parts.model.apply(params, said.token, (), ())), said.token)
     odd = torch.arange(8)[:, None] % 2 == 1
     told = torch.where(said.is_action, own - math.log(4) * odd, 0.0)
     said = replace(said, behaviour_log_prob=told, proximal_log_prob=told)
-    algorithm = algorithm_of(arguments, parts.model)
+    algorithm = language_algorithm(arguments, parts.model)
     _, figures = algorithm.update(algorithm.init(params), said)
     weights = torch.where(odd, weight, 1.0).expand(said.token.shape)[said.is_action]
     wanted = weights.sum() ** 2 / (len(weights) * weights.square().sum())
@@ -205,10 +205,10 @@ def test_before_an_update_the_policy_is_the_one_sampled_from(
     parts = text_components(arguments, tmp_path)
     params = parts.begin()
     ask = sampler(parts, temperature=parts.sampling.temperature, top_p=parts.sampling.top_p)
-    attempts = list(ask(params, 0, asked(arguments, keys.key(0), 0)))
+    attempts = list(ask(params, 0, training_requests(arguments, keys.key(0), 0)))
     said = transcripts(attempts, capacity=max(len(one.ids) for one in attempts), calls=3)
     said = replace(said, reward=torch.where(torch.arange(3) == 0, torch.arange(len(attempts))[:, None] % 3 * 1.0, 0.0))
-    own = algorithm_of(arguments, parts.model)
+    own = language_algorithm(arguments, parts.model)
     learned = trainer_of(arguments, own)(own.init(parts.begin()), said, keys.key(1))
     assert learned.figures["log_prob_difference"] < 1e-5
     assert learned.figures["clip_fraction"] == 0.0
@@ -234,7 +234,7 @@ def test_help_explains_every_flag_and_shows_an_algorithms_own_settings(capsys: S
 def test_training_and_evaluation_share_no_task() -> None:
     arguments = tiny()
     key = keys.key(arguments.episodes.seed)
-    training = [request for step in range(3) for request in asked(arguments, key, step)]
+    training = [request for step in range(3) for request in training_requests(arguments, key, step)]
     assert {stream_of(request.task) for request in training} == {"training"}
     assert {stream_of(request.task) for request in held_out(64, 0)} == {"evaluation"}
     assert len({request.id for request in training}) == len(training) == 18
@@ -295,7 +295,7 @@ def test_train_evaluates_draws_and_leaves_a_model(trained: Path, capsys: Said) -
     for row in ("accuracy", "95 % interval", "format", "turns", "tool calls", "ended as tool_spam"):
         assert f"\n{row}" in written or f"\n  {row}" in written
     assert (trained / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
-    rows = read(trained / "metrics.jsonl")
+    rows = read_metrics(trained / "metrics.jsonl")
     assert [row["iteration"] for row in rows] == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert math.isfinite(rows[0]["warm_loss"])
     assert rows[1]["warm_loss"] < rows[0]["warm_loss"]
@@ -352,13 +352,13 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
         patch.setattr(training_loop.TextTrainingLoop, "train", train)
         with pytest.raises(Cut):
             begin(run, tiny())
-    assert len(read(run / "metrics.jsonl")) == cut
+    assert len(read_metrics(run / "metrics.jsonl")) == cut
     session.resume(run, notice=said.append)
     assert [text for text in said if text.startswith("not necessarily")] == []
     one, other = tensors(trained), tensors(run)
     assert all(torch.equal(one[name], other[name]) for name in one)
     timed = ("tokens_per_second", "rollout_seconds", "update_seconds")
-    for row, wanted in zip(read(run / "metrics.jsonl"), read(trained / "metrics.jsonl"), strict=True):
+    for row, wanted in zip(read_metrics(run / "metrics.jsonl"), read_metrics(trained / "metrics.jsonl"), strict=True):
         left = {name: repr(value) for name, value in row.items() if name not in timed}
         assert left == {name: repr(value) for name, value in wanted.items() if name not in timed}
     assert (run / "before.json").read_bytes() == (trained / "before.json").read_bytes()
@@ -407,7 +407,7 @@ def test_a_group_without_spread_everywhere_is_said_and_the_run_goes_on(tmp_path:
     said: list[str] = []
     session.start(tmp_path, tiny(temperature=1e-3), overwrite=False, notice=said.append)  # all attempts at a task alike
     assert any("step 1: no advantage differs from 0" in text and "no update was made" in text for text in said)
-    rows = read(tmp_path / "metrics.jsonl")
+    rows = read_metrics(tmp_path / "metrics.jsonl")
     assert [row["updates"] for row in rows[2:]] == [0.0, 0.0, 0.0]
     assert all(row["finite"] == 1.0 for row in rows)
 
@@ -436,7 +436,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_the_batch(tmp_path: 
     batch = read_tensors(tmp_path / "diverged.safetensors")
     assert batch["token"].shape[0] == 6
     assert any("the batch is in" in text for text in said)
-    assert runs.newest(tmp_path).name == "step_000003"
+    assert runs.newest_checkpoint(tmp_path).name == "step_000003"
 
 
 def test_an_evaluation_of_other_tasks_stands_alone(trained: Path, tmp_path: Path, capsys: Said) -> None:
@@ -510,8 +510,8 @@ def test_a_warm_start_that_diverges_names_its_own_flags(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["transformer.wte.weight", "transformer.wpe.weight", "model.embed_tokens.weight"])
 def test_a_warm_start_keeps_muon_from_embeddings(name: str) -> None:
-    assert label(name, torch.zeros(2, 2)) == "adamw"
-    assert label("transformer.h.0.mlp.c_fc.weight", torch.zeros(2, 2)) == "muon"
+    assert optimizer_label(name, torch.zeros(2, 2)) == "adamw"
+    assert optimizer_label("transformer.h.0.mlp.c_fc.weight", torch.zeros(2, 2)) == "muon"
 
 
 # --- a folder that holds a run ---
@@ -687,7 +687,7 @@ def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, m
         overwrite=False,
         notice=said.append,
     )
-    rows = read(tmp_path / "run" / "metrics.jsonl")[5:]
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")[5:]
     learnt = [row for row in rows if row["updates"]]
     assert len(learnt) > 1
     assert all(row["log_prob_difference"] < 1e-4 for row in learnt)
@@ -772,7 +772,7 @@ def test_a_question_of_ones_own_allows_the_calls_it_needs(kind: str, calls: int)
     for number in range(4):
         task = world.reset(world.params, keys.key(number))[0].task
         if kind == "recursive":
-            paths = [follow(task.links, words.index(word)) for word in ("kramun", "blivit")]
+            paths = [follow_redirections(task.links, words.index(word)) for word in ("kramun", "blivit")]
             calls = len({*paths[0], *paths[1]})
         assert task.needed == calls
 
@@ -780,9 +780,9 @@ def test_a_question_of_ones_own_allows_the_calls_it_needs(kind: str, calls: int)
 def test_tasks_are_those_that_the_run_held_out(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     shown_at: list[int] = []
     own = runs.arguments_in(trained)[1]
-    found = runs.restored(trained)
+    found = runs.restore_run(trained)
     redrawn = evolve(found, arguments=changed(own, {"draw": 5}))
-    monkeypatch.setattr(text_run, "restored", lambda run, trust: redrawn)
+    monkeypatch.setattr(text_run, "restore_run", lambda run, trust: redrawn)
 
     def noted(number: int, seed: int, **given: Any) -> Any:
         shown_at.append(seed)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from attrs import evolve, frozen
 
-from purestep.algorithms.language.scoring import LearnerParams, scored
+from purestep.algorithms.language.scoring import LearnerParams, score_tokens
 from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.language.codec import Codec
@@ -32,7 +32,7 @@ from purestep.runtime.effects.hugging_face.chat_template import chat_codec
 from purestep.runtime.effects.hugging_face.folder import save_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.openai_server.client import Server
-from purestep.runtime.effects.openai_server.sample import ServerError, served, server
+from purestep.runtime.effects.openai_server.sample import ServerError, sample_from_server, server
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.openai_server.vllm_weights import lay_out, publish
 
@@ -71,14 +71,16 @@ class Served:
 
     def sampled(self, n: int, version: int, **sampling: Any) -> tuple[Rollout[Any], ...]:
         options = {"log_probs": "processed", **sampling}
-        return served(self.server, self.rules, self.codec, self.attempts(n), version=version, **options)
+        return sample_from_server(self.server, self.rules, self.codec, self.attempts(n), version=version, **options)
 
     def difference(self, attempts: Sequence[Rollout[Any]], seed: int) -> float:
         """The largest |ours - theirs| log-prob of the tokens sampled."""
         written = transcripts(attempts, capacity=CAPACITY, calls=CALLS)
         heat = per_token(written, written.temperature, 1.0)
         with torch.no_grad():
-            ours = scored(self.model, LearnerParams(policy=self.params(seed)), written.token, written.length, heat)
+            ours = score_tokens(
+                self.model, LearnerParams(policy=self.params(seed)), written.token, written.length, heat
+            )
         mask = loss_mask(written)
         assert mask.sum() > 50
         return float((ours.log_prob - written.behaviour_log_prob)[mask].abs().max())
@@ -164,4 +166,4 @@ def test_a_prompt_beyond_its_window_is_refused_in_its_own_words(one: Served) -> 
     rules = protocol(zorplex(), zorplex_parser(), system=instructions("compositional"), max_steps=2)
     attempt = begin_rollout(rules, chat_codec(one.tokenizer), rollout, capacity=512, max_new_tokens=LONGEST)
     with pytest.raises(ServerError, match=r"answer is status 400: .*\b96\b"):
-        served(one.server, rules, chat_codec(one.tokenizer), [attempt], version=0)
+        sample_from_server(one.server, rules, chat_codec(one.tokenizer), [attempt], version=0)

@@ -11,8 +11,8 @@ from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import objectives
 from purestep.algorithms.language.micro_batches import micro_batches, shards
 from purestep.algorithms.language.packing import pack, packed_log_probs, packing, segment_mask, unpack
-from purestep.algorithms.language.scoring import scored
-from purestep.algorithms.language.token_batch import counts, numbered, token_batch, token_rewards
+from purestep.algorithms.language.scoring import score_tokens
+from purestep.algorithms.language.token_batch import count_tokens, renumber_groups, token_batch, token_rewards
 from purestep.algorithms.supervised import cross_entropy
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.suites.learner import learning
@@ -55,7 +55,7 @@ def own_anchoring() -> Anchoring:
 
 def own_columns() -> Columns:
     """Return the library's columns of transcripts."""
-    return Columns(token_batch, token_rewards, numbered, counts)
+    return Columns(token_batch, token_rewards, renumber_groups, count_tokens)
 
 
 def own_packer() -> Packer:
@@ -67,7 +67,7 @@ def families() -> list[Family]:
     """Return one subject for each suite."""
     return [
         Family(column_laws(), own_columns(), edits(COLUMN_MUTANTS)),
-        Family(scoring_laws(), scored, edits(SCORING_MUTANTS)),
+        Family(scoring_laws(), score_tokens, edits(SCORING_MUTANTS)),
         Family(decoupled_laws(), own_anchoring(), edits(DECOUPLED_MUTANTS)),
         Family(decoupled_update_laws(), decoupled_ppo, edits(DECOUPLED_UPDATE_MUTANTS)),
         Family(imitation_laws(), imitation_loss, edits(IMITATION_MUTANTS)),

@@ -19,8 +19,8 @@ from purestep.properties.strategies.learner import (
     Talks,
     heat_of,
     log_probs_of,
-    logits_of,
     params_of,
+    sequence_logits,
     talks,
 )
 
@@ -148,7 +148,7 @@ def _nucleus() -> Law:
         said, heat = talk.transcripts, heat_of(talk.transcripts)
         limits = torch.tensor([0.31, 0.62, 1.0], dtype=torch.float64)[(said.token + said.call) % 3]
         got, whole = _ask(subject, talk, top_p=limits), _ask(subject, talk)
-        told = (logits_of(params_of(talk), said.token)[:, :-1] / heat[:, 1:, None]).softmax(-1)
+        told = (sequence_logits(params_of(talk), said.token)[:, :-1] / heat[:, 1:, None]).softmax(-1)
         for row, column in (said.is_action & (torch.arange(LENGTH) > 0)).nonzero().tolist():
             word, probability = int(said.token[row, column]), told[row, column - 1].tolist()
             kept = _in_nucleus(probability, float(limits[row, column]))
@@ -173,7 +173,7 @@ def _entropy() -> Law:
     def check(subject: Scored, talk: Talks, seen: Seen) -> None:
         heat = heat_of(talk.transcripts)
         seen("temperatures other than 1", (heat != 1).any())
-        told = (logits_of(params_of(talk), talk.transcripts.token)[:, :-1] / heat[:, 1:, None]).softmax(-1)
+        told = (sequence_logits(params_of(talk), talk.transcripts.token)[:, :-1] / heat[:, 1:, None]).softmax(-1)
         wanted = torch.special.entr(told).sum(-1)
         got = _ask(subject, talk).entropy
         same("entropies", got[:, 1:], wanted, DOUBLE)

@@ -21,7 +21,7 @@ from purestep.core.transcript.record import Transcript
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import LENGTH, MODEL, Talks, params_of, talks
-from purestep.properties.suites.learner import Factory, begun, prepared
+from purestep.properties.suites.learner import Factory, new_learner, prepared
 
 LIMITS = (0.3, 0.6, 1.0)
 
@@ -105,7 +105,7 @@ def spoken(talk: Talks) -> Transcript:
 def _figures(factory: Factory, talk: Talks, seen: Seen) -> dict[str, Tensor]:
     """Return the figures of a first update on the policy's own samples, in packed rows."""
     said = spoken(talk)
-    algorithm, state = begun(factory, talk)
+    algorithm, state = new_learner(factory, talk)
     batch, state = prepared(algorithm, state, said)
     where = packing(batch.length.tolist(), LENGTH + 4, width=LENGTH)
     layout = SequenceLayout(places=batch.mask.flatten().nonzero()[:, 0], packing=where)

@@ -31,7 +31,7 @@ class Comparing:
 
 def own_comparing() -> Comparing:
     """Return the library's own functions."""
-    return Comparing(Comparison.ratios, comparison.better, comparison.difference)
+    return Comparing(Comparison.ratios, comparison.better, comparison.accuracy_difference)
 
 
 def share(right: int, tasks: int) -> EvaluationResult:
@@ -94,7 +94,7 @@ def _ratios() -> Law:
         for name, value in found.items():
             seen("a ratio below 1", value < 1)
             seen("a ratio above 1", value > 1)
-            rows = {one.name.strip(): one for one in comparison.figures(pair)}
+            rows = {one.name.strip(): one for one in comparison.phase_rows(pair)}
             one, other = rows[name].of(second), rows[name].of(first)
             require(math.isclose(value * other, one, rel_tol=1e-9), f"{name}: {value} is not {one} / {other}")
             inverse = back.get(name, math.nan)

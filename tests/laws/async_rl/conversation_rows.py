@@ -16,7 +16,7 @@ from purestep.core.language.task import end_of
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.record import take
 from purestep.core.transcript.record import SAMPLED
-from purestep.properties.framework.compare import bits, require, same
+from purestep.properties.framework.compare import bits_of, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.text.conversations import ROLES, TrainedAttempt, conversation, decoder_of, named_rewards
 
@@ -142,7 +142,7 @@ def _numbers() -> Law:
         for name, column in zip(NUMBERS, columns, strict=True):
             wanted: Tensor = column[sampled]
             got = torch.tensor(_tokens(line, name), dtype=wanted.dtype)
-            same(f"the {name}", bits(got), bits(wanted))
+            same(f"the {name}", bits_of(got), bits_of(wanted))
         seen("several versions in a call", any(len(set(one.get("versions", []))) > 1 for one in line["messages"]))
 
     claim = "Log-probs, versions and advantages of sampled tokens are the transcript's and the update's, bit for bit."
@@ -169,7 +169,7 @@ def _facts() -> Law:
         same("the end", line["end"], end_of(attempt))
         same("the request", (line["id"], line["group"]), (attempt.rollout.request.id, attempt.rollout.request.group))
         total = trained.row.reward[0].sum()
-        same("the reward", bits(torch.tensor(line["reward"], dtype=total.dtype)), bits(total))
+        same("the reward", bits_of(torch.tensor(line["reward"], dtype=total.dtype)), bits_of(total))
         seen("an attempt that was cut off", line["end"] == "max_steps")
 
     claim = "Request, group, end and reward are the attempt's."

@@ -51,8 +51,8 @@ def own_writing() -> Writing:
     return Writing(
         partial(samples.samples_of, zorplex_task()),
         samples.stacked,
-        samples.figures_of,
-        partial(samples.fault, zorplex_task()),
+        samples.mean_figures,
+        partial(samples.sample_fault, zorplex_task()),
         copy.copy,  # takes it apart and puts it together as a letter between processes is
     )
 

@@ -3,7 +3,7 @@
 from purestep.properties.framework.families import Family, edits
 from purestep.runtime.async_rl.audit import audited
 from purestep.runtime.async_rl.preparation import Starts
-from purestep.runtime.async_rl.replay import folded
+from purestep.runtime.async_rl.replay import fold_rows
 from purestep.runtime.async_rl.trainer import VersionedLearner
 
 from .active_rollouts import MUTANTS as ACTIVE_ROLLOUTS_MUTANTS
@@ -40,5 +40,5 @@ def families() -> list[Family]:
         Family(timeline_laws(), own_timing()),
         Family(auditing_laws(), audited, edits(AUDITING_MUTANTS)),
         Family(comparing_laws(), own_comparing()),
-        Family(replaying_laws(), folded),
+        Family(replaying_laws(), fold_rows),
     ]

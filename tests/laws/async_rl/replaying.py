@@ -1,6 +1,6 @@
 """Laws of the replay of a run: its log reproduces the state of the scheduler, over all its sessions.
 
-The subject is a function (course, rows) -> course as `runtime.async_rl.replay.folded`.
+The subject is a function (course, rows) -> course as `runtime.async_rl.replay.fold_rows`.
 """
 
 import json
@@ -18,10 +18,10 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.runtime.async_rl.replay import Course, differing
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import KEEP, RECOMPUTE, Rules, Schedule, with_workers
 from purestep.runtime.machine.drive import Handlers, drive
-from purestep.runtime.machine.replay import Log, recorded, simulated, to_lines
+from purestep.runtime.machine.replay import Log, record_events, simulated, to_lines
 
 SOURCE = "runtime.async_rl.replay: what a scheduler was told gives its states again, bit for bit"
 PROMPTS = 40
@@ -64,11 +64,13 @@ def recording(script: Script) -> tuple[list[Row], Schedule]:
     """The log of such a run, and the scheduler at its end."""
     rows, state = list[Row](), None
     for generators, slots, events in script.sessions:
-        first = begin(script.rules, prompts=PROMPTS, workers=generators, slots=slots) if state is None else state
+        first = (
+            begin_schedule(script.rules, prompts=PROMPTS, workers=generators, slots=slots) if state is None else state
+        )
         state, log = with_workers(first, generators, slots), Log()
         rows.append({"session": len(rows), "version": state.version, "generators": generators, "slots": slots})
         world = simulated(_handlers(script), lambda number, command: float(script.delays[number % len(script.delays)]))
-        for now in islice(drive(scheduler(script.rules), state, recorded(world, log)), events):
+        for now in islice(drive(scheduler(script.rules), state, record_events(world, log)), events):
             state = now
         rows += [json.loads(text) for text in to_lines(log).splitlines()]
     assert state is not None

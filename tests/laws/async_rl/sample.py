@@ -15,7 +15,7 @@ from purestep.core.language.zorplex.task import zorplex_task
 from purestep.core.record import replace, take
 from purestep.core.transcript.record import Transcript
 from purestep.core.tree import leaves, tree_map
-from purestep.properties.framework.compare import ROUNDING, bits, require, same
+from purestep.properties.framework.compare import ROUNDING, bits_of, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.async_rl.samples import Sample
 from purestep.runtime.text.evaluation import evaluation_result
@@ -175,7 +175,7 @@ def _law(
 
 
 def _same_rows(claim: str, got: Transcript, wanted: Transcript) -> None:
-    same(claim, [bits(leaf) for leaf in leaves(got)], [bits(leaf) for leaf in leaves(wanted)])
+    same(claim, [bits_of(leaf) for leaf in leaves(got)], [bits_of(leaf) for leaf in leaves(wanted)])
 
 
 def _rows() -> Law:

@@ -2,7 +2,7 @@
 
 from purestep.core.decoding import decode, sampling, slots
 from purestep.core.envs.tabular import tabular
-from purestep.core.optim.muon import muon, orthogonal
+from purestep.core.optim.muon import muon, orthogonalized
 from purestep.core.transcript.edit import cut_to
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.strategies.transcripts import own_transcripts
@@ -25,7 +25,7 @@ from .transcript_fork import transcript_fork_laws
 
 def own_slots() -> Slots:
     """Return the library's own functions."""
-    return Slots(slots.idle, slots.seat, slots.forget, decode.step, decode.chunk)
+    return Slots(slots.empty_slots, slots.seat, slots.forget, decode.decode_step, decode.chunk)
 
 
 def own_sampling() -> Sampling:
@@ -35,7 +35,7 @@ def own_sampling() -> Sampling:
 
 def own_muon() -> Turning:
     """Return the library's own functions."""
-    return Turning(muon, orthogonal)
+    return Turning(muon, orthogonalized)
 
 
 def families() -> list[Family]:

@@ -36,10 +36,10 @@ from purestep.properties.strategies.transcripts import (
     TranscriptProgram,
     Transcripts,
     function_of,
+    operation_steps,
     perform,
     programs,
     states,
-    steps,
 )
 
 from .reference_transcript import Book, books
@@ -271,7 +271,7 @@ def columns(transcript: Transcript, names: Any, row: int, count: int) -> dict[st
 
 def _extends() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             for row in range(ROWS if operation.kind != FORK else 0):
                 length, ended = int(old.length[row]), int(old.calls[row]) - int(in_call(old)[row])
                 seen("an append behind tokens", length and new.length[row] > length)
@@ -316,7 +316,7 @@ def _events(book: Book, seen: Seen) -> None:
 
 def _actions() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             more = int((new.length - old.length).clamp_min(0).sum())
             seen("context behind sampled tokens", operation.kind == CONTEXT and more and old.is_action.any())
             same("which tokens are actions", new.is_action, new.source == FROM_MODEL, EXACT)
@@ -331,7 +331,7 @@ def _actions() -> Law:
 
 def _whole() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             for row, entry in enumerate(operation.entries if operation.kind in APPENDS else ()):
                 count, left = entry.count, program.capacity - int(old.length[row])
                 if new.overflow[row] == old.overflow[row]:
@@ -352,7 +352,7 @@ def _whole() -> Law:
 
 def _nothing_follows() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             if operation.kind not in (*APPENDS, BEGIN):
                 continue
             for row, entry in enumerate(operation.entries):
@@ -388,7 +388,7 @@ def _nothing() -> Law:
 
 def _chunks() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             size = len(operation.entries[0].tokens)
             if operation.kind not in APPENDS or size < 2 or (new.overflow > old.overflow).any():
                 continue
@@ -420,7 +420,7 @@ def _alone() -> Law:
 
 def _finish() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             if operation.kind != OVER and operation.kind != FORK:
                 cut = operation.kind == END and (new.finish_reason == CUT_AT_LENGTH).any()
                 seen("a call cut at its length", cut and not old.truncated.all())
@@ -428,13 +428,13 @@ def _finish() -> Law:
                 same(f"the end after {operation.kind}", after, before, EXACT)
 
     mutant = Mutant("takes a call cut at its length for a truncation", length_truncates)
-    claim = "However a call finishes, only `ended` ends an episode."
+    claim = "However a call finishes, only `mark_end` ends an episode."
     return law("finish_is_no_end", claim, mutant, check, "a call cut at its length")
 
 
 def _reason() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             same("where there is a reason", new.reason != NONE, new.truncated, EXACT)
             if operation.kind == FORK:
                 continue

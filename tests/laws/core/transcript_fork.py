@@ -7,7 +7,7 @@ from torch import Tensor
 from purestep.core.record import replace
 from purestep.core.transcript.record import ABSENT, TOKEN_BLANKS, Transcript
 from purestep.core.tree import clone, leaf_names, leaves
-from purestep.properties.framework.compare import EXACT, bits, require, same
+from purestep.properties.framework.compare import EXACT, bits_of, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite
 from purestep.properties.strategies.transcripts import (
     EACH,
@@ -16,9 +16,9 @@ from purestep.properties.strategies.transcripts import (
     SAMPLED,
     TranscriptProgram,
     Transcripts,
+    operation_steps,
     perform,
     states,
-    steps,
 )
 
 from .transcript import Make, columns, law
@@ -139,7 +139,7 @@ def transcript_fork_laws() -> Suite:
 
 def _fork() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             for row, entry in enumerate(operation.entries if operation.kind == FORK else ()):
                 at = min(entry.at, int(old.length[row]))
                 seen("a fork in the middle", 0 < at < old.length[row])
@@ -175,7 +175,7 @@ def _untouched() -> Law:
             perform(subject, operation, given)
             seen("a fork in the middle", operation.kind == FORK and (old.length > 1).any())
             for name, leaf, kept, version in zip(leaf_names(given), leaves(given), leaves(old), before, strict=True):
-                same(f"{name} after {operation.kind}", bits(leaf), bits(kept), EXACT)
+                same(f"{name} after {operation.kind}", bits_of(leaf), bits_of(kept), EXACT)
                 require(leaf._version == version, f"{operation.kind} wrote to {name}")
 
     mutant = Mutant("blanks in place what the fork leaves out", in_place)
@@ -186,7 +186,7 @@ def _untouched() -> Law:
 def _once() -> Law:
     def check(subject: Transcripts, program: TranscriptProgram, seen: Seen) -> None:
         sampled = counted = torch.zeros(ROWS, dtype=torch.int64)
-        for operation, old, new in steps(subject, program):
+        for operation, old, new in operation_steps(subject, program):
             if operation.kind in (SAMPLED, EACH):
                 sampled = sampled + new.length - old.length
             if operation.kind == FORK:

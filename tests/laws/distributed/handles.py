@@ -108,7 +108,7 @@ RANKS = 2
 
 def own_naming() -> Naming:
     """Return the library's functions for handles."""
-    return Naming(named=handles.named, found=handles.found, enrolled=handles.enrolled)
+    return Naming(named=handles.with_handles, found=handles.without_handles, enrolled=handles.enrolled)
 
 
 @attrs.frozen(eq=False)

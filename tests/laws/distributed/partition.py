@@ -104,7 +104,7 @@ WAITS = (
 
 def own_dealing() -> Dealing:
     """Return the library's partitions."""
-    return Dealing(partition.by_tokens, partition.by_batches, partition.placed, partition.piece)
+    return Dealing(partition.by_tokens, partition.by_batches, partition.deal_sequences, partition.piece)
 
 
 @attrs.frozen

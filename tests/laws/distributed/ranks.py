@@ -23,7 +23,7 @@ from purestep.properties.framework.compare import DOUBLE, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import MODEL, Talks, params_of, talks
 from purestep.properties.suites.learner import prepared
-from purestep.runtime.distributed.partition import Deal, placed
+from purestep.runtime.distributed.partition import Deal, deal_sequences
 
 # --- mutants ---
 # Common errors in learning on several ranks: each an edit of a right function.
@@ -172,7 +172,7 @@ class Split:
     @property
     def deal(self) -> Deal:
         """The split as a deal."""
-        return lambda lengths: placed(lengths, self.places)
+        return lambda lengths: deal_sequences(lengths, self.places)
 
     def algorithm(self) -> LanguageAlgorithm:
         """The learner of one process."""

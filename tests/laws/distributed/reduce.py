@@ -104,7 +104,7 @@ def own_putting() -> Putting:
         from_row=reduce.from_row,
         in_order=reduce.in_order,
         share_of=reduce.share_of,
-        fingerprint=reduce.fingerprint,
+        fingerprint=reduce.tree_hash,
         clip=clip_by_whole_norm,
     )
 

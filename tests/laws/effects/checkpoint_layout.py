@@ -199,9 +199,17 @@ class Filing:
 
 def own_filing() -> Filing:
     """Return the library's own functions."""
-    names = ("placed", "numbered", "mine", "folders", "one_tree", "first_fault")
-    own = {name: getattr(layout, name) for name in names}
-    return Filing(**own, chosen=stored.chosen, files_of=stored.files_of, check_weights=weight_files.check_weights)
+    return Filing(
+        placed=layout.place_leaves,
+        numbered=layout.file_numbers,
+        mine=layout.files_of_rank,
+        folders=layout.folders,
+        one_tree=layout.one_tree,
+        first_fault=layout.first_error,
+        chosen=stored.weight_file,
+        files_of=stored.files_of,
+        check_weights=weight_files.check_weights,
+    )
 
 
 def filing_laws() -> Suite:

@@ -39,7 +39,7 @@ class Clustering:
 
 def own_clustering() -> Clustering:
     """Return the library's own functions."""
-    return Clustering(rules.step, rules.whole, interface.placed, interface.sliced)
+    return Clustering(rules.cluster_step, rules.is_complete, interface.host_of_each, interface.sliced)
 
 
 @frozen

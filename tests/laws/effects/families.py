@@ -5,7 +5,7 @@ from purestep.runtime.effects import bounded_queue
 from purestep.runtime.effects.cluster.device_assignment import next_device
 from purestep.runtime.effects.rewards.grader import rewards_of
 from purestep.runtime.effects.tools import service
-from purestep.runtime.effects.weight_sync.select_transport import choice
+from purestep.runtime.effects.weight_sync.select_transport import transport_for
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING
 from purestep.runtime.effects.workers import supervisor
 
@@ -41,11 +41,11 @@ def families() -> list[Family]:
     return [
         Family(ring_laws(), RING, edits(RING_MUTANTS)),
         Family(weights_laws(), own_transfer(), edits(WEIGHTS_MUTANTS)),
-        Family(choice_laws(), choice, edits(SELECT_TRANSPORT_MUTANTS)),
-        Family(queue_laws(), bounded_queue.step, edits(QUEUE_MUTANTS)),
+        Family(choice_laws(), transport_for, edits(SELECT_TRANSPORT_MUTANTS)),
+        Family(queue_laws(), bounded_queue.queue_step, edits(QUEUE_MUTANTS)),
         Family(experience_laws(), own_replaying(), edits(EXPERIENCE_MUTANTS)),
-        Family(workers_laws(), supervisor.step, edits(WORKERS_MUTANTS)),
-        Family(service_laws(), service.step, edits(SERVICE_MUTANTS)),
+        Family(workers_laws(), supervisor.supervisor_step, edits(WORKERS_MUTANTS)),
+        Family(service_laws(), service.service_step, edits(SERVICE_MUTANTS)),
         Family(engine_laws(), own_clustering(), edits(ENGINE_MUTANTS)),
         Family(hands_laws(), own_posting(), edits(WORKER_ADAPTER_MUTANTS)),
         Family(spots_laws(), next_device, edits(DEVICE_ASSIGNMENT_MUTANTS)),

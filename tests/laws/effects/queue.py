@@ -28,7 +28,7 @@ from purestep.runtime.effects.bounded_queue import (
     Take,
     TakeAnswer,
     Withdraw,
-    line,
+    empty_queue,
     too_old,
 )
 
@@ -239,7 +239,7 @@ def scenes(*, least: int = 16, most: int = 40) -> SearchStrategy[Scene]:
 
 def played(step: Step, scene: Scene) -> Course:
     """Run the acts through the machine. The caller of a Put is its ticket."""
-    state, course, version = line(scene.capacity, max_lag=scene.max_lag), Course(), 0
+    state, course, version = empty_queue(scene.capacity, max_lag=scene.max_lag), Course(), 0
     for number, (verb, value) in enumerate(scene.acts):
         waiting = [who for who, _ in (*state.putting, *state.taking)]
         event: Event
@@ -331,7 +331,7 @@ def _age() -> Law:
 
 def _progress() -> Law:
     def check(scene: Scene, course: Course, seen: Seen) -> None:
-        for before, after in zip([line(scene.capacity), *course.states], course.states, strict=False):
+        for before, after in zip([empty_queue(scene.capacity), *course.states], course.states, strict=False):
             seen("somebody who waited and was served", len(after.putting) < len(before.putting))
             if after.putting:
                 require(len(after.entries) >= scene.capacity, "somebody waits to put a sample in, and there is room")
@@ -393,7 +393,7 @@ def _closing() -> Law:
         for i, event in enumerate(course.events):
             if not isinstance(event, Close):
                 continue
-            before = course.states[i - 1] if i else line(scene.capacity)
+            before = course.states[i - 1] if i else empty_queue(scene.capacity)
             after = course.states[i]
             seen("a close with somebody waiting", before.putting or before.taking)
             require(not after.putting and not after.taking, "somebody waits at a closed queue")

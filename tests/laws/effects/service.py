@@ -303,7 +303,7 @@ def _pauses() -> Law:
             if isinstance(event, Served) and moment.before.replicas[event.number].generation == event.generation:
                 row[event.number] = 0 if event.number in _up(moment.before) else row[event.number]
             if isinstance(event, Clock):
-                due = {n for n, at in last.items() if moment.now >= at + service.pause(moment.before, row[n])}
+                due = {n for n, at in last.items() if moment.now >= at + service.restart_pause(moment.before, row[n])}
                 begun = {one.number for one in moment.actions if isinstance(one, Restart)}
                 seen("a start after several failures", any(row[number] > 1 for number in begun))
                 require(begun == due, f"at {moment.now} {sorted(begun)} start again, wanted {sorted(due)}")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from purestep.core.errors import ChoiceError
 from purestep.core.tree import leaves, tree_map
-from purestep.properties.framework.compare import bits, require, same
+from purestep.properties.framework.compare import bits_of, require, same
 from purestep.properties.framework.law import Broken, Law, Mutant, Seen, Suite, always
 from purestep.properties.suites.checkpoint import trees
 from purestep.runtime.effects.weight_sync.shared_memory.layout import WeightsError, layout
@@ -232,8 +232,8 @@ def _same() -> Law:
             into = tree_map(lambda leaf: torch.zeros(leaf.shape, dtype=leaf.dtype), tree)
             for found in (reader.fetch(), reader.fetch(2, into)):
                 require(found[:1] == (3,), f"version {found[:1]} was fetched, 3 was published")
-                same("what was fetched", tree_map(bits, found[1]), tree_map(bits, tree))
-            same("what it was fetched into", tree_map(bits, into), tree_map(bits, tree))
+                same("what was fetched", tree_map(bits_of, found[1]), tree_map(bits_of, tree))
+            same("what it was fetched into", tree_map(bits_of, into), tree_map(bits_of, tree))
 
     claim = "What is fetched is what was published, bit for bit: every dtype and layout, empty and shared leaves."
     mutant = Mutant("writes a view's memory as it lies", loses_strides)

@@ -90,7 +90,7 @@ class Posting:
 
 def own_posting() -> Posting:
     """Return the library's own functions."""
-    return Posting(own.put, own.parcel, own.opened)
+    return Posting(own.put_letter, own.parcel, own.open_parcel)
 
 
 @frozen

@@ -26,8 +26,8 @@ from purestep.runtime.effects.workers.supervisor import (
     TaskSent,
     WorkerEnded,
     WorkerReady,
-    pause,
     pool_state,
+    replacement_pause,
 )
 
 # --- mutants ---
@@ -371,7 +371,7 @@ def _pauses() -> Law:
                     seen("several losses in a row", failures > 2)
                     require(gave_up or failures < TRIES, f"{failures} losses in a row, and it goes on")
                     due = max(moment.after.due, default=0.0)
-                    wanted = moment.event.now + pause(failures)
+                    wanted = moment.event.now + replacement_pause(failures)
                     clock = isinstance(moment.event, Clock)  # then a replacement may have started at once
                     require(gave_up or clock or due >= wanted, f"loss {failures}: due at {due}, wanted {wanted}")
             if any(isinstance(action, PoolExhausted) for action in moment.actions):

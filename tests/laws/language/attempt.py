@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 from purestep.core.language.codec import END, Codec, byte_codec
 from purestep.core.language.episode import Completion, total_reward
 from purestep.core.language.events import ABORT, FINISH_REASONS, STOP, Feedback, Sampled, System, ToolResult, User
-from purestep.core.language.protocol import begin, step
+from purestep.core.language.protocol import begin_episode, turn_after
 from purestep.core.language.requests import Request, RolloutSpec, key_of, rollouts, world_key
 from purestep.core.language.rollout import ContextTurn, ModelOutput, ModelTurn, Rollout
 from purestep.core.language.text_env import Terminated, Truncated
@@ -258,14 +258,14 @@ def _room() -> Law:
 def _protocol() -> Law:
     def check(trying: Trying, talk: Talk, seen: Seen) -> None:
         states, rules, rollout = grown(trying, talk), talk.how.protocol(), rollout_of(talk.number)
-        wanted, _ = begin(rules, key_of(rollout.request.task))
+        wanted, _ = begin_episode(rules, key_of(rollout.request.task))
         for before, whole in zip(states, talk.said, strict=False):
             said = cut(whole, before)
             seen("a call given up", said.finish_reason == ABORT and before.end == ())
             if before.end != () or said.finish_reason == ABORT:
                 continue
             key = world_key(rollout.request, wanted.calls)
-            wanted, _ = step(rules, wanted, Completion(CODEC.decode(said.ids), said.finish_reason), key)
+            wanted, _ = turn_after(rules, wanted, Completion(CODEC.decode(said.ids), said.finish_reason), key)
         same("the episode", states[-1].episode, wanted)
         spoken = [event.text for event in wanted.events if isinstance(event, Sampled)]
         same("ids read back", [CODEC.decode(h.said.ids) for h in pieces_of(states[-1])[1]], spoken)

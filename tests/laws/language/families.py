@@ -26,7 +26,7 @@ from .zorplex import zorplex_laws
 
 def own_turns() -> Turns:
     """Return the library's turn protocol."""
-    return Turns(protocol.begin, protocol.step)
+    return Turns(protocol.begin_episode, protocol.turn_after)
 
 
 def own_asking() -> Asking:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from purestep.core.logic.canonical import POSITIVE
 from purestep.core.logic.rules import VOID
-from purestep.core.logic.terms import Vocabulary, is_variable, pack, vocabulary
+from purestep.core.logic.terms import Vocabulary, is_variable, pack_atoms, vocabulary
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 
@@ -100,7 +100,7 @@ def overflows(subject: Renaming) -> Renaming:
 
     def state_hash(names: Vocabulary, atoms: Tensor) -> Tensor:
         value = torch.zeros_like(atoms[..., 0, 0])
-        for packed in pack(names, atoms).unbind(-1):
+        for packed in pack_atoms(names, atoms).unbind(-1):
             value = (value << 12) + packed
         return (value & ((1 << 20) - 1)).clamp_min(1)
 

@@ -13,7 +13,7 @@ from purestep.core import keys
 from purestep.core.keys import Key
 from purestep.core.logic.corrupt import Domains, domains, known_atoms
 from purestep.core.logic.knowledge import LARGEST
-from purestep.core.logic.terms import PADDING, Vocabulary, pack, vocabulary
+from purestep.core.logic.terms import PADDING, Vocabulary, pack_atoms, vocabulary
 from purestep.core.record import replace
 from purestep.properties.framework.compare import EXACT, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
@@ -143,7 +143,7 @@ def sorts_what_it_keeps(corruptions: Corruptions) -> Corruptions:
         names: Vocabulary, within: Domains, known: Tensor, atom: Tensor, argument: int, most: int, key: Key
     ) -> Tensor:
         every = corruptions(names, within, known, atom, argument, most, key)
-        order = torch.where(every[..., 0] == PADDING, LARGEST, pack(names, every))
+        order = torch.where(every[..., 0] == PADDING, LARGEST, pack_atoms(names, every))
         return every.gather(-2, order.argsort(-1)[..., None].expand_as(every))
 
     return mutant

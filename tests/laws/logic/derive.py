@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.core.logic.canonical import canonical
-from purestep.core.logic.derive import Successors, Widths, front, marked
-from purestep.core.logic.knowledge import Knowledge, contains, matching, rows_of
+from purestep.core.logic.derive import Successors, Widths, front, mark_only
+from purestep.core.logic.knowledge import Knowledge, is_fact, matching, rules_of_predicate
 from purestep.core.logic.rules import VOID
 from purestep.core.logic.terms import PADDING, Vocabulary, is_variable
 from purestep.core.record import replace, take
@@ -43,7 +43,7 @@ def shares_a_proof(derive: Derive) -> Derive:
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
         proven = (found.states[..., 0, 0, 0] == names.true).any()
-        true = marked(torch.full_like(found.count, names.true), found.states)
+        true = mark_only(torch.full_like(found.count, names.true), found.states)
         return replace(found, states=torch.where(proven, true, found.states))
 
     return mutant
@@ -100,7 +100,7 @@ def forgets_the_rules(derive: Derive) -> Derive:
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
-        untried = (rows_of(base.rule_start, states[..., 0, 0])[1] - widths.rules).clamp_min(0)
+        untried = (rules_of_predicate(base.rule_start, states[..., 0, 0])[1] - widths.rules).clamp_min(0)
         return replace(found, too_many=(found.too_many - untried).clamp_min(0))
 
     return mutant
@@ -133,7 +133,7 @@ def marks_fail(derive: Derive) -> Derive:
 
     def mutant(names: Vocabulary, base: Knowledge, widths: Widths, states: Tensor, excluded: Tensor) -> Successors:
         found = derive(names, base, widths, states, excluded)
-        false = marked(torch.full_like(found.count, names.false), found.states)
+        false = mark_only(torch.full_like(found.count, names.false), found.states)
         ended = states[..., 0, 0] > len(names.predicates)
         return replace(found, states=torch.where(ended[..., None, None, None], false, found.states))
 
@@ -490,7 +490,7 @@ def _canonical() -> Law:
         used = torch.arange(WIDE.successors) < found.count[:, None]
         same("places with a state", goals[..., 0], used, EXACT)
         same("padding", found.states[~goals], torch.zeros_like(found.states[~goals]), EXACT)
-        require(~contains(NAMES, question.base(), found.states, excluded[:, None, None]), "no goal is a known fact")
+        require(~is_fact(NAMES, question.base(), found.states, excluded[:, None, None]), "no goal is a known fact")
 
     mutant = Mutant("numbers the variables from the second on", leaves_a_gap)
     claim = "What follows is canonical, packed to the front, and holds no known fact."

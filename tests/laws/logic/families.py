@@ -4,7 +4,7 @@ from purestep.algorithms.logic.link_prediction import link_prediction_loss, plau
 from purestep.core.logic.canonical import canonical, state_hash
 from purestep.core.logic.corrupt import corrupt, corruptions
 from purestep.core.logic.derive import derive
-from purestep.core.logic.env import begin
+from purestep.core.logic.env import begin_proof
 from purestep.core.logic.game import advance, look
 from purestep.core.logic.knowledge import knowledge, matching
 from purestep.core.logic.policy import proof_policy
@@ -49,7 +49,7 @@ def families() -> list[Family]:
         Family(derive_laws(), derive, edits(DERIVE_MUTANTS)),
         Family(corrupt_laws(), corrupt, edits(CORRUPT)),
         Family(corruptions_laws(), corruptions, edits(CORRUPTIONS)),
-        Family(game_laws(), Moves(begin, look, advance), edits(GAME_MUTANTS)),
+        Family(game_laws(), Moves(begin_proof, look, advance), edits(GAME_MUTANTS)),
         Family(recycle_laws(), Recycling(play, proven_all), edits(RECYCLE_MUTANTS)),
         Family(proof_policy_laws(), proof_policy(NAMES, size=8, hidden=8, blocks=1)),
         Family(proof_search_laws(), searching(), edits(PROOF_SEARCH_MUTANTS)),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from purestep.core.keys import Key
 from purestep.core.logic.knowledge import Knowledge
-from purestep.core.logic.state import Game, ProofState, ProofWorld, opened
+from purestep.core.logic.state import Game, ProofState, ProofWorld, first_state_of
 from purestep.core.logic.terms import PADDING
 from purestep.properties.framework.law import law_constructor
 
@@ -65,7 +65,7 @@ class Match:
     def begun(self) -> ProofState:
         """The first states, before their successors are computed."""
         zero = torch.zeros(len(self.queries), dtype=torch.int64)
-        return opened(self.game, torch.tensor(self.queries), torch.tensor(self.labels), zero, zero)
+        return first_state_of(self.game, torch.tensor(self.queries), torch.tensor(self.labels), zero, zero)
 
     def program(self) -> Program:
         """The program for the reference."""

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
 
-from purestep.core.logic.knowledge import Knowledge, contains, knowledge, rows_of
-from purestep.core.logic.terms import Vocabulary, is_variable, pack, vocabulary
+from purestep.core.logic.knowledge import Knowledge, is_fact, knowledge, rules_of_predicate
+from purestep.core.logic.terms import Vocabulary, is_variable, pack_atoms, vocabulary
 from purestep.core.record import replace, take
 from purestep.properties.framework.compare import EXACT, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
@@ -68,7 +68,7 @@ def keeps_doubles(build: Build) -> Build:
     """Sort the facts and keep duplicates."""
 
     def mutant(names: Vocabulary, facts: Tensor, heads: Tensor, bodies: Tensor) -> Knowledge:
-        base, order = build(names, facts, heads, bodies), pack(names, facts).argsort()
+        base, order = build(names, facts, heads, bodies), pack_atoms(names, facts).argsort()
         return replace(base, facts=torch.cat([facts[order], base.facts[-1:]]))
 
     return mutant
@@ -153,9 +153,9 @@ def _knows() -> Law:
         seen("no facts", not facts)
         base = build(NAMES, *program)
         wanted = torch.tensor([tuple(atom) in facts for atom in EVERY.tolist()])
-        same("what it contains", contains(NAMES, base, EVERY), wanted, EXACT)
+        same("what it contains", is_fact(NAMES, base, EVERY), wanted, EXACT)
         without = wanted & (EVERY[0] != EVERY).any(-1)
-        same("what it contains but one", contains(NAMES, base, EVERY, EVERY[:1]), without, EXACT)
+        same("what it contains but one", is_fact(NAMES, base, EVERY, EVERY[:1]), without, EXACT)
 
     mutant = Mutant("forgets the last fact", without_the_last)
     return _law(
@@ -181,7 +181,7 @@ def _found_by_predicate() -> Law:
         for predicate in range(NAMES.end + 1):
             given = [(h, b) for h, b in zip(*(part.tolist() for part in program[1:]), strict=True) if h[0] == predicate]
             seen("rules of one predicate", len(given) > 1)
-            start, count = (int(part) for part in rows_of(base.rule_start, torch.tensor(predicate)))
+            start, count = (int(part) for part in rules_of_predicate(base.rule_start, torch.tensor(predicate)))
             rows = range(start, start + count)
             found = [(base.heads[row].tolist(), base.bodies[row].tolist()) for row in rows]
             same(f"rules of predicate {predicate}", found, given, EXACT)

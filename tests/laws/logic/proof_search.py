@@ -13,7 +13,7 @@ from purestep.core.logic.knowledge import Knowledge, knowledge
 from purestep.core.logic.terms import Vocabulary, vocabulary
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
-from purestep.runtime.logic.answers import Join, dense, joined
+from purestep.runtime.logic.answers import Join, dense, join_scores
 from purestep.runtime.logic.attempts import Move
 from purestep.runtime.logic.proof_tree import Goal, clause, proof_tree
 from purestep.runtime.logic.search import ProofsFound, SearchLimits, roomy, search
@@ -441,4 +441,4 @@ def _accept(names: Vocabulary, base: Knowledge, facts: set[Atom], goal: Goal) ->
 
 def subject() -> Searching:
     """The search of the package."""
-    return Searching(search, joined)
+    return Searching(search, join_scores)

@@ -13,15 +13,15 @@ from purestep.core import keys
 from purestep.core.logic.env import observe
 from purestep.core.logic.game import advance, look
 from purestep.core.logic.knowledge import Knowledge
-from purestep.core.logic.state import Game, opened
+from purestep.core.logic.state import Game, first_state_of
 from purestep.core.logic.terms import PADDING
 from purestep.core.policy import ActorCritic
 from purestep.core.record import replace, take
 from purestep.core.steps import ended
 from purestep.core.tree import leaf_names, leaves
-from purestep.properties.framework.compare import EXACT, bits, require, same
+from purestep.properties.framework.compare import EXACT, bits_of, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
-from purestep.runtime.logic.recycle import IDLE, Feeding, FinishedProofs, Play, Slots, idle
+from purestep.runtime.logic.recycle import IDLE, Feeding, FinishedProofs, Play, Slots, empty_proof_slots
 
 from .game_strategies import Match, matches
 from .logic_strategies import NAMES
@@ -214,7 +214,7 @@ _law = law_constructor(exams, SOURCE, most=200)
 def _finished(recycling: Recycling, exam: Exam, room: Room, queries: Tensor) -> FinishedProofs:
     game, base = exam.match.game, exam.match.question.base()
     run = recycling.play(game, table_policy(NAMES), room.steps, feeding=room.feeding)
-    begun = idle(game, room.slots)
+    begun = empty_proof_slots(game, room.slots)
     return recycling.proven_all(run, exam.params(), base, begun, queries, feed=room.feed)
 
 
@@ -222,7 +222,7 @@ def _by_itself(exam: Exam, query: Tensor) -> FinishedProofs:
     """The result of one query, played without slots."""
     game, base, model = exam.match.game, exam.match.question.base(), table_policy(NAMES)
     zero, yes, score = torch.tensor(0), torch.tensor(True), torch.tensor(0.0)
-    state = look(game, base, opened(game, query, yes, zero, zero))
+    state = look(game, base, first_state_of(game, query, yes, zero, zero))
     while not ended(state.terminated, state.truncated):
         distribution, _, _ = model.apply(exam.params(), observe(state), ())
         action = distribution.mode()
@@ -300,12 +300,12 @@ def _untouched() -> Law:
     def check(recycling: Recycling, exam: Exam, seen: Seen) -> None:
         game, room = exam.match.game, exam.rooms[0]
         run = recycling.play(game, table_policy(NAMES), room.steps, feeding=room.feeding)
-        given: Any = (exam.params(), exam.match.question.base(), idle(game, room.slots), exam.queries())
+        given: Any = (exam.params(), exam.match.question.base(), empty_proof_slots(game, room.slots), exam.queries())
         before = [(leaf._version, leaf.clone()) for leaf in leaves(given)]
         recycling.proven_all(run, *given, feed=room.feed)
         seen("several calls", len(exam.queries()) > room.feed)
         for name, leaf, (version, old) in zip(leaf_names(given), leaves(given), before, strict=True):
-            same(f"{name} afterwards", bits(leaf), bits(old), EXACT)
+            same(f"{name} afterwards", bits_of(leaf), bits_of(old), EXACT)
             require(leaf._version == version, f"{name} was written to")
 
     mutant = Mutant("writes to the params, with the value they had", trains_meanwhile)

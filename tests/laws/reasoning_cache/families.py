@@ -28,9 +28,9 @@ from .reasoning_task import Listing, reasoning_task_laws
 def own_thinking() -> Thinking:
     """Return the library's cycles of reasoning, and functions of their runs."""
     return Thinking(
-        fill=templates.fill,
+        fill=templates.fill_template,
         due=machine.due,
-        step=machine.step,
+        step=machine.take_reply,
         at_turn=rollouts.at_turn,
         starting_points=rollouts.starting_points,
         start_requests=preparation.start_requests,
@@ -50,7 +50,7 @@ def own_listing() -> Listing:
         right_reasoning=tasks.right_reasoning,
         right_summary=tasks.right_summary,
         carried=tasks.carried,
-        reached=tasks.reached,
+        reached=tasks.entries_covered,
         step_correct=tasks.step_correct,
         summed_up=demonstrations.summed_up,
         show_reasoning=demonstrations.show_reasoning,

@@ -21,7 +21,7 @@ from purestep.core.language.reasoning_cache.state import (
 )
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
-from purestep.runtime.machine.json_codec import decode, encode, line
+from purestep.runtime.machine.json_codec import decode, encode, json_line
 
 from . import reasoning_mutants
 from .reasoning_mutants import Thinking
@@ -193,7 +193,7 @@ def _resumed() -> Law:
         whole = played(thinking, run, disturbed=False)
         seen("several cycles", run.cache.num_reasoning_steps > 1)
         for number, state in enumerate(whole):
-            again: InferenceProblemState = decode(json.loads(line(encode(state))), STATE_CLASSES)
+            again: InferenceProblemState = decode(json.loads(json_line(encode(state))), STATE_CLASSES)
             require(again == state, f"the state after step {number}, written and read")
             for later in range(number, len(whole) - 1):
                 again = thinking.step(run.cache, again, run.reply(later))

@@ -19,8 +19,8 @@ from purestep.core.language.reasoning_cache.cycles import Cycles
 from purestep.core.language.reasoning_cache.demonstrations import show_reasoning, show_summary
 from purestep.core.language.reasoning_cache.evaluation import CyclesResult
 from purestep.core.language.reasoning_cache.events import GroupResult
-from purestep.core.language.reasoning_cache.machine import ReasoningCache, due, reasoning_cache, step
-from purestep.core.language.reasoning_cache.rollouts import answered, solution_rollout, summarization_rollout
+from purestep.core.language.reasoning_cache.machine import ReasoningCache, due, reasoning_cache, take_reply
+from purestep.core.language.reasoning_cache.rollouts import answers_problem, solution_rollout, summarization_rollout
 from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import (
     REASONING,
@@ -352,7 +352,7 @@ def _stood() -> Law:
         found = cycling.standing(states)
         rights, shares = [], []
         for turn in range(cycles):
-            rights.append([answered(state, state.reasoning_string_complete_store[turn]) for state in states])
+            rights.append([answers_problem(state, state.reasoning_string_complete_store[turn]) for state in states])
             tasks = [read_list(state.problem.problem_text) for state in states]
             summaries = [state.summarization_string_store[turn] for state in states]
             shares.append([carried(t, s) / len(t.numbers) for t, s in zip(tasks, summaries, strict=True)])
@@ -387,5 +387,5 @@ def _worked(key: keys.Key, cycles: int, skill: float) -> InferenceProblemState:
             else show_summary("" if skill < 0.6 else state.curr_summary, state.curr_reasoning, own, skill=skill)
         )
         said = ModelOutput(ids=(number,), log_probs=(0.0,), versions=(0,))
-        state = step(cache, state, Reply(cycle_step=number, text=text, said=said))
+        state = take_reply(cache, state, Reply(cycle_step=number, text=text, said=said))
     return state

@@ -28,7 +28,7 @@ from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import Problem, Reply
 from purestep.core.machine import Command, Event, Machine, Started, Stop
 from purestep.properties.framework.law import Broken
-from purestep.runtime.machine.json_codec import decode, encode, line
+from purestep.runtime.machine.json_codec import decode, encode, json_line
 
 Factory = Callable[..., Machine[CacheState]]  # as reasoning_machine
 FOREVER = 2000  # events of a run that does not end
@@ -128,7 +128,7 @@ def ran(factory: Factory, plan: Plan, *, script: bytes | None = None, restarts: 
         byte = left.pop(0) if left else 0
         event, more = _happens(plan, trace, waiting.pop(byte % len(waiting)), byte >> 5)
         if byte >> 5 == 7 and restarts and trace.events:
-            trace.states[-1] = decode(json.loads(line(encode(trace.last))), SCHEDULE_CLASSES)
+            trace.states[-1] = decode(json.loads(json_line(encode(trace.last))), SCHEDULE_CLASSES)
             event, more, waiting = Started(), [], []
             trace.restarts += 1
         state, commands = machine.step(trace.last, event)

@@ -17,12 +17,12 @@ from purestep.core.env import Env, batched
 from purestep.core.networks import mlp
 from purestep.core.policy import ActorCritic, normal_head, scalar, separate
 from purestep.core.record import replace
-from purestep.core.spaces import Box, clipped, contains
+from purestep.core.spaces import Box, clip_to_space, contains
 from purestep.core.steps import TimeStep
 from purestep.properties.framework.compare import ROUNDING, require, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds
-from purestep.runtime.rollout import begin
+from purestep.runtime.rollout import reset_rollout
 
 Play = Callable[..., Any]  # (env, model, length) -> Rollout
 
@@ -52,7 +52,7 @@ def keeps_the_clipped(play: Play) -> Play:
 
         def run(*arguments: Any, **named: Any) -> Any:
             worlds, told = inner(*arguments, **named)
-            return worlds, replace(told, action=clipped(env.action_space, told.action))
+            return worlds, replace(told, action=clip_to_space(env.action_space, told.action))
 
         return run
 
@@ -131,7 +131,7 @@ def _played(subject: Play, case: Case) -> tuple[Any, Any, Any, Box]:
     space = Box(case.low, case.high, (size,))
     env, model = batched(watching(space), 4), wide_model(size)
     params = model.init(keys.key(case.seed))
-    _, trajectory = subject(env, model, 5)(params, begin(env, keys.key(1)), keys.key(case.seed))
+    _, trajectory = subject(env, model, 5)(params, reset_rollout(env, keys.key(1)), keys.key(case.seed))
     return model, params, trajectory, space
 
 
@@ -156,7 +156,7 @@ def _own() -> Law:
         distribution, _, _ = model.apply(params, told.observation.flatten(0, 1), ())
         log_prob = distribution.log_prob(told.action.flatten(0, 1)).reshape(told.reward.shape)
         same("the log-prob of the action that is kept", told.behaviour_log_prob, log_prob, ROUNDING)
-        same("the nearest action", told.next_observation, clipped(space, told.action))
+        same("the nearest action", told.next_observation, clip_to_space(space, told.action))
 
     mutant = ("keeps the clipped action", keeps_the_clipped)
     claim = (

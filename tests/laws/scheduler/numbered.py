@@ -37,8 +37,16 @@ class Filing:
 
 def own_filing() -> Filing:
     """Return the library's own functions."""
-    names = ("find", "put", "remove", "entries", "push", "pop", "waiting")
-    return Filing(**{name: getattr(persistent_map, name) for name in names})
+    maps = persistent_map
+    return Filing(
+        find=maps.value_at,
+        put=maps.put_value,
+        remove=maps.without_key,
+        entries=maps.entries,
+        push=maps.push,
+        pop=maps.pop,
+        waiting=maps.queue_items,
+    )
 
 
 def numbered_laws() -> Suite:

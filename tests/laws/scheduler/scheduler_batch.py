@@ -5,7 +5,7 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Seen
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.state import IDLE, PACE, RECOMPUTE, REQUEUE
-from purestep.runtime.machine.persistent_map import entries, waiting
+from purestep.runtime.machine.persistent_map import entries, queue_items
 
 from . import scheduler_mutants
 from .scheduler_moves import fair, lose, play
@@ -112,7 +112,8 @@ def _requeue() -> Law:
                     prompt = next(group.prompt for n, group in entries(told.before.groups) if n == one.number)
                     again = [group.prompt for n, group in entries(told.after.groups) if n >= told.before.next_group]
                     require(
-                        prompt in again or prompt in waiting(told.after.again), f"prompt {prompt} is not begun again"
+                        prompt in again or prompt in queue_items(told.after.again),
+                        f"prompt {prompt} is not begun again",
                     )
 
         return watch

@@ -6,8 +6,8 @@ from purestep.core.machine import Interrupted, Stop
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Seen, Suite
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.state import REPAIR, RUNNING, changed
-from purestep.runtime.machine.persistent_map import entries, find
+from purestep.runtime.async_rl.scheduler.state import REPAIR, RUNNING, with_fields
+from purestep.runtime.machine.persistent_map import entries, value_at
 
 from . import scheduler_mutants
 from .scheduler_again import again_laws
@@ -51,7 +51,7 @@ def _bystanders() -> Law:
                 require(name in after, f"{name} is gone")
                 require(after[name] == seat or seat.status != RUNNING, f"{name} was {seat}, is {after[name]}")
             for name, seat in before:
-                group = find(told.after.groups, name[0])
+                group = value_at(told.after.groups, name[0])
                 if seat.worker == told.event.worker and group:
                     require(group.seats[name[1]].attempt == name[2] + 1, f"{name} was not begun anew")
 
@@ -75,7 +75,7 @@ def _late() -> Law:
             seen("an answer of a trainer that had failed", answer and told.move == "late" and here.resting)
             seen("an answer that comes twice", answer and told.move == "twice")
             seen("tokens told twice of a sample under way", told.move == "twice" and _under_way(told))
-            wanted = changed(told.before, ignored=told.before.ignored + 1)
+            wanted = with_fields(told.before, ignored=told.before.ignored + 1)
             require(told.after == wanted, f"{told.event} changed the state")
             said = [one for one in told.commands if not isinstance(one, say.Report)]
             same("what is asked for", said, [])
@@ -134,7 +134,7 @@ def _pauses() -> Law:
                     continue
                 failures = told.after.failures
                 if isinstance(one.command, say.Dispatch):
-                    group = find(told.after.groups, one.command.group)
+                    group = value_at(told.after.groups, one.command.group)
                     failures = group.seats[one.command.seat].failures if group else 0
                 seen("a second failure", failures > 1)
                 require(failures <= rules.retries, f"tried again after {failures} failures")
@@ -158,7 +158,7 @@ def _repair() -> Law:
         def watch(here: World, told: Told) -> None:
             for one in told.commands:
                 if isinstance(one, say.Report) and one.about == "sample" and script.rules.incomplete == REPAIR:
-                    before, after = find(told.before.groups, one.number), find(told.after.groups, one.number)
+                    before, after = value_at(told.before.groups, one.number), value_at(told.after.groups, one.number)
                     may = before and before.repairs < script.rules.group and not isinstance(told.event, say.Lost)
                     seen("a member to replace", may)
                     require(not may or after, f"group {one.number} was left out")

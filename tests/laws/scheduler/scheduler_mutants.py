@@ -7,7 +7,7 @@ from attrs import evolve
 
 from purestep.core.machine import Command, Event, Failed, Interrupted, Machine, Started
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.dispatch import seated
+from purestep.runtime.async_rl.scheduler.dispatch import replace_seat
 from purestep.runtime.async_rl.scheduler.state import (
     DROP,
     NOBODY,
@@ -17,10 +17,10 @@ from purestep.runtime.async_rl.scheduler.state import (
     Group,
     Rules,
     Schedule,
-    changed,
+    with_fields,
 )
-from purestep.runtime.async_rl.scheduler.updates import work
-from purestep.runtime.machine.persistent_map import entries, find, push, put, remove
+from purestep.runtime.async_rl.scheduler.updates import trainer_command
+from purestep.runtime.machine.persistent_map import entries, push, put_value, value_at, without_key
 
 from .scheduler_world import Scheduling
 
@@ -73,19 +73,19 @@ def _hearing(change: Callable[[Schedule, Event], Event]) -> Edit:
 
 def _forget_filtered(step: Step, state: Schedule, event: Event) -> Answer:
     after, commands = step(state, event)
-    return changed(after, filtered=state.filtered), commands
+    return with_fields(after, filtered=state.filtered), commands
 
 
 def _pay_twice(step: Step, state: Schedule, event: Event) -> Answer:
     twice = min(state.filtered, state.accepted - state.filtered)
-    after, commands = step(changed(state, filtered=state.filtered + twice), event)
-    return changed(after, filtered=after.filtered - twice), commands
+    after, commands = step(with_fields(state, filtered=state.filtered + twice), event)
+    return with_fields(after, filtered=after.filtered - twice), commands
 
 
 def _pay_nothing(step: Step, state: Schedule, event: Event) -> Answer:
     unpaid = state.filtered
-    after, commands = step(changed(state, filtered=0), event)
-    return changed(after, filtered=after.filtered + unpaid), commands
+    after, commands = step(with_fields(state, filtered=0), event)
+    return with_fields(after, filtered=after.filtered + unpaid), commands
 
 
 def _tail_for_age(step: Step, state: Schedule, event: Event) -> Answer:
@@ -105,7 +105,7 @@ def _failure_is_empty(state: Schedule, event: Event) -> Event:
     if not (isinstance(event, Failed) and isinstance(event.command, say.Dispatch)):
         return event
     command = event.command
-    group = find(state.groups, command.group)
+    group = value_at(state.groups, command.group)
     seat = group.seats[command.seat] if group else None
     if seat is None or seat.status != "running":
         return event
@@ -122,13 +122,13 @@ def _anew(step: Step, state: Schedule, event: Event) -> Answer:
 
 def _forget_lost(step: Step, state: Schedule, event: Event) -> Answer:
     if isinstance(event, say.Lost):
-        return changed(state, workers=remove(state.workers, event.worker)), ()
+        return with_fields(state, workers=without_key(state.workers, event.worker)), ()
     return step(state, event)
 
 
 def _believe_version(step: Step, state: Schedule, event: Event) -> Answer:
     after, commands = step(state, event)
-    return (changed(after, version=event.version) if isinstance(event, say.Published) else after), commands
+    return (with_fields(after, version=event.version) if isinstance(event, say.Published) else after), commands
 
 
 def _failure_is_published(state: Schedule, event: Event) -> Event:
@@ -139,14 +139,14 @@ def _failure_is_published(state: Schedule, event: Event) -> Event:
 def _any_attempt(state: Schedule, event: Event) -> Event:
     if not isinstance(event, say.Finished | say.TokenChunk | say.TimedOut):
         return event
-    group = find(state.groups, event.group)
+    group = value_at(state.groups, event.group)
     return evolve(event, attempt=group.seats[event.seat].attempt) if group else event
 
 
 def _clip(state: Schedule, event: Event) -> Event:
     if not isinstance(event, say.Finished | say.TokenChunk):
         return event
-    group = find(state.groups, event.group)
+    group = value_at(state.groups, event.group)
     if not group or group.seats[event.seat].attempt != event.attempt:
         return event
     seat = group.seats[event.seat]
@@ -162,7 +162,7 @@ def _add_chunks(state: Schedule, event: Event) -> Event:
     """Treat the token count of a chunk as the total, not as an increase."""
     if not isinstance(event, say.TokenChunk) or event.tokens < 1:
         return event
-    group = find(state.groups, event.group)
+    group = value_at(state.groups, event.group)
     here = group and event.seat < len(group.seats) and group.seats[event.seat].attempt == event.attempt
     return evolve(event, tokens=group.seats[event.seat].tokens + event.tokens) if group and here else event
 
@@ -182,16 +182,16 @@ def _one_by_one(step: Step, state: Schedule, event: Event) -> Answer:
 
 def _given(state: Schedule, command: say.Dispatch, worker: int) -> Schedule:
     """The state after a sample in progress is moved to another rollout worker, or to none."""
-    group, place = find(state.groups, command.group) or Group(NOBODY), (command.group, command.seat)
+    group, place = value_at(state.groups, command.group) or Group(NOBODY), (command.group, command.seat)
     seat = group.seats[command.seat]
-    old, new = find(state.workers, seat.worker), find(state.workers, worker)
+    old, new = value_at(state.workers, seat.worker), value_at(state.workers, worker)
     if old:
         busy = tuple(one for one in old.busy if one != place)
-        workers = put(state.workers, seat.worker, changed(old, busy=busy))
-        state = changed(state, workers=workers, free=push(state.free, seat.worker))
+        workers = put_value(state.workers, seat.worker, with_fields(old, busy=busy))
+        state = with_fields(state, workers=workers, free=push(state.free, seat.worker))
     if new:
-        state = changed(state, workers=put(state.workers, worker, changed(new, busy=(*new.busy, place))))
-    return seated(state, command.group, group, command.seat, changed(seat, worker=worker))
+        state = with_fields(state, workers=put_value(state.workers, worker, with_fields(new, busy=(*new.busy, place))))
+    return replace_seat(state, command.group, group, command.seat, with_fields(seat, worker=worker))
 
 
 def _ignore_interrupt(step: Step, state: Schedule, event: Event) -> Answer:
@@ -200,15 +200,15 @@ def _ignore_interrupt(step: Step, state: Schedule, event: Event) -> Answer:
 
 def _by_samples(step: Step, state: Schedule, event: Event) -> Answer:
     about = isinstance(event, Failed | say.Due) and isinstance(event.command, say.Recompute)
-    if about and event.command.version == state.version and event.command != work(state):
-        return changed(state, ignored=state.ignored + 1), (say.Report("late", -1, ""),)
+    if about and event.command.version == state.version and event.command != trainer_command(state):
+        return with_fields(state, ignored=state.ignored + 1), (say.Report("late", -1, ""),)
     return step(state, event)
 
 
 def _old_failures(step: Step, state: Schedule, event: Event) -> Answer:
     after, commands = step(state, event)
     goes_on = state.begun and isinstance(event, Started | say.Resumed)
-    return (changed(after, failures=state.failures) if goes_on else after), commands
+    return (with_fields(after, failures=state.failures) if goes_on else after), commands
 
 
 def _no_abort_may_fail(step: Step, state: Schedule, event: Event) -> Answer:
@@ -219,7 +219,7 @@ def _no_abort_may_fail(step: Step, state: Schedule, event: Event) -> Answer:
 
 def _believe_resting(step: Step, state: Schedule, event: Event) -> Answer:
     answer = isinstance(event, say.Recomputed | say.Consumed | say.Published)
-    return step(changed(state, resting=False) if answer else state, event)
+    return step(with_fields(state, resting=False) if answer else state, event)
 
 
 def _any_answer(state: Schedule, event: Event) -> Event:
@@ -273,7 +273,7 @@ def counts_beside(subject: Scheduling) -> Scheduling:
         def step(state: Schedule, event: Event) -> Answer:
             events.append(event)
             after, commands = inner.step(state, event)
-            return changed(after, ignored=after.ignored + (len(events) % 7 == 0)), commands
+            return with_fields(after, ignored=after.ignored + (len(events) % 7 == 0)), commands
 
         return Machine(step)
 
@@ -289,7 +289,7 @@ def by_heart(subject: Scheduling) -> Scheduling:
         def step(state: Schedule, event: Event) -> Answer:
             strange = state.begun and not any(state is one for one in made)
             after, commands = inner.step(state, event)
-            made.append(changed(after, ignored=after.ignored + strange))
+            made.append(with_fields(after, ignored=after.ignored + strange))
             return made[-1], commands
 
         return Machine(step)
@@ -302,7 +302,7 @@ def from_nothing(subject: Scheduling) -> Scheduling:
 
     def begin(rules: Rules, **how: Any) -> Schedule:
         state = subject.begin(rules, **how)
-        return changed(state, submitted=state.waiting, accepted=0, consumed=0)
+        return with_fields(state, submitted=state.waiting, accepted=0, consumed=0)
 
     return evolve(subject, begin=begin)
 

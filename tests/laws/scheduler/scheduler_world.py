@@ -11,7 +11,7 @@ from attrs import Factory, define, frozen
 
 from purestep.core.machine import Command, Event, Machine, Stop
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules, Schedule
 from purestep.runtime.machine.json_codec import decode, encode
 
@@ -28,7 +28,7 @@ class Scheduling:
 
 def own_scheduling() -> Scheduling:
     """Return the library's own functions."""
-    return Scheduling(scheduler, begin)
+    return Scheduling(scheduler, begin_schedule)
 
 
 @frozen

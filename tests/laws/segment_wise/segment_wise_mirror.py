@@ -7,7 +7,7 @@ from attrs import evolve
 from purestep.core.machine import Event, Failed, Started
 from purestep.properties.framework.compare import same
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import PUBLISH, Rules, Schedule
 
 from .segment_wise_world import Script, SegmentWise, world
@@ -29,7 +29,7 @@ class Mirror:
             retries=0,
         )
         slots = script.concurrency
-        self.state: Schedule = begin(rules, prompts=ENOUGH, workers=1, slots=slots, version=script.version)
+        self.state: Schedule = begin_schedule(rules, prompts=ENOUGH, workers=1, slots=slots, version=script.version)
         self.machine = scheduler(rules)
         self.offset = self.state.prompts
         self.dispatched: list[int] = []

@@ -138,7 +138,7 @@ NEAR = 0.04  # five standard deviations of a share of so many
 
 def own_simulating() -> Simulating:
     """Return the library's own functions."""
-    return Simulating(simulation.schedule_after, simulation.due, simulation.log_normal, simulation.line)
+    return Simulating(simulation.schedule_after, simulation.pop_due, simulation.log_normal, simulation.faulty_transport)
 
 
 def simulated_laws() -> Suite:

@@ -14,7 +14,7 @@ from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.simulation import effects
 from purestep.runtime.async_rl.simulation.workers import BARRIER, INTERRUPT, NEXT, Name, SimulationState, Twins
 from purestep.runtime.machine.drive import Entry, Finished, Received
-from purestep.runtime.machine.simulation import line, log_normal
+from purestep.runtime.machine.simulation import faulty_transport, log_normal
 
 
 @frozen
@@ -27,7 +27,7 @@ class Twinning:
 
 def own_twinning() -> Twinning:
     """Return the library's own functions."""
-    return Twinning(effects.begun, effects.happened)
+    return Twinning(effects.begin_command, effects.happened)
 
 
 @frozen
@@ -85,7 +85,7 @@ def plots(draw: DrawFn, /, **fixed: Any) -> Plot:
 def unsound(plot: Plot, seed: int) -> Plot:
     """Return the same rollout workers on a line that loses most messages."""
     how = {name: getattr(plot.twins, name) for name in ("tokens", "chunk", "speed", "load", "weights")}
-    return Plot(Twins(**how, patience=3.0, line=line(keys.key(seed), delay=0.25, drop=0.6)), plot.moves)
+    return Plot(Twins(**how, patience=3.0, line=faulty_transport(keys.key(seed), delay=0.25, drop=0.6)), plot.moves)
 
 
 def played(subject: Twinning, plot: Plot) -> Story:

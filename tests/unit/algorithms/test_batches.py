@@ -26,10 +26,10 @@ from purestep.algorithms.language.packing import (
     segment_mask,
     unpack,
 )
-from purestep.algorithms.language.token_gae import following, token_gae
+from purestep.algorithms.language.token_gae import next_in_mask, token_gae
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.record import check as check_record
-from purestep.core.transcript.calls import begin_call, end_call, ended
+from purestep.core.transcript.calls import begin_call, end_call, mark_end
 from purestep.core.transcript.edit import cut_to
 from purestep.core.transcript.forks import fork
 from purestep.core.transcript.record import (
@@ -67,7 +67,7 @@ def dialogue() -> Transcript:
 def test_a_dialogue_is_credited_in_each_way() -> None:
     talk = dialogue()
     given = talk.reward, talk.calls
-    assert credit.per_step(*given).tolist() == [0.25, 1.0, 0.0]
+    assert credit.own_rewards(*given).tolist() == [0.25, 1.0, 0.0]
     assert credit.episode(*given).tolist() == [1.25, 1.25, 0.0]
     assert credit.monte_carlo(*given, gamma=0.5).tolist() == [0.75, 1.0, 0.0]
     paid = credit.token_credit(talk, credit.monte_carlo(*given, gamma=0.5))
@@ -194,7 +194,7 @@ def test_columns_with_features_are_packed_too() -> None:
 
 
 def test_a_cut_says_what_it_took() -> None:
-    short = cut_to(ended(dialogue(), True, False), 4)
+    short = cut_to(mark_end(dialogue(), True, False), 4)
     assert check_record(short).transcript.token.tolist() == [9, 1, 2, 7]
     told = short.transcript
     assert (bool(told.terminated), bool(told.truncated), int(told.reason)) == (True, True, MAX_SEQ_LEN)
@@ -204,7 +204,7 @@ def test_a_cut_says_what_it_took() -> None:
 
 
 def test_an_earlier_reason_stays_and_so_does_credit() -> None:
-    talk = ended(dialogue(), False, True, ENV)
+    talk = mark_end(dialogue(), False, True, ENV)
     short = cut_to(talk, 3).transcript
     assert int(short.reason) == ENV
     given = credit.episode(talk.reward, talk.calls)
@@ -231,7 +231,7 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ChoiceError, match=r"token_gae: lambda_ is -1\.0"):
         token_gae(x, x, mask, one, no, gamma=1.0, lambda_=-1.0)
     with pytest.raises(ShapeError, match=r"following: values is|following: mask is"):
-        following(one, mask, one)
+        next_in_mask(one, mask, one)
     with pytest.raises(ChoiceError, match="length of sequence 1 is 7, wanted from 0 to 6; raise the budget"):
         micro_batches([3, 7], 6)
     with pytest.raises(ChoiceError, match="micro_batches: budget is 0"):

@@ -13,12 +13,12 @@ from purestep.algorithms.importance import (
     importance_weights,
     masked_weights,
     truncated_weights,
-    within,
+    within_bounds,
 )
 from purestep.algorithms.kl import k1, k2, k3
 from purestep.algorithms.language.group_advantages import dr_grpo_advantages
 from purestep.algorithms.language.kl_penalties import k3_with_gradient_of_k2, kl_reward, token_kl
-from purestep.algorithms.language.overlong import bootstrapped, counted, overlong_penalty
+from purestep.algorithms.language.overlong import bootstrapped, overlong_columns, overlong_penalty
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
 RATIO = torch.tensor([[0.5, 4.0, 9.0], [1.0, 1.0, 8.0]])
@@ -45,8 +45,8 @@ def test_weights_are_brought_to_bounds_or_left_out() -> None:
     torch.testing.assert_close(
         masked_weights(LOG, ZERO, MASK, high=5.0, low=0.25), torch.tensor([[0.5, 4.0, 0.0], [1.0, 1.0, 0.0]])
     )
-    assert within(LOG, ZERO, MASK, high=5.0, low=0.75).tolist() == [[False, True, False], [True, True, False]]
-    kept = within(LOG, ZERO, MASK, high=1.5, low=0.75, level="geometric")
+    assert within_bounds(LOG, ZERO, MASK, high=5.0, low=0.75).tolist() == [[False, True, False], [True, True, False]]
+    kept = within_bounds(LOG, ZERO, MASK, high=1.5, low=0.75, level="geometric")
     assert kept.tolist() == [[True, True, False], [False, False, False]]
     token_weight_of_kept_sequences = truncated_weights(LOG, ZERO, MASK, high=3.0) * kept
     torch.testing.assert_close(token_weight_of_kept_sequences, torch.tensor([[0.5, 3.0, 0.0], [0.0, 0.0, 0.0]]))
@@ -109,7 +109,7 @@ def test_the_soft_penalty_of_long_answers() -> None:
 
 def treated(treatment: str) -> Any:
     truncated = torch.tensor([False, True, False])
-    return counted(truncated, torch.tensor([0, 0, 0]), torch.ones(3, 2, dtype=torch.bool), treatment=treatment)
+    return overlong_columns(truncated, torch.tensor([0, 0, 0]), torch.ones(3, 2, dtype=torch.bool), treatment=treatment)
 
 
 def test_truncated_samples_by_choice() -> None:
@@ -190,7 +190,7 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(DtypeError, match=r"importance_weights: mask is torch\.float32"):
         truncated_weights(LOG, ZERO, MASK.float(), high=2.0)
     with pytest.raises(ChoiceError, match="importance_weights: level is 'turn'"):
-        within(LOG, ZERO, MASK, high=2.0, level="turn")
+        within_bounds(LOG, ZERO, MASK, high=2.0, level="turn")
     with pytest.raises(ChoiceError, match=r"truncated_weights: high is 0\.5, wanted a number from 1\.0"):
         truncated_weights(LOG, ZERO, MASK, high=0.5, low=1.0)
     with pytest.raises(ChoiceError, match="overlong_penalty: limit is 3, wanted a number from 4"):
@@ -198,7 +198,7 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ChoiceError, match="counted: treatment is 'ignore'"):
         treated("ignore")
     with pytest.raises(ShapeError, match=r"counted: mask is \[2, 2\], wanted \[3\] and an axis of tokens"):
-        counted(torch.zeros(3).bool(), torch.zeros(3).long(), torch.ones(2, 2).bool(), treatment="keep")
+        overlong_columns(torch.zeros(3).bool(), torch.zeros(3).long(), torch.ones(2, 2).bool(), treatment="keep")
     with pytest.raises(ChoiceError, match="token_kl: limit is -1"):
         token_kl(ZERO, ZERO, MASK, limit=-1)
     with pytest.raises(ShapeError, match="kl_reward: mask"):

@@ -21,7 +21,7 @@ from purestep.core.bigram import bigram
 from purestep.core.errors import ChoiceError, NonFiniteError
 from purestep.core.optim.optimizers import adamw, hyperparameters, sgd
 from purestep.core.record import replace, take
-from purestep.core.transcript.calls import begin_call, end_call, ended, next_turn
+from purestep.core.transcript.calls import begin_call, end_call, mark_end, next_turn
 from purestep.core.transcript.log_probs import with_proximal
 from purestep.core.transcript.record import (
     MAX_STEPS,
@@ -56,7 +56,7 @@ def played(*, truncated: tuple[bool, ...] = (False,) * 4, group: tuple[int, ...]
     count = torch.tensor([3, 1, 2, 1])
     said = append_sampled(begin_call(said, 0.5, 1.0), tokens[:, 5:8], count, log_prob, 2)
     cut = torch.tensor(truncated)
-    return ended(end_call(said, STOP, reward=paid[:, 1]), ~cut, cut, MAX_STEPS)
+    return mark_end(end_call(said, STOP, reward=paid[:, 1]), ~cut, cut, MAX_STEPS)
 
 
 def batch_of(objective: objectives.Objective, said: Transcript, **choices: Any) -> Any:
@@ -321,7 +321,7 @@ def test_ten_lines_learn_to_say_the_token_that_pays() -> None:
             empty(2, 1, id=torch.arange(32), group=0), torch.zeros(32, 1, dtype=torch.int64), 1, USER
         )
         answered = append_sampled(begin_call(asked, 1.0, 1.0), drawn[:, None], 1, policy[drawn][:, None], step)
-        state = train(state, ended(end_call(answered, STOP, reward=(drawn == 3).float()), True, False)).state
+        state = train(state, mark_end(end_call(answered, STOP, reward=(drawn == 3).float()), True, False)).state
     assert float(state.params.policy[0].softmax(-1)[3]) > 0.8
 
 

@@ -16,7 +16,7 @@ from purestep.core.optim.optimizers import adam
 from purestep.properties import check
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proofs import proofs
-from purestep.runtime.logic.rank import asked
+from purestep.runtime.logic.rank import candidates_of
 
 from ...laws.logic.link_prediction import link_prediction_laws, plausibility_of_all_laws
 
@@ -32,7 +32,7 @@ def test_facts_never_seen_come_before_their_negatives() -> None:
         terms=0.2 * keys.normal(keys.key(1), (names.base, 16)),
     )
     learn = link_prediction(adam(2e-2), len(names.constants), LinkPrediction(batch=64, negatives=8))
-    every = asked(made, made.dataset.test, 8, keys.key(2))[TAIL]
+    every = candidates_of(made, made.dataset.test, 8, keys.key(2))[TAIL]
 
     def before(params: Embedding) -> float:
         """In how many pairs the fact is the more plausible one."""

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from purestep.algorithms.advantages import gae
 from purestep.algorithms.recurrence import BLOCK, backwards
-from purestep.algorithms.returns import cut, discounted, lambda_returns, n_step
+from purestep.algorithms.returns import discounted, lambda_returns, n_step, stream_cuts
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
 NO = torch.zeros(4, dtype=torch.bool)
@@ -67,7 +67,7 @@ def test_recurrence_neither_writes_nor_aliases() -> None:
 
 
 def test_cut_is_every_ending_and_the_last_row() -> None:
-    assert cut(SECOND, torch.tensor([True, False, False, False])).tolist() == [True, True, False, True]
+    assert stream_cuts(SECOND, torch.tensor([True, False, False, False])).tolist() == [True, True, False, True]
 
 
 def test_discounted_termination_hides_what_lies_beyond() -> None:

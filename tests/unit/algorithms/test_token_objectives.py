@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from purestep.algorithms.aggregate import constant_length, sequence_mean, sequence_sum_mean, token_count, token_mean
-from purestep.algorithms.language.masking import mean_of_tokens, neutral, per_token
+from purestep.algorithms.language.masking import mean_of_tokens, neutral, spread_over_tokens
 from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
@@ -74,7 +74,7 @@ def test_gspo_by_hand() -> None:
     """Ratios 4 and 1: the sequence's is 2, and its length does not count."""
     log_prob = torch.tensor([[4.0, 1.0, 7.0], [4.0, 7.0, 7.0]]).log()
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    advantage = per_token(torch.tensor([1.0, -1.0]), mask)
+    advantage = spread_over_tokens(torch.tensor([1.0, -1.0]), mask)
     assert gspo(log_prob, torch.zeros(2, 3), advantage, mask, clip=0.5).tolist() == [[-1.5, -1.5, 0.0], [4.0, 0.0, 0.0]]
     unclipped = gspo(log_prob, torch.zeros(2, 3), advantage, mask, clip=math.inf)
     torch.testing.assert_close(unclipped, torch.tensor([[-2.0, -2.0, 0.0], [4.0, 0.0, 0.0]]))
@@ -88,7 +88,7 @@ def test_both_gradients_of_gspo_agree_where_a_sequence_has_one_advantage(reduce:
         result: Tensor = reduce(gspo(x, behaviour, per, MASK, clip=0.5, gradient=gradient), MASK)
         return result
 
-    one = per_token(advantage[:, 0], MASK)
+    one = spread_over_tokens(advantage[:, 0], MASK)
     torch.testing.assert_close(
         slope(lambda x: total(x, one, "token"), log_prob), slope(lambda x: total(x, one, "sequence"), log_prob)
     )
@@ -98,7 +98,7 @@ def test_both_gradients_of_gspo_agree_where_a_sequence_has_one_advantage(reduce:
 
 def test_gspo_of_a_mean_advantage_is_areals() -> None:
     log_prob, behaviour, advantage = random(8, 9, 10)
-    mean = per_token(mean_of_tokens(advantage, MASK), MASK)
+    mean = spread_over_tokens(mean_of_tokens(advantage, MASK), MASK)
     got = gspo(log_prob, behaviour, mean, MASK, clip=math.inf)
     ratio = mean_of_tokens(log_prob - behaviour, MASK).exp()
     torch.testing.assert_close(got, -mean * ratio[:, None])
@@ -179,7 +179,7 @@ def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ChoiceError, match="cispo: importance_sampling_level is 'turn'"):
         cispo(x, x, x, mask, low=0.0, high=5.0, importance_sampling_level="turn")
     with pytest.raises(ShapeError, match=r"per_token: value is \[3\], wanted \[2\], the mask's leading axes"):
-        per_token(torch.zeros(3), mask)
+        spread_over_tokens(torch.zeros(3), mask)
     with pytest.raises(ShapeError, match=r"neutral: tensor is \[3\], wanted \[2, 3\] as mask"):
         neutral(mask, torch.zeros(3))
     with pytest.raises(DtypeError, match="token_count: mask"):

@@ -42,10 +42,10 @@ from attrs import frozen
 from torch import Tensor
 
 from purestep.algorithms.aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
-from purestep.algorithms.importance import masked_weights, truncated_weights, within
+from purestep.algorithms.importance import masked_weights, truncated_weights, within_bounds
 from purestep.algorithms.language.group_advantages import dr_grpo_advantages, group_advantages, grpo_advantages
 from purestep.algorithms.language.kl_penalties import token_kl
-from purestep.algorithms.language.masking import per_token
+from purestep.algorithms.language.masking import spread_over_tokens
 from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 
 TOLD = json.loads((Path(__file__).parents[3] / "benchmarks" / "peers" / "trl_losses.json").read_text())
@@ -86,7 +86,7 @@ def batch(told: dict[str, Any], settings: dict[str, Any]) -> Batch:
     return Batch(
         log_prob=tensor(told["log_prob"]).requires_grad_(),
         old=tensor(told["old_log_prob"]),
-        advantage=per_token(tensor(told["advantage"]), mask),
+        advantage=spread_over_tokens(tensor(told["advantage"]), mask),
         mask=mask,
         reference=tensor(told.get("reference_log_prob", nothing)),
         sampler=tensor(told.get("sampler_log_prob", nothing)),
@@ -125,7 +125,7 @@ def masked(b: Batch, level: str) -> Tensor:
 
 
 def near(b: Batch) -> Tensor:
-    return (b.advantage >= 0) | within(
+    return (b.advantage >= 0) | within_bounds(
         b.log_prob, b.sampler, b.mask, low=math.exp(-0.05), high=math.inf, level="geometric"
     )
 

@@ -22,10 +22,10 @@ from purestep.runtime.async_rl import run as phases
 from purestep.runtime.async_rl import trainer as learning
 from purestep.runtime.async_rl.samples import Sample, samples_of, stacked
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.machine import begin
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule
 from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of
 from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.effects.workers.backends import WorkersError
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed, to_record
@@ -33,7 +33,7 @@ from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import SessionResult
 from purestep.runtime.text import run as session
 from purestep.runtime.text.components import sampler, text_components
-from purestep.runtime.text.training_loop import asked, learning_components, prompt_requests
+from purestep.runtime.text.training_loop import learning_components, prompt_requests, training_requests
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -102,14 +102,14 @@ def test_what_is_asked_in_turns_is_what_a_run_without_generators_asks(both: Path
     arguments = tiny()
     taken = learned_from(both, "sync")
     for step in range(4):
-        wanted = {one.id for one in asked(arguments, keys.key(0), step)}
+        wanted = {one.id for one in training_requests(arguments, keys.key(0), step)}
         assert {one[4] for one in taken if one[0] == step} == wanted
-    assert prompt_requests(arguments, keys.key(0), 5) == asked(arguments, keys.key(0), 2)[2:4]
+    assert prompt_requests(arguments, keys.key(0), 5) == training_requests(arguments, keys.key(0), 2)[2:4]
 
 
 def test_each_update_has_a_row_and_everybody_a_place_in_the_timeline(both: Path) -> None:
     for name in ("sync", "async"):
-        metrics = read(both / name / "metrics.jsonl")
+        metrics = read_metrics(both / name / "metrics.jsonl")
         assert [row["iteration"] for row in metrics] == [1, 2, 3, 4]
         assert all(row["tokens"] > 0 and row["update_seconds"] > 0 for row in metrics)
         spans = rows(both / name / "timeline.jsonl")
@@ -173,7 +173,7 @@ def test_a_phase_that_was_cut_off_goes_on_and_neither_loses_nor_repeats(
     assert len({one[1:4] for one in taken}) == len(taken) == 24
     assert [row["version"] for row in rows(run / "async" / "ledger.jsonl")] == [0, 1, 2, 3, 4, 5]
     assert json.loads((run / "async" / "totals.json").read_text())["sessions"] == 2
-    assert [row["iteration"] for row in read(run / "async" / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
+    assert [row["iteration"] for row in read_metrics(run / "async" / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_run_that_ended_in_its_beginning_has_its_tokenizer_made_again(
@@ -239,7 +239,7 @@ def test_fewer_checkpoints_and_one_more_at_ctrl_c(tmp_path: Path, monkeypatch: p
 def a_batch(arguments: Zorplex, version: int, policy: Any) -> list[Sample]:
     parts = text_components(arguments)
     ask = sampler(parts, temperature=1.0)
-    attempts = ask(parts.whole(policy), version, asked(arguments, keys.key(0), version))
+    attempts = ask(parts.whole(policy), version, training_requests(arguments, keys.key(0), version))
     room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
     return [paid(one, float(number % 2)) for number, one in enumerate(samples_of(parts.task, attempts, **room))]
 
@@ -310,15 +310,15 @@ def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
     arguments = tiny()
     trainer = begun(arguments)
     first, second, *_ = a_batch(arguments, 0, trainer.state.params.policy)
-    schedule = begin(run_phase.rules_of(arguments), prompts=2, workers=2, slots=3)
+    schedule = begin_schedule(run_phase.rules_of(arguments), prompts=2, workers=2, slots=3)
     kept = checkpoint.PhaseCheckpoint(schedule=schedule, events=3, seconds=1.5)
     samples = {(1, 0, 0): SampleWithProximal(first), (0, 1, 2): SampleWithProximal(second, frozenset({0}))}
     policy = trainer.state.params.policy
     standing = checkpoint.PhaseState(kept=kept, learner=trainer.state, past={7: policy}, samples=samples)
     checkpoint.save(tmp_path, standing, facts={}, metadata=to_record("zorplex", arguments))
-    where = checkpoint.newest(tmp_path)
+    where = checkpoint.newest_of_phase(tmp_path)
     assert isinstance(where, Path)
-    back = checkpoint.load(where, arguments, trainer.state)
+    back = checkpoint.load_state(where, arguments, trainer.state)
     assert (back.kept.schedule, back.kept.events, back.kept.seconds) == (schedule, 3, 1.5)
     assert set(back.past) == {7}
     assert set(back.samples) == set(samples)

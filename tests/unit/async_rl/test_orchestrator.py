@@ -19,7 +19,7 @@ from purestep.runtime.async_rl.preparation import Starts
 from purestep.runtime.async_rl.rollout_worker import Cancel, Cancelled, Completed, Progress, RolloutRequest
 from purestep.runtime.async_rl.samples import OWN, Sample
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
 from purestep.runtime.effects.workers.pool import Report, WorkerAnswer, WorkerJoined, WorkerLost, WorkerMessage, Workers
 from purestep.runtime.machine.drive import DRIVER, Entry, Finished, Received, drive
@@ -260,7 +260,7 @@ def made_at_once(script: Scripted, worker: int, task: int, payload: Any) -> None
 
 def driven(rules: Rules, script: Scripted, trainer: Any, *, workers: int) -> Any:
     machine: Machine[Schedule] = scheduler(rules)
-    first = begin(rules, prompts=9, workers=workers, slots=1)
+    first = begin_schedule(rules, prompts=9, workers=workers, slots=1)
     return drive(machine, first, script.effects(trainer, workers))
 
 

@@ -25,19 +25,19 @@ from purestep.runtime.async_rl.preparation import (
     ready_of,
     starts_from,
 )
-from purestep.runtime.async_rl.rollout_worker import NONE, Completed, RolloutRequest, prompts_of, refusing
+from purestep.runtime.async_rl.rollout_worker import NONE, Completed, RolloutRequest, faults_of_answers, prompts_of
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.cli import main
 from purestep.runtime.effects import task_reference
-from purestep.runtime.effects.jsonl_stream import read as read_stream
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.jsonl_stream import read_entries as read_stream
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerLost
 from purestep.runtime.machine.drive import DRIVER, Finished, Received
 from purestep.runtime.runs.arguments import changed, flag
 from purestep.runtime.text.components import text_components
 from purestep.runtime.text.config import TaskRun
 from purestep.runtime.text.preparation import attempts_of_step, usable
-from purestep.runtime.text.prompting import asked, in_process
+from purestep.runtime.text.prompting import ask_prompts, completing_here
 from purestep.runtime.text.run import check_groups
 from purestep.runtime.text.training_loop import prompt_requests
 
@@ -71,7 +71,7 @@ def test_each_step_is_prepared_published_and_learned_from(tmp_path: Path, capsys
     run = tmp_path / "run"
     more = ["--eval-every-n-versions", "2", "--algorithm", "reinforce"]
     assert main.main(["train", REFERENCE, *WORDS, *more, "--run", str(run)]) == 0
-    rows = read(run / "metrics.jsonl")
+    rows = read_metrics(run / "metrics.jsonl")
     assert [row["states"] for row in rows] == [3.0] * 3
     assert [row["steps"] for row in rows] == [1.0, 2.0, 3.0]
     assert all(row["length"] > 1.0 for row in rows)
@@ -116,9 +116,9 @@ def test_a_generator_prepares_what_is_prepared_in_turns() -> None:
     assert [prompts.begin(10 + number, number) for number in (0, 5)] == [(), ()]
     while not prompts.active.idle:
         found |= dict(prompts.advance(params, 3))
-    ended = in_process(parts, params, 3, temperature=1.0, top_p=1.0)
+    ended = completing_here(parts, params, 3, temperature=1.0, top_p=1.0)
     for number in (0, 5):
-        wanted = asked(parts, ended, preparation.prompting, keys.key(0), number, 1, 3)
+        wanted = ask_prompts(parts, ended, preparation.prompting, keys.key(0), number, 1, 3)
         assert (found[10 + number].starts, found[10 + number].records) == (wanted.starts, wanted.records)
         assert found[10 + number].preparation == number
 
@@ -134,7 +134,7 @@ def test_prompts_that_leave_no_room_are_answered_at_once() -> None:
 
 def test_answers_that_cannot_be_true_are_refused() -> None:
     parts = text_components(tiny())
-    preparation, refuse = parts.task.preparation, refusing(tiny(), parts)
+    preparation, refuse = parts.task.preparation, faults_of_answers(tiny(), parts)
     one = Start(state=Board("1"), observation="?")
     good = Ready(preparation=0, starts=(one,), figures={"length": 1.0})
     assert refuse(0, good) == ""
@@ -222,7 +222,7 @@ def test_it_is_trained_with_generators_replayed_and_resumed(tmp_path: Path, caps
     assert main.main(["train", REFERENCE, *WORDS, *more, "--run", str(run)]) == 0
     assert main.main(["replay", str(run)]) == 0
     assert "bit for bit" in capsys.readouterr().out
-    rows = read(run / "async" / "metrics.jsonl")
+    rows = read_metrics(run / "async" / "metrics.jsonl")
     assert sum(row["states"] for row in rows if row["states"] == row["states"]) >= 6
     assert [row["evaluation_reward"] >= 0.0 for row in rows] == [False, False, True, False, False, True]
     entries = read_stream(run / "async" / "rollouts.jsonl").entries

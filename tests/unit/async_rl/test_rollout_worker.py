@@ -33,8 +33,8 @@ from purestep.runtime.async_rl.rollout_worker import (
     Progress,
     RolloutRequest,
     Spec,
+    faults_of_answers,
     generate,
-    refusing,
 )
 from purestep.runtime.async_rl.samples import Sample, samples_of
 from purestep.runtime.async_rl.tool_service import served_tools
@@ -45,7 +45,7 @@ from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerLost, Work
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text.components import TextComponents, attempts_at, sampler, text_components
-from purestep.runtime.text.training_loop import asked
+from purestep.runtime.text.training_loop import training_requests
 
 TINY: dict[str, Any] = {
     "width": 16,
@@ -68,7 +68,7 @@ def tiny(**changes: Any) -> Zorplex:
 
 
 PARTS = text_components(tiny())
-REQUESTS = asked(tiny(), keys.key(0), 0)
+REQUESTS = training_requests(tiny(), keys.key(0), 0)
 
 
 def weights(version: int) -> dict[str, torch.Tensor]:
@@ -159,7 +159,7 @@ def at_work(
         if version >= 0:
             publisher.publish(version, like or weights(version))
         spec = Spec(arguments=arguments, tokenizer={}, weights=f"shared://{publisher.path}")
-        refuse = refusing(arguments, PARTS)
+        refuse = faults_of_answers(arguments, PARTS)
         run = stepped if stepping else body
         with working(run, (spec,), size=1, patience=SECONDS, engine=engine, refuse=refuse, tries=tries) as workers:
             try:

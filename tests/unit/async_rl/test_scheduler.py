@@ -38,11 +38,11 @@ from purestep.runtime.async_rl.scheduler.events import (
     TokenChunk,
     Train,
 )
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules, Schedule
 from purestep.runtime.machine.drive import drive
 from purestep.runtime.machine.json_codec import decode, encode
-from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
+from purestep.runtime.machine.replay import Log, from_lines, record_events, replay_events, simulated, to_lines
 
 from ...laws.scheduler.numbered import numbered_laws, own_filing
 from ...laws.scheduler.scheduler import scheduler_laws
@@ -63,7 +63,7 @@ def told(
     rules: Rules, *events: Any, workers: int = 2, slots: int = 1, prompts: int = 9
 ) -> tuple[Schedule, list[Command]]:
     """The state after these events, Started first, and what was said at the last one."""
-    machine, state, said = scheduler(rules), begin(rules, prompts=prompts, workers=workers, slots=slots), ()
+    machine, state, said = scheduler(rules), begin_schedule(rules, prompts=prompts, workers=workers, slots=slots), ()
     for event in (Started(), *events):
         state, said = machine.step(state, event)
     return state, list(said)
@@ -212,7 +212,7 @@ def test_an_abort_that_fails_changes_nothing_and_ends_no_run() -> None:
 
     rules = evolve(ONE, updates=3)
     world = simulated({**handlers(), Dispatch: late, Abort: gone}, lambda number, command: 1.0)
-    *_, last = drive(scheduler(rules), begin(rules, prompts=9, workers=2), world)
+    *_, last = drive(scheduler(rules), begin_schedule(rules, prompts=9, workers=2), world)
     assert (last.version, last.stopped) == (3, True)
 
 
@@ -297,7 +297,7 @@ def test_rules_that_cannot_be_kept_are_refused_at_once(wrong: dict[str, Any], sa
 @pytest.mark.parametrize("wrong", [{"workers": 0}, {"slots": 0}, {"prompts": -1}, {"version": -1}])
 def test_a_beginning_that_leads_nowhere_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ChoiceError, match=next(iter(wrong))):
-        begin(ONE, **{"prompts": 1, "workers": 1, **wrong})
+        begin_schedule(ONE, **{"prompts": 1, "workers": 1, **wrong})
 
 
 def test_an_event_of_another_class_is_refused_by_name() -> None:
@@ -332,13 +332,13 @@ def handlers() -> dict[type[Any], Any]:
 
 def test_a_driven_run_ends_and_its_log_is_the_run() -> None:
     rules = evolve(PAIR, batch=4, updates=6, stale="requeue", proximal="recompute")
-    state, log = begin(rules, prompts=99, workers=3), list[Any]()
+    state, log = begin_schedule(rules, prompts=99, workers=3), list[Any]()
     entries: Log = log
     world = simulated(handlers(), lambda number, command: float(number * 7 % 5))
-    states = list(drive(scheduler(rules), state, recorded(world, entries)))
+    states = list(drive(scheduler(rules), state, record_events(world, entries)))
     assert (states[-1].version, states[-1].stopped, states[-1].consumed) == (6, True, 24)
     again = from_lines(to_lines(entries), (*EVENTS, *COMMANDS))
-    assert list(drive(scheduler(rules), state, replayed(again))) == states
+    assert list(drive(scheduler(rules), state, replay_events(again))) == states
 
 
 def script(seed: int, **rules: Any) -> Script:
@@ -389,7 +389,7 @@ def test_a_long_fair_run_makes_every_update(stale: str) -> None:
 def test_a_machine_folds_over_events() -> None:
     rules = evolve(ONE, updates=1)
     events = [Started(), done(0), Consumed(0), Published(1)]
-    _, said = run(scheduler(rules), begin(rules, prompts=4, workers=1), events)
+    _, said = run(scheduler(rules), begin_schedule(rules, prompts=4, workers=1), events)
     assert said[-1] == Stop("complete")
 
 

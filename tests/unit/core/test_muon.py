@@ -9,7 +9,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.optim import optimizers as optim
-from purestep.core.optim.muon import divided, match_rms_adamw, muon, original, orthogonal
+from purestep.core.optim.muon import by_label, match_rms_adamw, muon, original, orthogonalized
 from purestep.core.optim.optimizers import Optimizer, apply_updates
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check
@@ -77,7 +77,7 @@ def test_many_steps_equal_those_of_torch(adjust: str, numbers: dict[str, float])
 
 def test_parts_under_optimisers_of_their_own_equal_those_of_torch() -> None:
     start = params_of()
-    both = divided(
+    both = by_label(
         lambda name, leaf: "muon" if leaf.shape[0] == leaf.shape[1] else "adamw",
         {"muon": muon(0.02), "adamw": optim.adamw(3e-3)},
     )
@@ -93,7 +93,7 @@ def test_parts_under_optimisers_of_their_own_equal_those_of_torch() -> None:
 
 
 def test_an_optimiser_without_a_part_has_no_state_and_its_numbers_can_be_changed() -> None:
-    both = divided(lambda name, leaf: "all", {"none": muon(0.1), "all": muon(0.02)})
+    both = by_label(lambda name, leaf: "all", {"none": muon(0.1), "all": muon(0.02)})
     state = both.init(params_of())
     assert state[0] == ()
     changed = optim.with_hyperparameters(state, {"learning_rate": 0.5})
@@ -136,18 +136,18 @@ def test_what_cannot_be_done_is_said() -> None:
     with pytest.raises(ChoiceError, match=r"muon: adjust is 'originel', .*did you mean 'original'"):
         muon(0.1, adjust="originel")
     with pytest.raises(ChoiceError, match="divided: label is 'b'"):
-        divided(lambda name, leaf: "b", {"a": muon(0.1)}).init(params_of())
+        by_label(lambda name, leaf: "b", {"a": muon(0.1)}).init(params_of())
     with pytest.raises(StructureError, match="divided: params is tuple, wanted a dict"):
-        divided(lambda name, leaf: "a", {"a": muon(0.1)}).init((torch.zeros(2, 2),))
+        by_label(lambda name, leaf: "a", {"a": muon(0.1)}).init((torch.zeros(2, 2),))
 
 
 def test_singular_values_are_drawn_towards_one_and_vectors_stay() -> None:
     matrix = keys.normal(keys.key(3), (12, 20))
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     assert float(values[0] / values[-1]) > 4
-    turned = orthogonal(matrix)
+    turned = orthogonalized(matrix)
     assert 0.6 < float(torch.linalg.svdvals(turned)[-1]) <= float(torch.linalg.svdvals(turned)[0]) < 1.25
     middle = left.mT @ turned @ right.mT
     torch.testing.assert_close(middle, torch.diag(torch.diagonal(middle)), rtol=0.0, atol=1e-5)
-    assert not bool(orthogonal(torch.zeros(2, 3)).any())
+    assert not bool(orthogonalized(torch.zeros(2, 3)).any())
     assert (original(9, 4), match_rms_adamw(25, 4)) == (1.5, 1.0)

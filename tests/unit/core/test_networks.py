@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError, StructureError
-from purestep.core.networks import FEW_ROWS, MANY_ROWS, functional, layout, mlp, orthogonal
+from purestep.core.networks import FEW_ROWS, MANY_ROWS, functional, mlp, orthogonal, tree_layout
 from purestep.core.tree import leaves
 
 
@@ -191,7 +191,7 @@ def test_functional_maps_over_params() -> None:
 def test_layout_ravels_and_unravels_trees_and_batches_of_them() -> None:
     network = mlp([4, 3, 2])
     params = network.init(keys.key(0))
-    places = layout(params)
+    places = tree_layout(params)
     vector = places.ravel(params)
     assert vector.shape == (4 * 3 + 3 + 3 * 2 + 2,)
     for got, wanted in zip(leaves(places.unravel(vector)), leaves(params), strict=True):
@@ -206,9 +206,9 @@ def test_layout_ravels_and_unravels_trees_and_batches_of_them() -> None:
 @pytest.mark.parametrize("dtypes", list(itertools.permutations([torch.float32, torch.float64, torch.int64], 2)))
 def test_layout_refuses_mixed_and_integer_trees(dtypes: tuple[torch.dtype, ...]) -> None:
     with pytest.raises(DtypeError, match="layout: dtypes"):
-        layout([torch.zeros(2, dtype=dtype) for dtype in dtypes])
+        tree_layout([torch.zeros(2, dtype=dtype) for dtype in dtypes])
     with pytest.raises(DtypeError, match="layout: dtypes"):
-        layout([torch.zeros(2, dtype=torch.int64)])
+        tree_layout([torch.zeros(2, dtype=torch.int64)])
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError
-from purestep.core.networks import layout, mlp
+from purestep.core.networks import mlp, tree_layout
 from purestep.core.optim import optimizers
 from purestep.core.optim.optimizers import Optimizer
 from purestep.core.scan import scan
@@ -212,7 +212,7 @@ def test_a_population_of_learning_rates_is_its_members() -> None:
 def test_one_vector_of_params_trains_as_their_tree() -> None:
     optimizer = optimizers.chain(optimizers.clip_by_global_norm(0.5), optimizers.adamw(0.01))
     start = params_of()
-    places = layout(start)
+    places = tree_layout(start)
     vector = places.ravel(start)
     state = optimizer.init(vector)
     for _ in range(10):

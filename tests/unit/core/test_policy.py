@@ -9,7 +9,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.distributions import Categorical, Normal, TanhNormal
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError, StructureError
-from purestep.core.networks import Network, functional, layout, mlp
+from purestep.core.networks import Network, functional, mlp, tree_layout
 from purestep.core.policy import (
     ActorCritic,
     act,
@@ -156,7 +156,7 @@ def test_flat_is_the_same_model_on_one_vector(kind: str) -> None:
         return distribution.entropy().sum() + (value**2).sum()
 
     gradient = torch.func.grad(lambda p: loss(tree, p))(params)
-    torch.testing.assert_close(torch.func.grad(lambda p: loss(vector, p))(raveled), layout(params).ravel(gradient))
+    torch.testing.assert_close(torch.func.grad(lambda p: loss(vector, p))(raveled), tree_layout(params).ravel(gradient))
 
 
 def test_flat_populations_are_their_members() -> None:

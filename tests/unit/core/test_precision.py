@@ -9,7 +9,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import StructureError
 from purestep.core.optim import optimizers
-from purestep.core.optim.muon import divided, muon
+from purestep.core.optim.muon import by_label, muon
 from purestep.core.optim.optimizers import MasterState, Optimizer, apply_updates
 from purestep.core.rounding import rounded
 from purestep.core.scan import scan
@@ -26,7 +26,7 @@ FULL = torch.float32
 def both(rate: float) -> Optimizer:
     parts = {"short": muon(rate, precision=FULL), "long": optimizers.adam(rate)}
     return optimizers.chain(
-        divided(lambda name, leaf: name, parts), optimizers.scale_by_schedule(optimizers.constant(0.5))
+        by_label(lambda name, leaf: name, parts), optimizers.scale_by_schedule(optimizers.constant(0.5))
     )
 
 

@@ -12,7 +12,7 @@ from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.record import check as check_record
 from purestep.core.record import from_tensordict, replace, select, to_tensordict
 from purestep.core.scan import scan
-from purestep.core.transcript.calls import begin_call, end_call, ended, next_turn, per_token
+from purestep.core.transcript.calls import begin_call, end_call, mark_end, next_turn, per_token
 from purestep.core.transcript.forks import fork, prefix_of
 from purestep.core.transcript.log_probs import loss_mask, token_log_probs, with_proximal
 from purestep.core.transcript.record import (
@@ -57,7 +57,7 @@ def a_turn(transcript: Transcript, tokens: Tensor, count: Tensor, log_probs: Ten
     told = append_context(end_call(said, LENGTH, reward=log_probs.sum(-1)), tokens, count, TOOL)
     other = fork(next_turn(told), told.length - 1, told.id + 100)
     other = append_sampled(begin_call(other, 1.0, 1.0), tokens, count, log_probs, version)
-    return ended(other, count > 2, other.overflow > 0, MAX_SEQ_LEN)
+    return mark_end(other, count > 2, other.overflow > 0, MAX_SEQ_LEN)
 
 
 def begun(rows: int, room: int = ROOM) -> Transcript:
@@ -182,8 +182,8 @@ def test_what_has_no_call_finds_no_room() -> None:
 
 def test_a_truncation_without_a_reason_has_another() -> None:
     yes = torch.tensor(True)
-    assert ended(empty(1, 1, id=0), False, yes).reason == OTHER
-    assert ended(empty(1, 1, id=0), True, False, ENV).reason == NONE
+    assert mark_end(empty(1, 1, id=0), False, yes).reason == OTHER
+    assert mark_end(empty(1, 1, id=0), True, False, ENV).reason == NONE
 
 
 def test_gradients_of_scores_are_those_of_a_softmax() -> None:
@@ -227,8 +227,8 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Transcript], Any]]] = {
     "begin_call: top_p is [3], wanted [2]": (ShapeError, lambda t: begin_call(t, 1.0, torch.ones(3))),
     "end_call: finish_reason is 0, wanted STOP": (ChoiceError, lambda t: end_call(t, NONE)),
     "end_call: parse_error is torch.float32": (DtypeError, lambda t: end_call(t, STOP, torch.zeros(2))),
-    "ended: reason is 0, wanted ENV": (ChoiceError, lambda t: ended(t, False, True)),
-    "ended: truncated is torch.int64": (DtypeError, lambda t: ended(t, False, t.id, ENV)),
+    "ended: reason is 0, wanted ENV": (ChoiceError, lambda t: mark_end(t, False, True)),
+    "ended: truncated is torch.int64": (DtypeError, lambda t: mark_end(t, False, t.id, ENV)),
     "fork: at is [3], wanted [2]": (ShapeError, lambda t: fork(t, torch.arange(3), 9)),
     "prefix_of: leading axes of `other` is []": (ShapeError, lambda t: prefix_of(t, empty(4, 1, id=0))),
     "per_token: values is [2, 3], wanted [2, 1]": (ShapeError, lambda t: per_token(t, torch.ones(2, 3))),

@@ -18,7 +18,7 @@ from purestep.core.errors import ChoiceError
 from purestep.runtime.effects.distributed import heartbeat
 from purestep.runtime.effects.distributed.driver import Driver, led
 from purestep.runtime.effects.distributed.heartbeat import Channel, alive
-from purestep.runtime.effects.distributed.process_group import ProcessGroup, RankError, joined
+from purestep.runtime.effects.distributed.process_group import ProcessGroup, RankError, join_processes
 
 PROGRAM = Path(__file__).parents[2] / "support" / "leading_program.py"
 SIZE = 3
@@ -152,7 +152,7 @@ def test_a_process_alone_tells_itself() -> None:
     def refuse() -> Any:
         raise ChoiceError("no")
 
-    with joined(device="cpu") as ranks:
+    with join_processes(device="cpu") as ranks:
         assert led(ranks, {"double": lambda tree, number: (tree, 2 * number), "refuse": refuse}, program) == 3
     assert seen == [({"a": torch.tensor(2.0)}, 6)]
 
@@ -162,7 +162,7 @@ def test_nothing_is_told_after_something_went_wrong() -> None:
     def fault() -> Any:
         raise OSError("gone")
 
-    with joined(device="cpu") as ranks, ThreadPoolExecutor(1) as pool:
+    with join_processes(device="cpu") as ranks, ThreadPoolExecutor(1) as pool:
         lead = Driver(ranks, {"fault": fault}, Channel(HashStore()), pool)
         with pytest.raises(OSError, match="gone"):
             lead.call("fault")

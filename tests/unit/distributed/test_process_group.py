@@ -22,8 +22,8 @@ from purestep.runtime.effects.distributed import launched, process_group
 from purestep.runtime.effects.distributed.process_group import (
     ProcessGroup,
     RankError,
-    gathered,
-    joined,
+    gather_tensor,
+    join_processes,
     on_ranks,
     same_on_all,
     shared,
@@ -126,7 +126,7 @@ def test_a_process_that_nobody_launched_is_alone(monkeypatch: pytest.MonkeyPatch
     def body(ranks: ProcessGroup) -> None:
         value = torch.tensor([2.0])
         same_on_all("here", ranks, value, "never")
-        seen.append((ranks.rank, ranks.size, gathered(ranks, value), summed(ranks, value), shared(ranks, value)))
+        seen.append((ranks.rank, ranks.size, gather_tensor(ranks, value), summed(ranks, value), shared(ranks, value)))
 
     assert on_ranks(body, device="cpu") == 0
     assert seen == [(0, 1, [torch.tensor([2.0])], torch.tensor([2.0]), torch.tensor([2.0]))]
@@ -137,7 +137,7 @@ def test_half_a_launcher_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with (
         pytest.raises(ChoiceError, match="WORLD_SIZE is not set, wanted set; start it with torchrun"),
-        joined(device="cpu"),
+        join_processes(device="cpu"),
     ):
         pass
 
@@ -163,7 +163,7 @@ def test_what_a_launcher_cannot_mean_is_refused_by_name(
     for one, said in {**SOUND, name: value}.items():
         monkeypatch.setenv(one, said)
     line = rf"^joined: {name} is '?{value}'?, wanted a whole number {wanted}; start it with torchrun, or set RANK, .*$"
-    with pytest.raises(ChoiceError, match=line), joined(device="cpu"):
+    with pytest.raises(ChoiceError, match=line), join_processes(device="cpu"):
         pass
 
 
@@ -186,7 +186,7 @@ def test_a_port_that_another_program_has_taken_is_named(monkeypatch: pytest.Monk
         taken.listen()
         for name, value in {**SOUND, "RANK": rank, "MASTER_PORT": str(taken.getsockname()[1])}.items():
             monkeypatch.setenv(name, value)
-        with pytest.raises(RankError, match=line) as caught, joined(timeout=1.0, device="cpu"):
+        with pytest.raises(RankError, match=line) as caught, join_processes(timeout=1.0, device="cpu"):
             pass
     assert "\n" not in str(caught.value)
 
@@ -201,14 +201,14 @@ def test_a_rank_that_does_not_come_is_told_in_one_line(monkeypatch: pytest.Monke
         monkeypatch.setenv(name, value)
     with (
         pytest.raises(RankError, match=r"^ranks: rank 0 is without another while they met"),
-        joined(timeout=1.0, device="cpu"),
+        join_processes(timeout=1.0, device="cpu"),
     ):
         pass
 
 
 @pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan")])
 def test_a_time_out_is_positive(timeout: float) -> None:
-    with pytest.raises(ChoiceError, match="joined: timeout"), joined(timeout=timeout):
+    with pytest.raises(ChoiceError, match="joined: timeout"), join_processes(timeout=timeout):
         pass
 
 
@@ -304,10 +304,10 @@ def test_the_page_names_what_there_is() -> None:
         "clip_by_whole_norm",
         "by_tokens",
         "by_batches",
-        "placed",
+        "deal_sequences",
     }
-    assert called - known == {"whole"} - known
-    assert {"simulated_ranks", "spread_state", "torch_optimizer", "whole"} <= called
+    assert called - known == {"gather_shards"} - known
+    assert {"simulated_ranks", "spread_state", "torch_optimizer", "gather_shards"} <= called
 
 
 @pytest.mark.slow

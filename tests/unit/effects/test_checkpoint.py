@@ -29,8 +29,15 @@ from purestep.core.errors import CheckpointError, ChoiceError, StructureError
 from purestep.core.record import record, tensor
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files, lock, write_whole
 from purestep.runtime.effects.checkpoint.manifest import MANIFEST, SCHEMA, TENSORS, DamagedError, describe
-from purestep.runtime.effects.checkpoint.single import differences, environment, latest, load, processor, save
-from purestep.runtime.machine.json_codec import line
+from purestep.runtime.effects.checkpoint.single import (
+    differences,
+    environment,
+    latest,
+    processor,
+    read_checkpoint,
+    save,
+)
+from purestep.runtime.machine.json_codec import json_line
 
 
 @record
@@ -131,7 +138,7 @@ def test_loading_gives_back_what_was_saved(folders: Iterator[Path], tree: Any, s
     tree = (tree, tree) if shared else tree
     run = next(folders)
     path = save(run, 5, tree, machine=Progress(5, ("a",)))
-    back = load(path, pytree.tree_map(torch.zeros_like, tree), classes=[Progress])
+    back = read_checkpoint(path, pytree.tree_map(torch.zeros_like, tree), classes=[Progress])
     assert same(back.tree, tree)
     assert (back.step, back.machine) == (5, Progress(5, ("a",)))
     assert newest(run) == path
@@ -143,7 +150,7 @@ def test_views_of_one_storage_are_saved_as_they_look(tmp_path: Path) -> None:
     conj = torch.tensor([1 + 2j]).conj()
     assert tree["neg"].is_neg()
     assert conj.is_conj()
-    back = load(save(tmp_path, 0, {**tree, "conj": conj}), {**tree, "conj": conj}).tree
+    back = read_checkpoint(save(tmp_path, 0, {**tree, "conj": conj}), {**tree, "conj": conj}).tree
     assert back["part"].tolist() == [2, 3]
     assert back["back"].tolist() == [[0, 3], [1, 4], [2, 5]]
     assert back["neg"].tolist() == [-2]
@@ -153,11 +160,11 @@ def test_views_of_one_storage_are_saved_as_they_look(tmp_path: Path) -> None:
 def test_what_is_loaded_is_a_plain_tensor_of_its_own(tmp_path: Path) -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     path = save(tmp_path, 1, weight)
-    first, second = load(path, weight).tree, load(path, weight).tree
+    first, second = read_checkpoint(path, weight).tree, read_checkpoint(path, weight).tree
     assert type(first) is Tensor
     first.add_(1)
     assert second.tolist() == [1, 1, 1]
-    assert load(path, weight).tree.tolist() == [1, 1, 1]
+    assert read_checkpoint(path, weight).tree.tolist() == [1, 1, 1]
 
 
 def test_the_layout_on_disk_is_the_promised_one(tmp_path: Path) -> None:
@@ -213,8 +220,8 @@ def test_a_run_that_went_back_overwrites_nothing(tmp_path: Path) -> None:
     assert path.name == "step_000005-2"
     assert newest(tmp_path) == path
     assert (path.parent / "latest").read_text() == "step_000005-2\n"
-    assert same(load(path.parent / "step_000005", learner(0)).tree, learner(1.0))
-    assert same(load(path, learner(0)).tree, learner(3.0))
+    assert same(read_checkpoint(path.parent / "step_000005", learner(0)).tree, learner(1.0))
+    assert same(read_checkpoint(path, learner(0)).tree, learner(3.0))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +237,7 @@ def test_another_architecture_is_refused_leaf_by_leaf(tmp_path: Path, like: Any,
     path = save(tmp_path, 0, {"a": torch.ones(2, 3), "b": torch.ones(1).long()})
     like = {**like, "b": like["b"].long()} if "c" in like else like
     with pytest.raises(CheckpointError, match=fault) as caught:
-        load(path, like)
+        read_checkpoint(path, like)
     assert "\n" not in str(caught.value)
     assert "load: step_000000: " in str(caught.value)
 
@@ -267,7 +274,7 @@ def rewrite(path: Path, **changes: Any) -> None:
     """Changes a manifest and makes its checksum right again."""
     body = {**json.loads((path / MANIFEST).read_text()), **changes}
     del body["checksum"]
-    body["checksum"] = hashlib.sha256(line(body).encode()).hexdigest()
+    body["checksum"] = hashlib.sha256(json_line(body).encode()).hexdigest()
     (path / MANIFEST).write_text(json.dumps(body))
 
 
@@ -276,7 +283,7 @@ def test_another_schema_is_refused_by_name_and_never_passed_over(tmp_path: Path)
     path = save(tmp_path, 2, learner(2))
     rewrite(path, schema="purestep-checkpoint-9")
     fault = "schema of .* is 'purestep-checkpoint-9', wanted 'purestep-checkpoint-2'"
-    for attempt in (lambda: load(path, learner(0)), lambda: latest(tmp_path, report=refuse)):
+    for attempt in (lambda: read_checkpoint(path, learner(0)), lambda: latest(tmp_path, report=refuse)):
         with pytest.raises(CheckpointError, match=fault) as caught:
             attempt()
         assert not isinstance(caught.value, DamagedError)
@@ -311,13 +318,13 @@ def test_a_damaged_one_is_named_and_the_one_before_used(tmp_path: Path, harm: Ca
     assert len(lines) == 1
     assert str(new) in lines[0]
     with pytest.raises(DamagedError):
-        load(new, learner(0))
+        read_checkpoint(new, learner(0))
     harm(old)
     with pytest.raises(CheckpointError, match="2 checkpoints, all damaged"):
         latest(tmp_path, report=lines.append)
     again = save(tmp_path, 2, learner(3))
     assert latest(tmp_path, report=lines.append) == again
-    assert same(load(again, learner(0)).tree, learner(3))
+    assert same(read_checkpoint(again, learner(0)).tree, learner(3))
 
 
 def test_no_checkpoint_is_none(tmp_path: Path) -> None:
@@ -456,7 +463,7 @@ def check_old_or_new(run: Path, before: int, finished: bool) -> int:
     path = latest(run, report=refuse)
     found = -1
     if path is not None:
-        back = load(path, learner(0), classes=[Progress])
+        back = read_checkpoint(path, learner(0), classes=[Progress])
         found = back.step
         assert back.machine == Progress(found)
         assert same(back.tree, learner(found))
@@ -519,7 +526,7 @@ def test_a_disk_that_fails_at_any_operation_leaves_the_last_good_one(tmp_path: P
         assert not list((run / "checkpoints").glob(".partial*"))
         path = newest(run)
         seen.add(path.name)
-        assert same(load(path, learner(0)).tree, learner(1 if path == old else 2))
+        assert same(read_checkpoint(path, learner(0)).tree, learner(1 if path == old else 2))
     assert seen == {"step_000001", "step_000002"}
     save(tmp_path / "good", 1, learner(1), keep=1)
     assert save(tmp_path / "good", 2, learner(2), keep=1, files=failing(operations, number)) == newest(
@@ -536,7 +543,7 @@ def test_two_saves_at_once_take_turns(tmp_path: Path) -> None:
     steps = [describe(path) for path in (tmp_path / "checkpoints").glob("step_*")]
     assert sorted(manifest.sequence for manifest in steps) == [4, 5, 6]
     path = newest(tmp_path)
-    assert same(load(path, learner(0)).tree, learner(load(path, learner(0)).step))
+    assert same(read_checkpoint(path, learner(0)).tree, learner(read_checkpoint(path, learner(0)).step))
 
 
 def test_write_whole_leaves_nothing_on_a_full_disk(tmp_path: Path) -> None:
@@ -600,14 +607,14 @@ SAVER = """
 import sys
 from pathlib import Path
 import torch
-from purestep.runtime.effects.checkpoint.single import latest, load, save
+from purestep.runtime.effects.checkpoint.single import latest, read_checkpoint, save
 from purestep.runtime.effects.checkpoint.atomic_files import lock
 run = Path(sys.argv[1])
 def tree(step):
     return {"w": torch.full((200, 200), float(step)), "step": torch.tensor(step)}
 with lock(run):
     path = latest(run)
-    step = int(load(path, tree(0)).tree["step"]) if path else 0
+    step = int(read_checkpoint(path, tree(0)).tree["step"]) if path else 0
     print("locked", step, flush=True)
     while True:
         step += 1
@@ -632,6 +639,6 @@ def test_a_killed_process_leaves_a_good_checkpoint_and_no_lock(tmp_path: Path) -
         with lock(tmp_path):
             path = newest(tmp_path)
         like = {"w": torch.zeros(200, 200), "step": torch.tensor(0)}
-        back = load(path, like)
+        back = read_checkpoint(path, like)
         assert back.machine == back.step == int(back.tree["step"]) >= reached
         assert bool((back.tree["w"] == back.step).all())

@@ -44,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def last(trained: Path) -> int:
     """The iteration of its newest checkpoint."""
-    iteration: int = runs.restored(trained).loop.iteration
+    iteration: int = runs.restore_run(trained).loop.iteration
     return iteration
 
 
@@ -233,7 +233,7 @@ def test_damage_is_named_in_a_line_and_the_checkpoint_before_is_used(
 ) -> None:
     run = copies()
     HARMS[name](newest(run))
-    held = runs.restored(run)
+    held = runs.restore_run(run)
     assert held.loop.iteration < last
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1, said
@@ -265,7 +265,7 @@ def test_evaluate_and_resume_use_the_one_before(copies: Callable[[], Path], caps
     assert said.count("NaN or infinite numbers in learner.params") == 1
     runs.resume(run, notice=lambda text: None)
     capsys.readouterr()
-    assert runs.restored(run).loop.iteration == 3
+    assert runs.restore_run(run).loop.iteration == 3
     assert capsys.readouterr().err == ""
 
 
@@ -320,7 +320,7 @@ def drawn(run: Path, data: st.DataObject) -> None:
             inner.append(data.draw(values))
         write(where, body)
     try:
-        held = runs.restored(run)
+        held = runs.restore_run(run)
     except PurestepError:  # of another schema: it may be the newest
         return
     assert 0 < held.loop.iteration <= 3

@@ -8,7 +8,7 @@ import pytest
 from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.text_env import Outcome
-from purestep.runtime.effects.environments.openenv import openenv_task, parsed, text_of
+from purestep.runtime.effects.environments.openenv import observation_text, openenv_task, parsed
 from purestep.runtime.effects.environments.sessions import session_env
 from purestep.runtime.effects.environments.verifiers import verifiers_task
 
@@ -147,8 +147,8 @@ def test_texts_become_actions_by_the_schema(schema: dict[str, Any], text: str, a
 
 
 def test_observations_become_texts() -> None:
-    assert text_of({"board": "x", "done": True, "reward": 1.0, "metadata": {}}) == "x"
-    assert text_of({"a": 1, "done": False}) == '{"a": 1}'
+    assert observation_text({"board": "x", "done": True, "reward": 1.0, "metadata": {}}) == "x"
+    assert observation_text({"a": 1, "done": False}) == '{"a": 1}'
 
 
 def test_what_is_not_there_is_refused_in_one_line() -> None:

@@ -16,10 +16,10 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects import folder, layout
 from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock, write_whole
-from purestep.runtime.effects.checkpoint.directory import steps
+from purestep.runtime.effects.checkpoint.directory import step_folders
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
-from purestep.runtime.effects.json_lines import lines, objects
-from purestep.runtime.effects.jsonl_stream import read, writer
+from purestep.runtime.effects.json_lines import objects, open_lines
+from purestep.runtime.effects.jsonl_stream import read_entries, writer
 from purestep.runtime.effects.openai_server.vllm_weights import lay_out
 from purestep.runtime.effects.reporting import metrics
 from purestep.runtime.effects.reporting.plot import learning_curve
@@ -172,8 +172,8 @@ def test_only_what_runs_write_is_removed(tmp_path: Path) -> None:
     folder.clear(run, "zorplex")
     assert {name for name, held in contents(run).items() if held != ()} == {*theirs, folder.MARKER}
     assert {name: (run / name).read_bytes() for name in theirs} == theirs
-    assert steps(run / "checkpoints") == []
-    assert not folder.begun(run)
+    assert step_folders(run / "checkpoints") == []
+    assert not folder.has_checkpoints(run)
 
 
 def test_another_recipe_does_not_take_names_that_are_not_named(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     writes: dict[str, Callable[[Path], object]] = {
         "whole": lambda path: write_whole(path, b"x"),
         "append": lambda path: DISK.append(path, b"x"),
-        "lines": lambda path: lines(path).__enter__(),
+        "lines": lambda path: open_lines(path).__enter__(),
         "rows": lambda path: metrics.jsonl(path).__enter__(),
         "rewind": lambda path: metrics.rewind(path, 0),
         "stream": lambda path: writer(path).__enter__()(0, [{"a": 1}]),
@@ -374,11 +374,11 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, special
         lambda: folder.read_json(path),
         lambda: write_whole(path, b"x"),
         lambda: DISK.append(path, b"x"),
-        lambda: metrics.read(path),
+        lambda: metrics.read_metrics(path),
         lambda: metrics.jsonl(path).__enter__(),
-        lambda: lines(path).__enter__(),
+        lambda: open_lines(path).__enter__(),
         lambda: list(objects(path)),
-        lambda: read(path),
+        lambda: read_entries(path),
         lambda: writer(path).__enter__(),
         lambda: read_tensors(path),
         lambda: drawn_here(path),
@@ -447,7 +447,7 @@ def test_out_is_looked_at_before_the_work(
     from purestep.runtime.runs import curves
 
     run = begun(tmp_path / "run", {"recipe": "prove"})
-    for module, work in ((explain, "explained"), (curves, "picture")):
+    for module, work in ((explain, "explain_query"), (curves, "draw_metric")):
         monkeypatch.setattr(module, work, lambda *given: pytest.fail("the work was done"))
     (tmp_path / "notes.txt").write_text("mine")
     os.mkfifo(tmp_path / "pipe")

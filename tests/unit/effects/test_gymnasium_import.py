@@ -32,7 +32,7 @@ from purestep.runtime.effects.gymnasium.env import (
     gymnasium_world,
 )
 from purestep.runtime.normalizer import running
-from purestep.runtime.rollout import Worlds, begin, rollout
+from purestep.runtime.rollout import Worlds, reset_rollout, rollout
 from purestep.runtime.train import RunState, trainer
 
 ENVS, LENGTH = 3, 30
@@ -81,7 +81,7 @@ def test_a_rollout_is_the_pure_one(way: str) -> None:
     model = model_of(pure)
     params, first_key, second_key = model.init(keys.key(1)), keys.key(2), keys.key(3)
     with gymnasium_world(WAYS[way], ENVS) as world:
-        ours, theirs = begin(pure, keys.key(0)), begin(world.env, keys.key(0))
+        ours, theirs = reset_rollout(pure, keys.key(0)), reset_rollout(world.env, keys.key(0))
         for key in (first_key, second_key):
             ours, wanted = rollout(pure, model, LENGTH)(params, ours, key)
             theirs, got = gymnasium_rollout(world, model, LENGTH)(params, theirs, key)
@@ -101,9 +101,9 @@ def test_what_the_policy_sees_may_be_mapped() -> None:
         return {"features": 5.0 * field(seen, "features"), "action_mask": field(seen, "action_mask")}
 
     with gymnasium_world(single, ENVS) as world:
-        _, wanted = rollout(pure, model, 5)(params, begin(pure, keys.key(0)), keys.key(2), observe)
-        _, got = gymnasium_rollout(world, model, 5)(params, begin(world.env, keys.key(0)), keys.key(2), observe)
-        _, plain = rollout(pure, model, 5)(params, begin(pure, keys.key(0)), keys.key(2))
+        _, wanted = rollout(pure, model, 5)(params, reset_rollout(pure, keys.key(0)), keys.key(2), observe)
+        _, got = gymnasium_rollout(world, model, 5)(params, reset_rollout(world.env, keys.key(0)), keys.key(2), observe)
+        _, plain = rollout(pure, model, 5)(params, reset_rollout(pure, keys.key(0)), keys.key(2))
     assert equal(got, wanted)
     assert not equal(got.behaviour_log_prob, plain.behaviour_log_prob)
 
@@ -115,7 +115,7 @@ def cartpole_model() -> ActorCritic:
 def play(make: Callable[[], Any], key: int, length: int = 60) -> Trajectory:
     model = cartpole_model()
     with gymnasium_world(make, ENVS) as world:
-        worlds = begin(world.env, keys.key(key))
+        worlds = reset_rollout(world.env, keys.key(key))
         return gymnasium_rollout(world, model, length)(model.init(keys.key(1)), worlds, keys.key(2))[1]
 
 
@@ -183,7 +183,7 @@ def test_actions_arrive_in_their_space_and_the_trajectory_keeps_what_was_chosen(
     with gymnasium_world(lambda: scribe, 1) as world:
         model = model_of(world.env)
         _, trajectory = gymnasium_rollout(world, model, 40)(
-            model.init(keys.key(0)), begin(world.env, keys.key(0)), keys.key(1)
+            model.init(keys.key(0)), reset_rollout(world.env, keys.key(0)), keys.key(1)
         )
     assert all(space.contains(action) for action in scribe.actions)
     chosen, taken = trajectory.action[:, 0].numpy(), np.stack(scribe.actions)
@@ -206,14 +206,14 @@ def test_a_world_that_moved_on_refuses_older_worlds() -> None:
     params = model.init(keys.key(1))
     with gymnasium_world(single, ENVS) as world:
         act = gymnasium_rollout(world, model, 4)
-        start = begin(world.env, keys.key(0))
+        start = reset_rollout(world.env, keys.key(0))
         after, _ = act(params, start, keys.key(2))
         act(params, after, keys.key(3))
         with pytest.raises(
             GymnasiumError, match=r"is at \[1, 4\], wanted at \[1, 8\], where the world stands; pass the newest"
         ):
             act(params, after, keys.key(3))
-        begin(world.env, keys.key(0))
+        reset_rollout(world.env, keys.key(0))
         with pytest.raises(GymnasiumError, match=r"is at \[1, 0\], wanted at \[2, 0\]"):
             act(params, start, keys.key(2))
 
@@ -222,7 +222,7 @@ def test_a_world_that_moved_on_refuses_older_worlds() -> None:
 def test_a_full_graph_compile_says_why_it_cannot() -> None:
     model = model_of(rooms())
     with gymnasium_world(single, ENVS) as world:
-        worlds = begin(world.env, keys.key(0))
+        worlds = reset_rollout(world.env, keys.key(0))
         compiled = torch.compile(gymnasium_rollout(world, model, 2), fullgraph=True, backend="eager")
         with pytest.raises(Exception, match="Gymnasium steps in Python"):
             compiled(model.init(keys.key(1)), worlds, keys.key(2))
@@ -261,7 +261,7 @@ class Mute(GymnasiumVectorEnv):
 def test_a_vector_env_that_breaks_its_word_is_noticed(make: Callable[[], Any], says: str) -> None:
     model = model_of(rooms())
     with gymnasium_world(make, ENVS) as world:
-        worlds, act = begin(world.env, keys.key(0)), gymnasium_rollout(world, model, LENGTH)
+        worlds, act = reset_rollout(world.env, keys.key(0)), gymnasium_rollout(world, model, LENGTH)
         with pytest.raises(GymnasiumError, match=says):
             act(model.init(keys.key(1)), worlds, keys.key(2))
 
@@ -281,7 +281,7 @@ def test_final_observations_may_come_as_one_batch() -> None:
     params, trajectories = model.init(keys.key(1)), []
     for make in (lambda: Whole(rooms(), ENVS), lambda: GymnasiumVectorEnv(rooms(), ENVS)):
         with gymnasium_world(make, ENVS) as world:
-            worlds = begin(world.env, keys.key(0))
+            worlds = reset_rollout(world.env, keys.key(0))
             trajectories.append(gymnasium_rollout(world, model, LENGTH)(params, worlds, keys.key(2))[1])
     assert equal(*trajectories)
 

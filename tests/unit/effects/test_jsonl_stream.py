@@ -10,7 +10,7 @@ from attrs import evolve
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.properties.framework.crash import Crash, CrashingFiles
 from purestep.runtime.effects.checkpoint.atomic_files import DISK
-from purestep.runtime.effects.jsonl_stream import StreamEntry, StreamReading, read, writer
+from purestep.runtime.effects.jsonl_stream import StreamEntry, StreamReading, read_entries, writer
 
 ROWS: list[dict[str, Any]] = [{"text": "{5} \n é", "reward": 0.5}, {"text": "6", "ids": (1, 2)}]
 READ = ({"text": "{5} \n é", "reward": 0.5}, {"text": "6", "ids": [1, 2]})
@@ -22,13 +22,13 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_entries_are_lines_that_can_be_read_while_more_are_written(path: Path) -> None:
-    assert read(path) == StreamReading((), 0)
+    assert read_entries(path) == StreamReading((), 0)
     with writer(path) as publish:
         publish(3, ROWS)
-        assert read(path).entries == (StreamEntry(3, READ),)
+        assert read_entries(path).entries == (StreamEntry(3, READ),)
         assert path.read_text().count("\n") == 2
         publish(0, ROWS[:1])
-        assert read(path).entries == (StreamEntry(3, READ), StreamEntry(0, READ[:1]))
+        assert read_entries(path).entries == (StreamEntry(3, READ), StreamEntry(0, READ[:1]))
 
 
 def test_what_is_there_already_is_passed_over_also_by_the_next_writer(path: Path) -> None:
@@ -37,7 +37,7 @@ def test_what_is_there_already_is_passed_over_also_by_the_next_writer(path: Path
             publish(0, ROWS)
             publish(1, ROWS)
             publish(0, [{"text": "other"}])
-    assert [entry.number for entry in read(path).entries] == [0, 1]
+    assert [entry.number for entry in read_entries(path).entries] == [0, 1]
 
 
 @pytest.mark.slow
@@ -47,12 +47,12 @@ def test_an_entry_that_is_being_written_is_left_for_later(path: Path) -> None:
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert read(path) == StreamReading((), 0)
+        assert read_entries(path) == StreamReading((), 0)
         with writer(path) as publish:
             publish(5, ROWS[:1])
-        assert read(path).entries == (StreamEntry(5, READ[:1]),)
+        assert read_entries(path).entries == (StreamEntry(5, READ[:1]),)
     path.write_bytes(whole)
-    assert read(path) == StreamReading((StreamEntry(0, READ),), len(whole))
+    assert read_entries(path) == StreamReading((StreamEntry(0, READ),), len(whole))
 
 
 OPERATIONS = 8  # of a run without a crash: a folder, its sync, and two for each entry
@@ -71,13 +71,13 @@ def test_a_crash_leaves_entries_whole_and_the_next_run_completes_them(
             publish(number, ROWS)
             published.append(number)
     fragile.power_fails()
-    there = [entry.number for entry in read(path).entries]
+    there = [entry.number for entry in read_entries(path).entries]
     assert there[: len(published)] == published
-    assert all(entry.rows == READ for entry in read(path).entries)
+    assert all(entry.rows == READ for entry in read_entries(path).entries)
     with writer(path) as publish:
         for number in range(3):
             publish(number, ROWS)
-    assert [entry.number for entry in read(path).entries] == [0, 1, 2]
+    assert [entry.number for entry in read_entries(path).entries] == [0, 1, 2]
 
 
 def test_behind_a_write_that_failed_nothing_more_is_written(path: Path) -> None:
@@ -92,7 +92,7 @@ def test_behind_a_write_that_failed_nothing_more_is_written(path: Path) -> None:
             ChoiceError, match=r"stream rollouts.jsonl: state is unknown, as a write failed, .*; open it anew"
         ):
             publish(1, ROWS)
-    assert read(path).entries == ()
+    assert read_entries(path).entries == ()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_cannot_be_published_is_refused_and_leaves_the_file_as_it_is(
             publish(number, rows)
         assert "\n" not in str(caught.value)
         publish(0, [{"text": "6"}])
-    assert [entry.rows for entry in read(path).entries] == [({"text": "6"},)]
+    assert [entry.rows for entry in read_entries(path).entries] == [({"text": "6"},)]
 
 
 @pytest.mark.parametrize("text", ["5\n", "{}\n", '{"entry":0}\n', "[]\n", "hm\n"])
@@ -121,4 +121,4 @@ def test_a_file_of_something_else_is_named(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(StructureError, match=r"stream rollouts.jsonl: a line is"):
-        read(path)
+        read_entries(path)

@@ -20,13 +20,13 @@ from purestep.runtime.effects.reporting.metrics import (
     Row,
     floats,
     jsonl,
-    read,
+    read_metrics,
     rewind,
     stride,
     tensorboard,
     thin,
 )
-from purestep.runtime.effects.reporting.progress import Pace, metrics_of, progress, waiting
+from purestep.runtime.effects.reporting.progress import Pace, metrics_of, progress, show_waiting
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,7 +54,7 @@ def test_rows_come_back_and_each_line_is_strict_json(
         with jsonl(path) as sink:
             for row in part:
                 sink(row)
-    assert equal(read(path), first + second)
+    assert equal(read_metrics(path), first + second)
     for text in path.read_text().splitlines():
         json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
@@ -62,7 +62,7 @@ def test_rows_come_back_and_each_line_is_strict_json(
 def test_a_row_is_in_the_file_before_the_next_one(tmp_path: Path) -> None:
     with jsonl(tmp_path / "m") as sink:
         sink({"a": 1.0})
-        assert read(tmp_path / "m") == [{"a": 1.0}]
+        assert read_metrics(tmp_path / "m") == [{"a": 1.0}]
 
 
 def test_a_torn_last_line_is_passed_over_and_removed_on_resume(tmp_path: Path) -> None:
@@ -74,17 +74,17 @@ def test_a_torn_last_line_is_passed_over_and_removed_on_resume(tmp_path: Path) -
     for size in range(len(whole) + 1):
         path.write_bytes(whole[:size])
         left = whole[:size].count(b"\n")
-        assert read(path) == [{"a": 1.5}, {"a": 2.25}][:left]
+        assert read_metrics(path) == [{"a": 1.5}, {"a": 2.25}][:left]
         with jsonl(path) as sink:
             sink({"a": 3.0})
-        assert read(path) == [*[{"a": 1.5}, {"a": 2.25}][:left], {"a": 3.0}]
+        assert read_metrics(path) == [*[{"a": 1.5}, {"a": 2.25}][:left], {"a": 3.0}]
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"a": [1]}', '{"a": "much"}', ""])
 def test_a_damaged_line_is_refused_by_number(tmp_path: Path, text: str) -> None:
     (tmp_path / "m").write_text(f'{{"a":1}}\n{text}\n{{"a":2}}\n')
     with pytest.raises(StructureError, match=r"line 2 of .*wanted a row of numbers"):
-        read(tmp_path / "m")
+        read_metrics(tmp_path / "m")
 
 
 @given(st.integers(1, 40), st.integers(0, 40), st.integers(0, 5), st.integers(1, 7))
@@ -104,7 +104,7 @@ def test_a_resumed_run_writes_the_rows_of_one_that_never_stopped(
     rewind(folder / "resumed", saved)
     write(folder / "resumed", saved + 1, total)
     assert (folder / "resumed").read_bytes() == (folder / "whole").read_bytes()
-    assert len(read(folder / "whole")) == total // every
+    assert len(read_metrics(folder / "whole")) == total // every
 
 
 def test_rewinding_nothing_is_nothing(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_wait_shows_its_seconds_phase_and_usual_length(usual: float) -> None:
         shown.set()
         return "tracing"
 
-    with waiting("compiling", usual, phase=phase, seconds=0.01, console=console, clock=clock):
+    with show_waiting("compiling", usual, phase=phase, seconds=0.01, console=console, clock=clock):
         clock.now = 12.0
         assert shown.wait(60.0)
     assert isinstance(console.file, io.StringIO)
@@ -271,7 +271,7 @@ def test_a_wait_shows_its_seconds_phase_and_usual_length(usual: float) -> None:
 
 def test_a_short_wait_prints_nothing() -> None:
     console = Console(file=io.StringIO())
-    with pytest.raises(KeyError), waiting("compiling", 0.0, console=console):
+    with pytest.raises(KeyError), show_waiting("compiling", 0.0, console=console):
         raise KeyError
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == ""
@@ -279,7 +279,7 @@ def test_a_short_wait_prints_nothing() -> None:
 
 def test_a_wait_in_a_terminal_leaves_nothing_behind() -> None:
     console = Console(file=io.StringIO(), width=60, force_terminal=True)
-    with waiting("compiling", 41.0, phase=lambda thread: "tracing", console=console):
+    with show_waiting("compiling", 41.0, phase=lambda thread: "tracing", console=console):
         pass
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().endswith("\x1b[2K")

@@ -30,7 +30,7 @@ from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.runtime.effects.openai_server import client, parse_response, sample
 from purestep.runtime.effects.openai_server.client import Server, wait_for
-from purestep.runtime.effects.openai_server.sample import ServerError, served, server
+from purestep.runtime.effects.openai_server.sample import ServerError, sample_from_server, server
 
 httpx2 = pytest.importorskip("httpx2")
 pytest.importorskip("openai")
@@ -111,7 +111,7 @@ def ideal(body: dict[str, Any]) -> Any:
 def test_attempts_come_back_ended_in_order_with_the_servers_own_ids() -> None:
     one = fake(ideal)
     before = begun(6)
-    after = served(one.server(concurrency=3), RULES, CODEC, before, version=7)
+    after = sample_from_server(one.server(concurrency=3), RULES, CODEC, before, version=7)
     assert [attempt.rollout for attempt in after] == [attempt.rollout for attempt in before]
     for first, last in zip(before, after, strict=True):
         assert last.end == Terminated()
@@ -131,7 +131,7 @@ def test_attempts_come_back_ended_in_order_with_the_servers_own_ids() -> None:
 def test_a_request_asks_for_the_plain_distribution_and_for_what_learning_needs() -> None:
     one = fake(ideal)
     attempt = begun(1)[0]
-    served(one.server(), RULES, CODEC, [attempt], version=0)
+    sample_from_server(one.server(), RULES, CODEC, [attempt], version=0)
     body = one.bodies[0]
     assert (body["model"], body["prompt"], body["max_tokens"]) == ("tiny", list(attempt.ids), 32)
     assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (1.0, 1.0, -1, 0.0)
@@ -150,7 +150,7 @@ def test_seeds_are_of_the_call_and_the_sampling_key_alone() -> None:
     seeds = []
     for order in (attempts, attempts[::-1], attempts[:1]):
         one = fake(ideal)
-        served(one.server(concurrency=1), RULES, CODEC, order, version=0)
+        sample_from_server(one.server(concurrency=1), RULES, CODEC, order, version=0)
         seeds.append({body["seed"] for body in one.bodies})
     assert seeds[0] == seeds[1]
     assert seeds[2] < seeds[0]
@@ -196,8 +196,8 @@ def test_a_real_models_log_probs_are_those_a_learner_finds() -> None:
     attempts = [
         begin_rollout(rules, CODEC, one, capacity=160, max_new_tokens=12) for one in all_rollouts(3, "evaluation")
     ]
-    after = served(fake(sampled).server(), rules, CODEC, attempts, version=1)
-    assert served(fake(sampled).server(), rules, CODEC, attempts, version=1) == after
+    after = sample_from_server(fake(sampled).server(), rules, CODEC, attempts, version=1)
+    assert sample_from_server(fake(sampled).server(), rules, CODEC, attempts, version=1) == after
     written = transcripts(after, capacity=160, calls=2)
     assert written.is_action.sum() > 20
     for row, attempt in enumerate(after):
@@ -251,7 +251,7 @@ def test_an_answer_that_cannot_be_learned_from_is_refused_with_the_reason(case: 
         return httpx2.Response(200, text=text, headers={"content-type": "application/json"})
 
     with pytest.raises(ServerError, match=f"^http://fake/v1: {reason}") as caught:
-        served(fake(as_text).server(), RULES, CODEC, begun(1), version=0)
+        sample_from_server(fake(as_text).server(), RULES, CODEC, begun(1), version=0)
     assert "\n" not in str(caught.value)
 
 
@@ -261,14 +261,14 @@ def test_a_server_that_only_counts_the_prompt_is_believed_where_the_number_fits(
         made["choices"][0]["prompt_token_ids"] = None
         return {**made, "usage": {"prompt_tokens": len(body["prompt"])}}
 
-    assert served(fake(counted).server(), RULES, CODEC, begun(1), version=0)[0].end == Terminated()
+    assert sample_from_server(fake(counted).server(), RULES, CODEC, begun(1), version=0)[0].end == Terminated()
 
 
 def test_broken_letters_are_a_matter_of_taste_and_a_stop_token_is_a_stop() -> None:
     def broken(body: dict[str, Any]) -> Any:
         return reply(body, [0xFF, 0xFE, 256], "length", text="\ufffd")
 
-    (attempt,) = served(fake(broken).server(), RULES, CODEC, begun(1), version=0)
+    (attempt,) = sample_from_server(fake(broken).server(), RULES, CODEC, begun(1), version=0)
     assert {step.finish_reason for step in attempt.episode.steps} == {STOP}
 
 
@@ -287,7 +287,7 @@ def test_log_probs_of_another_distribution_are_refused(
 ) -> None:
     one = fake(ideal)
     with pytest.raises(ChoiceError, match=reason):
-        served(
+        sample_from_server(
             one.server(), RULES, CODEC, begun(1), version=0, temperature=temperature, top_p=top_p, log_probs=log_probs
         )
     assert not one.bodies
@@ -296,7 +296,7 @@ def test_log_probs_of_another_distribution_are_refused(
 def test_processed_log_probs_serve_any_temperature_and_certainty_needs_none() -> None:
     def said(**sampling: Any) -> Any:
         one = fake(ideal)
-        (attempt,) = served(one.server(), RULES, CODEC, begun(1), version=0, **sampling)
+        (attempt,) = sample_from_server(one.server(), RULES, CODEC, begun(1), version=0, **sampling)
         return next(piece.said for piece in attempt.pieces if isinstance(piece, ModelTurn)), one.bodies[0]
 
     warm, body = said(temperature=0.7, top_p=0.9, log_probs="processed")
@@ -308,7 +308,7 @@ def test_processed_log_probs_serve_any_temperature_and_certainty_needs_none() ->
 
 def test_a_version_below_zero_is_refused() -> None:
     with pytest.raises(ChoiceError, match="served: version is -1"):
-        served(fake(ideal).server(), RULES, CODEC, begun(1), version=-1)
+        sample_from_server(fake(ideal).server(), RULES, CODEC, begun(1), version=-1)
 
 
 # --- faults on the way ---
@@ -344,7 +344,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
 def test_a_fault_is_one_error_that_names_the_server(case: str) -> None:
     answer, reason = FAULTS[case]
     with pytest.raises(ServerError, match=f"^http://fake/v1: .*{reason}") as caught:
-        served(fake(answer).server(), RULES, CODEC, begun(2), version=0)
+        sample_from_server(fake(answer).server(), RULES, CODEC, begun(2), version=0)
     assert "\n" not in str(caught.value)
 
 
@@ -357,7 +357,7 @@ def test_what_passes_by_itself_is_tried_again() -> None:
             return httpx2.Response(503, headers={"retry-after-ms": "1"})
         return ideal(body)
 
-    after = served(fake(at_first_busy).server(retries=1), RULES, CODEC, begun(2), version=0)
+    after = sample_from_server(fake(at_first_busy).server(retries=1), RULES, CODEC, begun(2), version=0)
     assert [attempt.end for attempt in after] == [Terminated()] * 2
     assert set(tries.values()) == {2}
 
@@ -367,7 +367,7 @@ def test_a_server_that_answers_nothing_is_given_up() -> None:
         await asyncio.sleep(30)
 
     with pytest.raises(ServerError, match="silent until the time-out"):
-        served(Fake(silent).server(timeout=0.05), RULES, CODEC, begun(1), version=0)
+        sample_from_server(Fake(silent).server(timeout=0.05), RULES, CODEC, begun(1), version=0)
 
 
 def waiting(cancelled: list[int], then: Callable[[], Any]) -> Fake:
@@ -395,7 +395,7 @@ def test_where_one_attempt_fails_the_others_are_cancelled() -> None:
 
     cancelled: list[int] = []
     with pytest.raises(ServerError, match="gone"):
-        served(waiting(cancelled, fail).server(), RULES, CODEC, begun(3), version=0)
+        sample_from_server(waiting(cancelled, fail).server(), RULES, CODEC, begun(3), version=0)
     assert sorted(cancelled) == [1, 2]
 
 
@@ -403,7 +403,7 @@ def test_ctrl_c_cancels_all_of_them() -> None:
     cancelled: list[int] = []
     one = waiting(cancelled, lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
-        served(one.server(), RULES, CODEC, begun(3), version=0)
+        sample_from_server(one.server(), RULES, CODEC, begun(3), version=0)
     assert sorted(cancelled) == [1, 2, 3]
 
 
@@ -417,7 +417,7 @@ def test_no_more_requests_are_under_way_than_allowed() -> None:
         running -= 1
         return ideal(body)
 
-    served(Fake(slow).server(concurrency=3), RULES, CODEC, begun(8), version=0)
+    sample_from_server(Fake(slow).server(concurrency=3), RULES, CODEC, begun(8), version=0)
     assert most == 3
 
 
@@ -431,10 +431,10 @@ def test_a_call_that_the_server_gave_up_is_made_again(monkeypatch: pytest.Monkey
             return reply(body, [72], "abort")
         return ideal(body)
 
-    after = served(fake(at_first_paused).server(), RULES, CODEC, begun(2), version=0)
-    assert after == served(fake(ideal).server(), RULES, CODEC, begun(2), version=0)
+    after = sample_from_server(fake(at_first_paused).server(), RULES, CODEC, begun(2), version=0)
+    assert after == sample_from_server(fake(ideal).server(), RULES, CODEC, begun(2), version=0)
     with pytest.raises(ServerError, match="abort is 51 times in a row"):
-        served(fake(lambda body: reply(body, [], "abort")).server(), RULES, CODEC, begun(1), version=0)
+        sample_from_server(fake(lambda body: reply(body, [], "abort")).server(), RULES, CODEC, begun(1), version=0)
 
 
 def test_a_world_that_takes_its_time_keeps_no_other_request_waiting() -> None:
@@ -445,7 +445,7 @@ def test_a_world_that_takes_its_time_keeps_no_other_request_waiting() -> None:
         return state, Outcome(terminated=True)
 
     rules = protocol(TextEnv((), lambda _, key: ((), "What is zorplex[a]?"), slow), zorplex_parser(), max_steps=1)
-    after = served(fake(ideal).server(), rules, CODEC, begun(3, rules), version=0)
+    after = sample_from_server(fake(ideal).server(), rules, CODEC, begun(3, rules), version=0)
     assert [attempt.end for attempt in after] == [Terminated()] * 3
 
 
@@ -463,7 +463,7 @@ def test_a_world_that_hangs_keeps_no_process_from_ending() -> None:
     rules = protocol(TextEnv((), reset, once), zorplex_parser(), max_steps=1)
     attempts = begun(2, rules)
     left_behind.clear()
-    served(fake(ideal).server(), rules, CODEC, attempts, version=0)
+    sample_from_server(fake(ideal).server(), rules, CODEC, attempts, version=0)
     assert left_behind == [True, True]
 
 
@@ -472,7 +472,7 @@ def test_what_a_world_raises_ends_its_episode() -> None:
         raise LookupError("no such world")
 
     rules = protocol(TextEnv((), lambda _, key: ((), "What is zorplex[a]?"), broken), zorplex_parser(), max_steps=1)
-    (rollout,) = served(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0)
+    (rollout,) = sample_from_server(fake(ideal).server(), rules, CODEC, begun(1, rules), version=0)
     assert rollout.end == Raised("LookupError: no such world")
 
 
@@ -489,13 +489,13 @@ def test_no_more_worlds_step_at_once_than_requests_are_allowed() -> None:
         return state, Outcome(terminated=True)
 
     rules = protocol(TextEnv((), lambda _, key: ((), "What is zorplex[a]?"), busy), zorplex_parser(), max_steps=1)
-    served(fake(ideal).server(concurrency=2), rules, CODEC, begun(6, rules), version=0)
+    sample_from_server(fake(ideal).server(concurrency=2), rules, CODEC, begun(6, rules), version=0)
     assert most == 2
 
 
 def test_it_also_runs_where_an_event_loop_runs_already() -> None:
     async def notebook() -> Any:
-        return served(fake(ideal).server(), RULES, CODEC, begun(1), version=0)
+        return sample_from_server(fake(ideal).server(), RULES, CODEC, begun(1), version=0)
 
     assert asyncio.run(notebook())[0].end == Terminated()
 
@@ -505,7 +505,7 @@ def test_ctrl_c_in_a_notebook_cancels_all_of_them() -> None:
     one = waiting(cancelled, lambda: os.kill(os.getpid(), signal.SIGINT))
 
     async def notebook() -> Any:
-        return served(one.server(), RULES, CODEC, begun(3), version=0)
+        return sample_from_server(one.server(), RULES, CODEC, begun(3), version=0)
 
     loop = asyncio.new_event_loop()  # it leaves Ctrl-C as it is, as a notebook does
     try:

@@ -21,9 +21,9 @@ from purestep.core.record import record, tensor
 from purestep.core.spaces import Box, Discrete, Fields
 from purestep.core.steps import TimeStep, first, following
 from purestep.core.tree import tree_map
-from purestep.runtime.effects.policy_files.export import difference, export
+from purestep.runtime.effects.policy_files.export import action_difference, export
 from purestep.runtime.effects.policy_files.module import inputs_of
-from purestep.runtime.effects.policy_files.tensors import about, with_weights
+from purestep.runtime.effects.policy_files.tensors import read_about, with_weights
 from purestep.runtime.normalizer import running
 from purestep.runtime.train import train, trainer
 from purestep.runtime.trained_policy import TrainedPolicy, policy, visited
@@ -87,14 +87,14 @@ def test_onnx_agrees_within_its_limit(pendulum: TrainedPolicy, tmp_path: Path) -
     assert [(one.name, one.shape) for one in session.get_inputs()] == [("observation", [3])]
     for one in visited(pendulum, 20, KEY):
         action = torch.from_numpy(session.run(["action"], {"observation": one.numpy()})[0])
-        assert difference(pendulum, one, action) <= 1e-6
+        assert action_difference(pendulum, one, action) <= 1e-6
         assert float(action.abs()) <= 2.0
 
 
 def test_tensors_hold_all_that_the_policy_needs(pole: TrainedPolicy, tmp_path: Path) -> None:
     path = tmp_path / "policy.safetensors"
     assert export(pole, path, to="safetensors", settings={"hidden": (8,)}).difference == 0.0
-    told = about(path)
+    told = read_about(path)
     assert told["action_space"] == {"kind": "Discrete", "n": 2}
     assert (told["settings"], told["observation"]) == ({"hidden": [8]}, {"observation": [[4], "torch.float32"]})
     held = safetensors.torch.load_file(path)
@@ -119,10 +119,10 @@ def test_tensors_of_another_policy_are_refused(pole: TrainedPolicy, pendulum: Tr
     with pytest.raises(ExportError, match=r"other is no safetensors file"):
         with_weights(pendulum, tmp_path / "other")
     with pytest.raises(ExportError, match=r"other is another file, wanted a policy's"):
-        about(tmp_path / "other")
+        read_about(tmp_path / "other")
     safetensors.torch.save_file({"w": torch.ones(1)}, tmp_path / "plain")
     with pytest.raises(ExportError, match=r"plain is another file, wanted a policy's"):
-        about(tmp_path / "plain")
+        read_about(tmp_path / "plain")
 
 
 @record
@@ -238,7 +238,7 @@ def test_what_is_there_stays_unless_it_is_told(pole: TrainedPolicy, tmp_path: Pa
         export(pole, path, to="safetensors")
     assert path.read_text() == "mine"
     export(pole, path, to="safetensors", overwrite=True)
-    assert json.loads(json.dumps(about(path)))["form"] == 1
+    assert json.loads(json.dumps(read_about(path)))["form"] == 1
     with pytest.raises(CheckpointError, match="is a folder, wanted a file"):
         export(pole, tmp_path, to="safetensors", overwrite=True)
     with pytest.raises(CheckpointError, match="is in no folder"):
@@ -257,11 +257,13 @@ def test_wrong_forms_and_numbers_are_refused(pole: TrainedPolicy, tmp_path: Path
 def test_the_difference_of_actions(pole: TrainedPolicy, pendulum: TrainedPolicy) -> None:
     observation = visited(pole, 1, KEY)[0]
     own, logits = pole.action(observation), torch.log_softmax(pole.distribution(observation).logits, -1)  # type: ignore[attr-defined]
-    assert difference(pole, observation, own) == 0.0
-    assert difference(pole, observation, 1 - own) == pytest.approx(float((logits[0] - logits[1]).abs()), rel=1e-5)
-    assert difference(pole, observation, own.to(torch.int32)) == float("inf")
+    assert action_difference(pole, observation, own) == 0.0
+    assert action_difference(pole, observation, 1 - own) == pytest.approx(
+        float((logits[0] - logits[1]).abs()), rel=1e-5
+    )
+    assert action_difference(pole, observation, own.to(torch.int32)) == float("inf")
     observation = visited(pendulum, 1, KEY)[0]
     own = pendulum.action(observation)
-    assert difference(pendulum, observation, own + 1.0) == pytest.approx(1.0 / max(1.0, float(own.abs())))
-    assert difference(pendulum, observation, own * torch.nan) == float("inf")
-    assert difference(pendulum, observation, own[None]) == float("inf")
+    assert action_difference(pendulum, observation, own + 1.0) == pytest.approx(1.0 / max(1.0, float(own.abs())))
+    assert action_difference(pendulum, observation, own * torch.nan) == float("inf")
+    assert action_difference(pendulum, observation, own[None]) == float("inf")

@@ -15,8 +15,15 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.record import record, tensor
 from purestep.runtime.effects import bounded_queue
-from purestep.runtime.effects.bounded_queue import Queue, Snapshot, queue, restored
-from purestep.runtime.effects.replay_buffer import BufferState, ReplayBuffer, add, draw, empty, replay_buffer
+from purestep.runtime.effects.bounded_queue import Queue, Snapshot, queue, restore_queue
+from purestep.runtime.effects.replay_buffer import (
+    BufferState,
+    ReplayBuffer,
+    add_samples,
+    draw,
+    empty_shelf,
+    replay_buffer,
+)
 
 Compiled = Callable[..., Callable[..., Any]]
 
@@ -127,9 +134,9 @@ def test_a_snapshot_goes_on_as_the_queue_would_have() -> None:
     samples.put("a", 0, 0.0)
     samples.put("b", 1, 0.0)
     snapshot = samples.snapshot()
-    assert fed(restored(snapshot)) == fed(samples)
+    assert fed(restore_queue(snapshot)) == fed(samples)
     with pytest.raises(StructureError, match="tickets of the samples"):
-        restored(Snapshot(snapshot.line, {}))
+        restore_queue(Snapshot(snapshot.line, {}))
 
 
 def test_a_thread_that_gave_up_waiting_is_not_served_later() -> None:
@@ -191,7 +198,7 @@ def test_what_an_interrupted_take_was_given_is_in_its_place() -> None:
     assert taken == ["accepted", "c"]
     assert (samples.state().taken, samples.state().accepted) == (1, 4)
     waiting = samples.snapshot()
-    assert samples.take(3, 0.0) == restored(waiting).take(3, 0.0) == ("a", "b", "d")
+    assert samples.take(3, 0.0) == restore_queue(waiting).take(3, 0.0) == ("a", "b", "d")
     assert samples.take(1, 0.0) == ()
 
 
@@ -206,9 +213,9 @@ def test_what_comes_back_too_old_is_told_by_the_next_advance() -> None:
 
 
 def test_the_rules_are_values() -> None:
-    state = bounded_queue.line(1)
-    bounded_queue.step(state, bounded_queue.Put(1, bounded_queue.QueuedSample(1, 0)))
-    assert state == bounded_queue.line(1)
+    state = bounded_queue.empty_queue(1)
+    bounded_queue.queue_step(state, bounded_queue.Put(1, bounded_queue.QueuedSample(1, 0)))
+    assert state == bounded_queue.empty_queue(1)
 
 
 # --- the replay ---
@@ -297,9 +304,9 @@ def test_limits_without_sense_are_refused(limits: dict[str, int], says: str) -> 
     with pytest.raises(ChoiceError, match=says):
         replay_buffer(LIKE, 4, **limits)  # type: ignore[arg-type]
     with pytest.raises(ChoiceError, match="count is 5, wanted 1 to the capacity 4"):
-        draw(empty(4), 0, keys.key(0), 5)
+        draw(empty_shelf(4), 0, keys.key(0), 5)
     with pytest.raises(ChoiceError, match="capacity is 0"):
-        empty(0)
+        empty_shelf(0)
 
 
 def test_threads_that_share_a_replay_count_each_sample_once() -> None:
@@ -326,9 +333,9 @@ def test_threads_that_share_a_replay_count_each_sample_once() -> None:
 def test_drawing_and_adding_compile_as_one_graph(compiled: Compiled) -> None:
     def turn(shelf: BufferState, key: Tensor) -> Any:
         after, places, enough = draw(shelf, 2, key, 2, max_age=3, uses=2)
-        return add(after, torch.tensor([2]))[0], places, enough
+        return add_samples(after, torch.tensor([2]))[0], places, enough
 
-    shelf, _ = add(empty(4), torch.tensor([0, 1, 2]))
+    shelf, _ = add_samples(empty_shelf(4), torch.tensor([0, 1, 2]))
     whole = compiled(turn)
     for seed in range(3):
         (got, *drew), (wanted, *wanted_drew) = whole(shelf, keys.key(seed)), turn(shelf, keys.key(seed))

@@ -15,8 +15,8 @@ from purestep.core import keys
 from purestep.core.machine import Interrupted, Machine, Started, Stop
 from purestep.core.record import record, replace, tensor
 from purestep.runtime.effects.checkpoint.atomic_files import lock
-from purestep.runtime.effects.checkpoint.single import latest, load, save
-from purestep.runtime.effects.reporting.metrics import jsonl, read, rewind
+from purestep.runtime.effects.checkpoint.single import latest, read_checkpoint, save
+from purestep.runtime.effects.reporting.metrics import jsonl, read_metrics, rewind
 from purestep.runtime.machine.drive import drive, serial
 
 
@@ -104,7 +104,7 @@ def run(folder: Path, events: int = 10**6) -> tuple[Loop, Learner]:
     with lock(folder):
         path = latest(folder)
         if path is not None:
-            checkpoint = load(path, world["learner"], classes=[Loop])
+            checkpoint = read_checkpoint(path, world["learner"], classes=[Loop])
             world["learner"], loop = checkpoint.tree, checkpoint.machine
         rewind(folder / "metrics.jsonl", loop.iteration)
         with jsonl(folder / "metrics.jsonl") as sink:
@@ -130,7 +130,7 @@ def test_a_run_cut_after_any_event_and_resumed_ends_with_the_same_bits(tmp_path:
         assert torch.equal(resumed.weight, learner.weight)
         assert torch.equal(resumed.key, learner.key)
         assert (folder / "metrics.jsonl").read_bytes() == (tmp_path / "whole" / "metrics.jsonl").read_bytes()
-    assert [row["iteration"] for row in read(tmp_path / "whole" / "metrics.jsonl")] == list(range(1, TOTAL + 1))
+    assert [row["iteration"] for row in read_metrics(tmp_path / "whole" / "metrics.jsonl")] == list(range(1, TOTAL + 1))
 
 
 def test_a_finished_run_is_left_as_it_is(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.properties import check
 from purestep.runtime.effects import segment_wise
-from purestep.runtime.effects.segment_wise.containers import everything, remove
-from purestep.runtime.effects.segment_wise.executor import in_thread
+from purestep.runtime.effects.segment_wise.containers import everything, remove_items
+from purestep.runtime.effects.segment_wise.executor import run_in_thread
 
 from ...laws.segment_wise.segment_wise import segment_wise_laws
 from ...laws.segment_wise.segment_wise_part import segment_wise_part_laws
@@ -370,7 +370,7 @@ def test_what_finds_no_room_when_it_is_put_back_is_told() -> None:
     for item in ("a", "b", "c"):
         waiting.put(item)
     with pytest.raises(RuntimeError, match="room to put back is 0, wanted 1"):
-        remove(waiting, ["c", waiting._items[0]], told.append)
+        remove_items(waiting, ["c", waiting._items[0]], told.append)
     assert told == [3]  # two that were not wanted, and one for which there was no room, in one number
 
 
@@ -603,7 +603,7 @@ class Curious(segment_wise.CapacityModifier):
 
 
 def test_a_modifier_may_ask_for_anything_from_any_thread() -> None:
-    executor, _, _ = executor_of(start=in_thread)
+    executor, _, _ = executor_of(start=run_in_thread)
     modifier = Curious(executor)
     executor.manager.register_capacity_modifier(modifier)
     executor.submit(1, fresh)
@@ -638,7 +638,7 @@ def watching(executor: segment_wise.WorkflowExecutor, ended: threading.Event) ->
 
 def test_threads_lose_nothing_and_count_nothing_twice() -> None:
     """Rollouts of uneven length, several feeders and takers, weights that change: every sample has one fate."""
-    executor, engine, log = executor_of(start=in_thread)
+    executor, engine, log = executor_of(start=run_in_thread)
     made_, taken, told = list[int](), list[int](), list[int]()
     dice, ended = random.Random(0), threading.Event()
     naps = [dice.random() ** 4 * 0.03 for _ in range(400)]

@@ -26,14 +26,14 @@ from purestep.core.transcript.record import SYSTEM, append_context, empty
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check, checkpoint_laws
 from purestep.properties.suites.checkpoint import TreeStore
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules
 from purestep.runtime.effects.checkpoint import load, save, single
 from purestep.runtime.effects.checkpoint.async_save import saving as saving_later
 from purestep.runtime.effects.checkpoint.atomic_files import DISK, Files
-from purestep.runtime.effects.checkpoint.description import described
+from purestep.runtime.effects.checkpoint.description import read_description
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, Form
-from purestep.runtime.effects.checkpoint.group import ALONE, RankGroup, joined, locked, lost
+from purestep.runtime.effects.checkpoint.group import ALONE, RankGroup, join_ranks, locked, lost
 from purestep.runtime.effects.checkpoint.manifest import MANIFEST, TENSORS, DamagedError, checksum_of
 from purestep.runtime.effects.checkpoint.modules import ModuleState, restore, state_of
 
@@ -86,7 +86,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeviceMesh]:
 
 @pytest.fixture(scope="module")
 def group(mesh: DeviceMesh) -> RankGroup:
-    return joined()
+    return join_ranks()
 
 
 def tree(value: float) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_what_is_saved_comes_back_divided_or_not(mesh: DeviceMesh, group: RankGr
 def test_a_whole_run_goes_along(mesh: DeviceMesh, group: RankGroup, tmp_path: Path, form: Form) -> None:
     """What is no tensor, and tensors that nobody divides, are the same whoever reads them."""
     rules = Rules(batch=2, group=2, concurrency=4, staleness=1, updates=9)
-    state = begin(rules, prompts=9, workers=2)
+    state = begin_schedule(rules, prompts=9, workers=2)
     state, commands = scheduler(rules).step(state, Started())
     assert commands
     rows = empty(5, 2, id=torch.tensor([7, 8]))
@@ -176,7 +176,7 @@ def test_a_process_alone_writes_and_reads_them_too(mesh: DeviceMesh, tmp_path: P
 def test_full_ones_are_those_of_single_processes_both_ways(mesh: DeviceMesh, group: RankGroup, tmp_path: Path) -> None:
     ours = save.save(tmp_path / "a", 1, on(mesh, tree(1.0)), form=FULL, group=group)
     assert single.latest(tmp_path / "a", report=refuse) == ours
-    assert same(single.load(ours, tree(0.0)).tree, tree(1.0))
+    assert same(single.read_checkpoint(ours, tree(0.0)).tree, tree(1.0))
     theirs = single.save(tmp_path / "b", 1, tree(2.0))
     assert load.latest(tmp_path / "b", group=group, report=refuse) == theirs
     assert same(load.load(theirs, on(mesh, tree(0.0)), group=group).tree, tree(2.0))
@@ -550,7 +550,7 @@ def test_modules_and_their_optimisers_go_on_where_they_were(tmp_path: Path) -> N
     for module, optimizer in ((first, its), (second, other)):
         stepped(module, optimizer)
     assert same(state_of(second, other).tree, state_of(first, its).tree)
-    assert described(path).manifest.machine["param_groups.0.weight.lr"] == 0.25
+    assert read_description(path).manifest.machine["param_groups.0.weight.lr"] == 0.25
 
 
 # --- the page ---

@@ -35,7 +35,7 @@ from purestep.core.tree import tree_map
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.checkpoint import load, save
 from purestep.runtime.effects.checkpoint.formats import FULL, SHARDED, hugging_face
-from purestep.runtime.effects.checkpoint.group import joined
+from purestep.runtime.effects.checkpoint.group import join_ranks
 
 
 def divided(leaf):
@@ -64,7 +64,7 @@ def outcome(run, form, room):
 
 root, rooms = Path(sys.argv[1]), json.loads(sys.argv[2])
 dist.init_process_group("gloo", init_method=(root / "meeting").as_uri(), rank=0, world_size=1)
-mesh, group, config = init_device_mesh("cpu", (1,)), joined(), tiny_llama(1000, width=48, heads=3, kv_heads=1, inner=64)
+mesh, group, config = init_device_mesh("cpu", (1,)), join_ranks(), tiny_llama(1000, width=48, heads=3, kv_heads=1, inner=64)
 params = from_config(config).init(keys.key(1))
 tree = tree_map(divided, {"params": params, "optimizer": adamw(0.1).init(params)})
 told = {}

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.record import record, tensor
-from purestep.runtime.effects.weight_sync.shared_memory.file import PREFIX, default_guard, shared_folder, sweep
+from purestep.runtime.effects.weight_sync.shared_memory.file import PREFIX, default_guard, remove_orphans, shared_folder
 from purestep.runtime.effects.weight_sync.shared_memory.layout import ALIGNMENT, WeightsError, layout, text, views
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import publishing, reading
-from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, complete, publication
+from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, publication, run_steps_in_a_row
 from purestep.runtime.effects.workers.pool import (
     WorkerAnswer,
     WorkerJoined,
@@ -191,7 +191,7 @@ def test_files_whose_publisher_has_died_are_removed_and_others_stay(tmp_path: Pa
     (tmp_path / f"{PREFIX}dead").write_bytes(b"")
     (tmp_path / "precious").write_bytes(b"")
     with publishing({"w": torch.ones(1)}, path=tmp_path / f"{PREFIX}alive") as weights:
-        assert sweep(tmp_path) == 1
+        assert remove_orphans(tmp_path) == 1
         assert sorted(path.name for path in tmp_path.iterdir()) == ["precious", weights.path.name]
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
@@ -394,5 +394,5 @@ def test_steps_are_run_to_their_end() -> None:
         return "done"
 
     vain: list[int] = []
-    assert complete(steps(), lambda: vain.append(1)) == "done"
+    assert run_steps_in_a_row(steps(), lambda: vain.append(1)) == "done"
     assert len(vain) == 2

@@ -17,7 +17,7 @@ from purestep.core.language.episode import Completion, total_reward
 from purestep.core.language.events import Feedback, System, ToolResult, User
 from purestep.core.language.parsers import Call, answer, either, tool_call
 from purestep.core.language.prompts import PromptRow, prompt_env
-from purestep.core.language.protocol import begin, protocol, step
+from purestep.core.language.protocol import begin_episode, protocol, turn_after
 from purestep.core.language.text_env import Outcome, Terminated, TextEnv
 from purestep.core.language.zorplex.env import ZorplexEnv, ZorplexState, zorplex, zorplex_parser
 from purestep.runtime.effects.tools.calls import (
@@ -199,9 +199,9 @@ WORLD = TextEnv(5, lambda params, key: (params, "Add."), adding, {"READ": read})
 
 def played(world: TextEnv[int, int], *texts: str) -> Any:
     rules = protocol(world, PARSER, max_steps=8)
-    episode, _ = begin(rules, KEY)
+    episode, _ = begin_episode(rules, KEY)
     for text in texts:
-        episode, _ = step(rules, episode, Completion(text), KEY)
+        episode, _ = turn_after(rules, episode, Completion(text), KEY)
     return episode
 
 
@@ -214,12 +214,12 @@ def test_a_guarded_world_begins_with_its_own_messages() -> None:
     world = prompt_env([PromptRow((("system", "Add."), ("user", "2 + 3?")))])
     guard = guarded(world, in_threads(), timeout=5.0)
     rules = protocol(guard, answer(), system="Be brief.", max_steps=1)
-    assert begin(rules, KEY)[0].events == (System("Add."), User("2 + 3?"))
+    assert begin_episode(rules, KEY)[0].events == (System("Add."), User("2 + 3?"))
 
 
 def looked_up(world: TextEnv[ZorplexEnv, ZorplexState]) -> Any:
     rules = protocol(world, zorplex_parser(), max_steps=5)
-    return step(rules, begin(rules, KEY)[0], Completion("LOOKUP[quomun]"), KEY)
+    return turn_after(rules, begin_episode(rules, KEY)[0], Completion("LOOKUP[quomun]"), KEY)
 
 
 @pytest.mark.slow  # the worker imports torch

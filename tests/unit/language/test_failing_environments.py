@@ -13,13 +13,13 @@ pytest.importorskip("transformers")
 
 from purestep.algorithms.language.batch import Handling, Reading, learned_from
 from purestep.algorithms.language.objectives import grpo, reinforce, rloo
-from purestep.algorithms.language.token_batch import counts
+from purestep.algorithms.language.token_batch import count_tokens
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, PurestepError, WorldError
 from purestep.core.language.codec import byte_codec
 from purestep.core.language.episode import Completion
 from purestep.core.language.parsers import Call, Parsed
-from purestep.core.language.protocol import Protocol, begin, protocol, step
+from purestep.core.language.protocol import Protocol, begin_episode, protocol, turn_after
 from purestep.core.language.reasoning_cache.events import CacheState, Fetched, PublishGroup, Replied
 from purestep.core.language.reasoning_cache.machine import reasoning_cache
 from purestep.core.language.reasoning_cache.rollouts import summarization_rollout
@@ -35,7 +35,7 @@ from purestep.core.machine import Started
 from purestep.core.record import take
 from purestep.core.transcript.log_probs import loss_mask
 from purestep.core.transcript.record import FAILED, Transcript
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text import components, run
@@ -64,13 +64,13 @@ WAYS: dict[str, Protocol[Any, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_raises_ends_its_episode(way: str) -> None:
-    begun, _ = begin(WAYS[way], KEY)
-    episode, end = step(WAYS[way], begun, Completion("5"), KEY)
+    begun, _ = begin_episode(WAYS[way], KEY)
+    episode, end = turn_after(WAYS[way], begun, Completion("5"), KEY)
     assert end == episode.end == Raised(ERROR)
     assert episode.steps == ()
     assert episode.calls == 1
     assert episode.events[-1].text == "5"
-    again, end = step(WAYS[way], episode, Completion("6"), KEY)
+    again, end = turn_after(WAYS[way], episode, Completion("6"), KEY)
     assert again is episode
     assert end == Raised(ERROR)
 
@@ -84,13 +84,13 @@ def test_an_interruption_and_a_broken_contract_are_raised(way: str, error: BaseE
     changes: dict[str, Any] = {way: raises} if way != "tool" else {"tools": {"ASK": raises}}
     made = rules(**changes, **({"parser": lambda text: Parsed(Call("ASK", text))} if way == "tool" else {}))
     with pytest.raises(type(error)):
-        step(made, begin(made, KEY)[0], Completion("5"), KEY)
+        turn_after(made, begin_episode(made, KEY)[0], Completion("5"), KEY)
 
 
 def test_a_reset_that_raises_is_one_line() -> None:
     env = TextEnv((), raising, lambda *given: ((), Outcome()))
     with pytest.raises(WorldError, match="world: reset is ValueError: no number in this text, wanted a state and"):
-        begin(protocol(env, Parsed, max_steps=1), KEY)
+        begin_episode(protocol(env, Parsed, max_steps=1), KEY)
 
 
 def batch(worth: list[float | str]) -> Transcript:
@@ -131,8 +131,8 @@ def test_a_failed_sample_is_learned_from_as_if_it_had_never_been_sampled(
     assert bool(wanted.advantage.any())
     assert not bool(found.advantage[[1, 4]].any())
     assert torch.equal(found.mask[[0, 2, 3]], wanted.mask)
-    assert counts(found, of=of).tokens == counts(wanted, of=of).tokens
-    assert counts(found, of=of).sequences == counts(wanted, of=of).sequences
+    assert count_tokens(found, of=of).tokens == count_tokens(wanted, of=of).tokens
+    assert count_tokens(found, of=of).sequences == count_tokens(wanted, of=of).sequences
     assert float(figures["failed"]) == pytest.approx(0.4)
     assert {name: float(value) for name, value in figures.items() if name != "failed"} == {
         name: float(value) for name, value in others.items() if name != "failed"
@@ -181,7 +181,7 @@ def tiny(**changes: Any) -> Zorplex:
 
 def breaking(monkeypatch: pytest.MonkeyPatch, way: str, fails: Breaks) -> None:
     """Has texts that no zorplex parser can read act on a world, or call a tool, that raises for some of them."""
-    own = components.rules_of
+    own = components.protocol_rules
 
     def rules_of(*given: Any, **named: Any) -> Protocol[Any, Any]:
         made = own(*given, **named)
@@ -202,7 +202,7 @@ def breaking(monkeypatch: pytest.MonkeyPatch, way: str, fails: Breaks) -> None:
         env = evolve(made.env, step=act, tools={**made.env.tools, **tools})
         return evolve(made, env=env, parser=parser, incomplete="accept")
 
-    monkeypatch.setattr(components, "rules_of", rules_of)
+    monkeypatch.setattr(components, "protocol_rules", rules_of)
 
 
 SOME: dict[str, Breaks] = {
@@ -216,7 +216,7 @@ def test_a_run_in_turns_goes_on_and_reports(way: str, tmp_path: Path, monkeypatc
     breaking(monkeypatch, way, SOME[way])
     notices: list[str] = []
     run.start(tmp_path / "run", tiny(), overwrite=False, notice=notices.append)
-    rows = read(tmp_path / "run" / "metrics.jsonl")[-2:]
+    rows = read_metrics(tmp_path / "run" / "metrics.jsonl")[-2:]
     failed = [row["failed"] for row in rows]
     assert all(0.0 <= share < 1.0 for share in failed)
     number = round(8 * sum(failed))
@@ -239,7 +239,9 @@ def test_a_run_with_generators_goes_on_and_reports(
     notices: list[str] = []
     arguments = tiny(**BESIDE, **changes)
     run.start(tmp_path / "run", arguments, overwrite=False, notice=notices.append)
-    failed = [row["failed"] for phase in ("sync", "async") for row in read(tmp_path / "run" / phase / "metrics.jsonl")]
+    failed = [
+        row["failed"] for phase in ("sync", "async") for row in read_metrics(tmp_path / "run" / phase / "metrics.jsonl")
+    ]
     assert len(failed) == 4
     assert 0.0 < sum(failed) < 4.0
     assert sum("left out of the update" in text for text in notices) == sum(share > 0 for share in failed)

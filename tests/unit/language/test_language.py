@@ -14,7 +14,7 @@ from purestep.core.errors import ChoiceError
 from purestep.core.language.episode import Completion, Episode, Prompt, total_reward
 from purestep.core.language.events import Event, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.parsers import Answer, Call, answer
-from purestep.core.language.protocol import begin, protocol, step
+from purestep.core.language.protocol import begin_episode, protocol, turn_after
 from purestep.core.language.requests import (
     WORLD,
     Request,
@@ -47,13 +47,13 @@ SYLLABLES = two_syllables()
 
 def begun(kind: str = "compositional", **options: Any) -> tuple[Any, Episode[ZorplexState], Prompt]:
     rules = protocol(zorplex(kind, **options), zorplex_parser(), system=instructions(kind), max_steps=5)
-    return rules, *begin(rules, KEY)
+    return rules, *begin_episode(rules, KEY)
 
 
 def said(rules: Any, episode: Episode[ZorplexState], *texts: str) -> tuple[Episode[ZorplexState], Any]:
     turn: Any = ()
     for text in texts:
-        episode, turn = step(rules, episode, Completion(text), KEY)
+        episode, turn = turn_after(rules, episode, Completion(text), KEY)
     return episode, turn
 
 
@@ -227,7 +227,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "wanted names in capitals",
     ),
     "incomplete": (lambda: protocol(zorplex(), answer(), max_steps=1, incomplete="rejected"), "did you mean 'reject'"),
-    "finish": (lambda: step(*begun()[:2], Completion("", "stopped"), KEY), "did you mean 'stop'"),
+    "finish": (lambda: turn_after(*begun()[:2], Completion("", "stopped"), KEY), "did you mean 'stop'"),
     "stream": (lambda: task_keys(KEY, "train", 1), "did you mean 'training'"),
     "first": (lambda: task_keys(KEY, "training", 1, first=-1), "none below 0"),
     "nobody": (lambda: requests(((0, 0),), KEY, participants=()), "each once"),

@@ -15,7 +15,7 @@ from purestep.core.language.episode import Grade, total_reward
 from purestep.core.language.events import Assistant, System, User
 from purestep.core.language.grading import graded
 from purestep.core.language.prompts import PromptRow, Reply, prompt_env, prompt_task, row_keys
-from purestep.core.language.protocol import begin, protocol
+from purestep.core.language.protocol import begin_episode, protocol
 from purestep.core.language.requests import Request, key_of, rollouts, stream_of
 from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
 from purestep.core.language.task import EVALUATION, TRAINING, TextTask
@@ -69,7 +69,7 @@ def test_passes_differ_in_order_and_evaluation_repeats_its_own() -> None:
 def test_messages_of_a_prompt_open_the_episode_and_its_system_message_goes_before_the_protocols() -> None:
     env = prompt_env([CHAT, PromptRow("4?")])
     rules = protocol(env, task().parser, system="Count.", max_steps=1)
-    chat, plain = (begin(rules, key_of((2 * row, 0)))[1].added for row in range(2))
+    chat, plain = (begin_episode(rules, key_of((2 * row, 0)))[1].added for row in range(2))
     assert chat == (System("Be brief."), User("2?"), Assistant("Two."), User("3?"))
     assert plain == (System("Count."), User("4?"))
 

@@ -31,7 +31,7 @@ from purestep.core.language.reasoning_cache.events import (
     FinishedAttempt,
     GroupResult,
 )
-from purestep.core.language.reasoning_cache.machine import ReasoningCache, cache_of, due, reasoning_cache, step
+from purestep.core.language.reasoning_cache.machine import ReasoningCache, cache_of, due, reasoning_cache, take_reply
 from purestep.core.language.reasoning_cache.report import published_rows, turn_figures
 from purestep.core.language.reasoning_cache.rollouts import (
     Posed,
@@ -93,7 +93,7 @@ test_steps_as_a_world = check(
 
 def run(cache: ReasoningCache, state: InferenceProblemState, *texts: str) -> InferenceProblemState:
     for text in texts:
-        state = step(cache, state, Reply(cycle_step=state.overall_cycle_step, text=text, model_version=4))
+        state = take_reply(cache, state, Reply(cycle_step=state.overall_cycle_step, text=text, model_version=4))
     return state
 
 
@@ -155,8 +155,11 @@ def test_what_is_thought_is_summed_up_and_prompts_hold_what_was_said() -> None:
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: step(CACHE, BEGUN, Reply(cycle_step=1, text="")), "step: cycle_step is 1, wanted 0 to 0"),
-        (lambda: step(CACHE, BEGUN, Reply(cycle_step=0, text="", finish_reason="eos")), "step: finish_reason is 'eos'"),
+        (lambda: take_reply(CACHE, BEGUN, Reply(cycle_step=1, text="")), "step: cycle_step is 1, wanted 0 to 0"),
+        (
+            lambda: take_reply(CACHE, BEGUN, Reply(cycle_step=0, text="", finish_reason="eos")),
+            "step: finish_reason is 'eos'",
+        ),
         (lambda: at_turn(BEGUN, 2), "at_turn: turn_number is 2, wanted 1 to 1"),
         (lambda: step_env(CACHE, [BEGUN, WHOLE]), "step_env: a state is behind its 3 cycles"),
         (lambda: starting_points([BEGUN], keys.key(0), number=0), "starting_points: number is 0"),
@@ -303,7 +306,7 @@ def test_evaluation_is_requests_of_the_held_out_stream_and_a_call_made_again_is_
 
 def test_figures_by_turn() -> None:
     said = ModelOutput(ids=(1, 2, 3), log_probs=(0.0,) * 3, versions=(0,) * 3)
-    more = step(CACHE, BEGUN, Reply(cycle_step=0, text="[ANSWER] 5", said=said))
+    more = take_reply(CACHE, BEGUN, Reply(cycle_step=0, text="[ANSWER] 5", said=said))
     figures = turn_figures(
         [GroupResult(number=0, attempts=(FinishedAttempt(state=WHOLE), FinishedAttempt(state=more)))]
     )

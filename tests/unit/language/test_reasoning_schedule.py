@@ -30,7 +30,7 @@ from purestep.core.language.reasoning_cache.state import InferenceProblemState, 
 from purestep.core.language.rollout import ModelOutput
 from purestep.core.machine import Interrupted, Machine, Stop
 from purestep.properties import MachineCase, check, machine_laws
-from purestep.runtime.effects.jsonl_stream import read, writer
+from purestep.runtime.effects.jsonl_stream import read_entries, writer
 from purestep.runtime.machine.drive import drive, serial
 
 from ...laws.reasoning_cache.reasoning_schedule import reasoning_schedule_laws
@@ -105,7 +105,7 @@ def test_groups_are_run_retried_and_published(tmp_path: Path) -> None:
         )
     assert model.calls == 5 + 3 * 2 * 2 * 6
     assert (last.published, last.admitted, last.running, last.result_queue) == (6, 3, (), ())
-    rows = [row for entry in read(tmp_path / "rollouts.jsonl").entries for row in entry.rows]
+    rows = [row for entry in read_entries(tmp_path / "rollouts.jsonl").entries for row in entry.rows]
     assert sorted((row["problem_id"], row["sample_id"], row["rollout_index"]) for row in rows) == [
         (str(p), s, a) for p in range(3) for s in range(2) for a in range(2)
     ]

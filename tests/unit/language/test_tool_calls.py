@@ -13,7 +13,7 @@ from purestep.core.language.episode import Completion, Episode, Grade
 from purestep.core.language.events import LENGTH, Sampled, ToolResult
 from purestep.core.language.grading import graded
 from purestep.core.language.prompts import PromptRow, PromptState, Reply, prompt_env, prompt_task
-from purestep.core.language.protocol import Protocol, begin, protocol, step
+from purestep.core.language.protocol import Protocol, begin_episode, protocol, turn_after
 from purestep.core.language.requests import Request, rollouts
 from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
 from purestep.core.language.text_env import MAX_STEPS, Terminated, Truncated
@@ -259,11 +259,11 @@ def test_the_number_of_turns_is_bounded() -> None:
 
 def test_a_completion_that_is_cut_is_answered_if_it_has_a_call_and_else_ends_truncated() -> None:
     key = keys.key(0)
-    episode: Episode[PromptState] = begin(rules(), key)[0]
-    again, prompt = step(rules(), episode, Completion(call(2, 3) + "\n<tool_ca", LENGTH), key)
+    episode: Episode[PromptState] = begin_episode(rules(), key)[0]
+    again, prompt = turn_after(rules(), episode, Completion(call(2, 3) + "\n<tool_ca", LENGTH), key)
     assert [event.text for event in again.events if isinstance(event, ToolResult)] == ["5"]
     assert again.end == ()
-    _, end = step(rules(), again, Completion("It is", LENGTH), key)
+    _, end = turn_after(rules(), again, Completion("It is", LENGTH), key)
     assert end == Truncated("max_seq_len")
     assert prompt != end
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from purestep.core.logic.borders import borders
 from purestep.core.logic.derive import Successors, Widths
 from purestep.core.logic.knowledge import Knowledge, knowledge
-from purestep.core.logic.terms import encode
+from purestep.core.logic.terms import atom_numbers
 from purestep.properties import EXACT, require, same
 from purestep.runtime.logic.breadth import Breadth, deriver, shortest_proofs
 
@@ -104,7 +104,7 @@ def test_a_crowd_of_states_is_given_up_and_said(match: Match) -> None:
 def test_padding_has_no_proof_and_two_slots_of_the_engine_are_enough() -> None:
     game, world = borders()
     atoms = [("in", "spain", "europe"), ("in", "portugal", "europe"), ("in", "peru", "europe")]
-    queries = torch.cat([torch.zeros(1, 3, dtype=torch.int64), encode(game.names, atoms)])
+    queries = torch.cat([torch.zeros(1, 3, dtype=torch.int64), atom_numbers(game.names, atoms)])
     asked = []
 
     def engine(base: Knowledge, states: Tensor, excluded: Tensor) -> Successors:

@@ -13,9 +13,9 @@ import torch
 
 from purestep.core.errors import ChoiceError, PurestepError
 from purestep.core.logic.corrupt import domains
-from purestep.core.logic.knowledge import contains, knowledge
+from purestep.core.logic.knowledge import is_fact, knowledge
 from purestep.core.logic.rules import Rule, encode_rules
-from purestep.core.logic.terms import encode
+from purestep.core.logic.terms import atom_numbers
 from purestep.runtime.effects.datasets import folder, open_dataset, open_rules, pykeen_dataset
 from purestep.runtime.logic.dataset import Dataset, check_dataset, vocabulary_of, with_rules
 from purestep.runtime.logic.family import family
@@ -46,8 +46,8 @@ def test_a_vocabulary_has_every_name_of_splits_rules_and_domains() -> None:
     assert (names.predicates, "".join(names.constants), names.variables) == (("by", "far", "near", "on"), "abcdefg", 2)
     encode_rules(names, whole.rules)
     domains(names, whole.domains)
-    assert contains(
-        names, knowledge(names, encode(names, whole.train), *encode_rules(names, ())), torch.tensor([3, 1, 2])
+    assert is_fact(
+        names, knowledge(names, atom_numbers(names, whole.train), *encode_rules(names, ())), torch.tensor([3, 1, 2])
     )
 
 

@@ -20,16 +20,16 @@ from purestep.core.logic.derive import derive
 from purestep.core.logic.policy import proof_policy
 from purestep.core.logic.rules import Rule, names_variable
 from purestep.core.logic.state import Game, GameRules
-from purestep.core.logic.terms import Names, Vocabulary, encode
+from purestep.core.logic.terms import Names, Vocabulary, atom_numbers
 from purestep.core.policy import ActorCritic
 from purestep.runtime.effects.reporting import proof_picture as drawing
 from purestep.runtime.effects.reporting.proof_picture import proof_picture
 from purestep.runtime.logic.attempts import OPEN, Move, ProofAttempt, attempts, ending, left_out
-from purestep.runtime.logic.explain import ProofRow, lines, rows
+from purestep.runtime.logic.explain import ProofRow, tree_lines, tree_rows
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proof_tree import Goal, proof_tree
 from purestep.runtime.logic.proofs import Proofs, proofs
-from purestep.runtime.logic.recycle import idle, play, proven_all
+from purestep.runtime.logic.recycle import empty_proof_slots, play, proven_all
 
 YES, NO = ("in", "portugal", "europe"), ("in", "portugal", "america")
 
@@ -50,10 +50,10 @@ def tried(
 ) -> tuple[ProofAttempt, Goal, tuple[ProofRow, ...]]:
     game, world = borders(**changes)
     game = evolve(game, widths=evolve(game.widths, atoms=goals))
-    atom = encode(game.names, [query])
+    atom = atom_numbers(game.names, [query])
     (attempt,) = attempts(game, fixed(sign), (), world.base, atom)
     tree = proof_tree(game.names, world.base, atom[0].tolist(), attempt.moves)
-    return attempt, tree, rows(game.names, world.base, tree)
+    return attempt, tree, tree_rows(game.names, world.base, tree)
 
 
 # --- by hand ---
@@ -62,7 +62,7 @@ def tried(
 def test_a_proof_one_can_follow() -> None:
     attempt, tree, told = tried(YES)
     assert ending(attempt) == "proven in 4 moves"
-    assert [line.split() for line in lines(told)] == [
+    assert [line.split() for line in tree_lines(told)] == [
         line.split()
         for line in (
             "in(portugal, europe)  in(X, Y) :- borders(X, Z), in(Z, Y)  p = 1.00, the only choice",
@@ -122,7 +122,7 @@ def test_a_variable_keeps_its_letter_and_many_variables_have_many() -> None:
     game, world = borders()
     first = len(game.names.constants) + 1
     goals = tuple(Goal((1, first + place, first + place + 1)) for place in range(7))
-    told = rows(game.names, world.base, Goal((1, 1, 1), goals=goals))
+    told = tree_rows(game.names, world.base, Goal((1, 1, 1), goals=goals))
     assert [row.goal for row in told[1:4]] == ["borders(X, Y)", "borders(Y, Z)", "borders(Z, U)"]
     assert [row.goal for row in told[-2:]] == ["borders(W, X6)", "borders(X6, X7)"]
 
@@ -142,7 +142,7 @@ def learnt(made: Proofs, seed: int) -> tuple[ActorCritic, Any]:
 
 def queries_of(made: Proofs) -> Tensor:
     """True ones, and as many that are not."""
-    true = encode(made.game.names, [*made.dataset.test, *made.dataset.valid])
+    true = atom_numbers(made.game.names, [*made.dataset.test, *made.dataset.valid])
     return torch.cat([true, true[:, [0, 2, 1]]])
 
 
@@ -188,7 +188,7 @@ def test_leaves_of_a_proof_are_facts_and_what_stands_above_them_are_rules(made: 
             if goal.goals:
                 inner += 1
                 atoms = [atom, *(named(names, below) for below in goal.goals)]
-                (row, *_) = rows(names, made.world.base, goal)
+                (row, *_) = tree_rows(names, made.world.base, goal)
                 (own,) = [rule for rule in rules if str(rule) == row.by]
                 assert is_instance(own, atoms), (row, atoms)
             else:
@@ -227,7 +227,9 @@ def test_an_attempt_ends_as_the_game_does(made: Proofs, skip_unary: int, end_pro
     model, params = learnt(made, 2)
     queries, base = queries_of(made), made.world.base
     told = attempts(game, model, params, base, queries)
-    ran = proven_all(play(game, model, max_depth), params, base, idle(game, 64), queries, feed=64 * max_depth)
+    ran = proven_all(
+        play(game, model, max_depth), params, base, empty_proof_slots(game, 64), queries, feed=64 * max_depth
+    )
     assert [attempt.end == "proven" for attempt in told] == ran.proven.tolist()
     assert [attempt.left_out for attempt in told] == (ran.too_long + ran.too_many).tolist()
     assert 0 < int(ran.proven.sum()) < len(told)
@@ -345,5 +347,5 @@ def test_the_same_proof_is_the_same_file(tmp_path: Path) -> None:
 
 def test_a_move_that_led_nowhere_is_no_part_of_a_tree() -> None:
     game, world = borders()
-    query = encode(game.names, [YES])[0].tolist()
+    query = atom_numbers(game.names, [YES])[0].tolist()
     assert proof_tree(game.names, world.base, query, [Move(1.0, OPEN, 1)]) == Goal(tuple(query))

@@ -13,9 +13,9 @@ from purestep.core.env import auto_reset, batched, reset_key
 from purestep.core.errors import ChoiceError
 from purestep.core.logic.borders import borders
 from purestep.core.logic.derive import Widths
-from purestep.core.logic.env import begin, observe, proving
+from purestep.core.logic.env import begin_proof, observe, proving
 from purestep.core.logic.game import advance, look
-from purestep.core.logic.terms import decode
+from purestep.core.logic.terms import atom_text
 from purestep.core.record import take
 from purestep.core.steps import TimeStep
 from purestep.properties import check, env_suite
@@ -24,7 +24,7 @@ from purestep.runtime.compile import program
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proofs import proofs
 from purestep.runtime.rollout import Worlds, rollout
-from purestep.runtime.rollout import begin as begin_worlds
+from purestep.runtime.rollout import reset_rollout as begin_worlds
 
 from ...laws.logic.game import game_laws
 from ...laws.logic.game_strategies import Moves
@@ -34,7 +34,7 @@ LONGEST = 3  # steps of a walk, after up to three mixed ones: longer than either
 KEY = torch.tensor([1, 0])
 laws_of_an_env = env_suite(longest=LONGEST, tolerance=EXACT)
 
-test_game = check(game_laws(), Moves(begin, look, advance))
+test_game = check(game_laws(), Moves(begin_proof, look, advance))
 test_env = check(
     laws_of_an_env,
     proving(*borders(), reset="own"),
@@ -56,10 +56,10 @@ test_env_of_a_family = pytest.mark.slow(check(laws_of_an_env, family_env(end_pro
 def test_a_proof_by_hand() -> None:
     game, world = borders(negatives=0, order="in_turn")
     pointer = counter = torch.tensor(1)
-    state = look(game, world.base, begin(game, world, KEY, pointer, counter))
+    state = look(game, world.base, begin_proof(game, world, KEY, pointer, counter))
     said = []
     while not bool(state.terminated):
-        atoms = (decode(game.names, atom) for atom in state.current.tolist())
+        atoms = (atom_text(game.names, atom) for atom in state.current.tolist())
         said.append([atom for atom in atoms if atom])
         state = look(game, world.base, advance(game, state, torch.tensor(0)))
     # borders(portugal, spain) is known and struck out as soon as X is spain, and so is in(france, europe).
@@ -76,7 +76,7 @@ def test_a_proof_by_hand() -> None:
 
 def test_an_action_beyond_the_last_successor_is_the_last() -> None:
     game, world = borders(negatives=0)
-    state = look(game, world.base, begin(game, world, KEY, torch.tensor(0), torch.tensor(0)))
+    state = look(game, world.base, begin_proof(game, world, KEY, torch.tensor(0), torch.tensor(0)))
     for action in (1, 7):
         same(f"action {action}", advance(game, state, torch.tensor(action)), advance(game, state, torch.tensor(0)))
 

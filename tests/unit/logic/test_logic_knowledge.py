@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from purestep.core.errors import ShapeError
-from purestep.core.logic.knowledge import contains, knowledge, matching, rows_of
+from purestep.core.logic.knowledge import is_fact, knowledge, matching, rules_of_predicate
 from purestep.core.logic.terms import vocabulary
 from purestep.properties import check
 from purestep.properties.framework.compare import EXACT, same
@@ -31,7 +31,7 @@ def test_compiled_is_eager(compiled: Compiled) -> None:
 
     def ask(atoms: torch.Tensor) -> object:
         found = matching(NAMES, base, atoms, 2)
-        return contains(NAMES, base, atoms, FACTS[:1]), rows_of(base.rule_start, atoms[:, 0]), found
+        return is_fact(NAMES, base, atoms, FACTS[:1]), rules_of_predicate(base.rule_start, atoms[:, 0]), found
 
     known, (start, count), (numbers, among, more) = compiled(ask)(atoms)
     same("compiled", (known, (start, count), (numbers, among, more)), ask(atoms), EXACT)

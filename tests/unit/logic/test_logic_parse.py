@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from purestep.core.errors import ChoiceError
 from purestep.core.logic.parse import parse_domains, parse_facts, parse_query, parse_rules
-from purestep.core.logic.rules import Rule, constant, encode_rules, names_variable
+from purestep.core.logic.rules import Rule, constant_name, encode_rules, names_variable
 from purestep.core.logic.terms import vocabulary
 
 WORD = st.text(st.characters(exclude_categories=["Zs", "Zl", "Zp", "Cc", "Cs"], exclude_characters="(),%#"), min_size=1)
@@ -74,15 +74,16 @@ def test_queries_are_one_atom() -> None:
 
 
 @given(NAME, NAME, NAME)
+@example("'Z'", "''Z''", "'Z'")
 def test_quoted_names_have_any_characters(relation: str, head: str, tail: str) -> None:
     quoted = ["'" + name.replace("'", "''") + "'" for name in (relation, head, tail)]
     text = f"{quoted[0]}({quoted[1]}, {quoted[2]})"
     assert parse_facts(text, "x") == ((relation, head, tail),)
     query = parse_query(text)
-    assert (query[0], *map(constant, query[1:])) == (relation, head, tail)
+    assert (query[0], *map(constant_name, query[1:])) == (relation, head, tail)
     assert not any(map(names_variable, query[1:]))
     (rule,) = parse_rules(f"{quoted[0]}(X, {quoted[1]}) :- {quoted[0]}(X, {quoted[2]}).", "x")
-    assert (rule.head[0], rule.head[1], constant(rule.head[2])) == (relation, "X", head)
+    assert (rule.head[0], rule.head[1], constant_name(rule.head[2])) == (relation, "X", head)
     assert parse_rules(str(rule), "x") == (rule,)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from purestep.core.errors import ChoiceError
 from purestep.core.logic.rules import Rule, encode_rules
-from purestep.core.logic.terms import decode, vocabulary
+from purestep.core.logic.terms import atom_text, vocabulary
 
 NAMES = vocabulary(["p", "q"], ["a", "b"], variables=3)
 LONG = Rule(("q", "X", "Z"), (("p", "X", "_y"), ("p", "_y", "Z")))
@@ -16,7 +16,7 @@ def test_variables_are_numbered_as_they_appear_and_short_bodies_padded() -> None
     heads, bodies = encode_rules(NAMES, [LONG, SHORT])
     assert heads.tolist() == [[2, 3, 4], [1, 1, 3]]
     assert bodies.tolist() == [[[1, 3, 5], [1, 5, 4]], [[2, 3, 3], [0, 0, 0]]]
-    assert decode(NAMES, heads[1].tolist()) == "p(a, X1)"
+    assert atom_text(NAMES, heads[1].tolist()) == "p(a, X1)"
     assert str(LONG) == "q(X, Z) :- p(X, _y), p(_y, Z)"
 
 

@@ -17,7 +17,7 @@ from purestep.core.logic.rules import Rule
 from purestep.core.logic.terms import Names
 from purestep.runtime.logic import mine as module
 from purestep.runtime.logic.family import family
-from purestep.runtime.logic.mine import Mined, mine
+from purestep.runtime.logic.mine import Mined, mine_rules
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 ALL = 10**9
@@ -59,7 +59,7 @@ def counted(facts: list[Names]) -> dict[Rule, tuple[int, int]]:
 
 
 def everything(facts: list[Names]) -> tuple[Mined, ...]:
-    return mine(facts, min_support=1, min_confidence=0.0, most_per_predicate=ALL)
+    return mine_rules(facts, min_support=1, min_confidence=0.0, most_per_predicate=ALL)
 
 
 @given(FACTS)
@@ -78,7 +78,7 @@ def test_what_is_kept_is_the_best_of_what_is_good_enough(seed: int) -> None:
     facts = [(draw.choice("pqr"), draw.choice("abcde"), draw.choice("abcde")) for _ in range(25)]
     known = counted(facts)
     for support, confidence, most, smoothing in itertools.product((1, 3), (0.0, 0.5, 1.0), (1, 7, ALL), (0.0, 5.0)):
-        found = mine(
+        found = mine_rules(
             facts, min_support=support, min_confidence=confidence, most_per_predicate=most, smoothing=smoothing
         )
         wanted = defaultdict[str, list[tuple[float, int, int]]](list)
@@ -109,7 +109,7 @@ def test_a_rule_that_holds_by_chance_does_not_lead() -> None:
     """q is right 8 times of 10, r once of once."""
     pairs = [(f"x{number}", f"y{number}") for number in range(11)]
     facts = [("q", *pair) for pair in pairs[:10]] + [("p", *pair) for pair in pairs[2:]] + [("r", *pairs[10])]
-    smoothed, plain = (mine(facts, min_support=1, smoothing=amount) for amount in (5.0, 0.0))
+    smoothed, plain = (mine_rules(facts, min_support=1, smoothing=amount) for amount in (5.0, 0.0))
     assert [mined.rule.body for mined in smoothed if mined.rule.head[0] == "p"] == [
         (("q", "X", "Y"),),
         (("r", "X", "Y"),),
@@ -129,8 +129,8 @@ def test_the_rules_of_a_family_are_found_in_it() -> None:
 
 
 def test_without_facts_there_are_no_rules() -> None:
-    assert mine([]) == ()
-    assert mine([("p", "a", "b")]) == ()
+    assert mine_rules([]) == ()
+    assert mine_rules([("p", "a", "b")]) == ()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_without_facts_there_are_no_rules() -> None:
 )
 def test_numbers_that_mean_nothing_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ChoiceError, match=said):
-        mine([("p", "a", "b")], **options)
+        mine_rules([("p", "a", "b")], **options)
 
 
 @pytest.mark.slow
@@ -155,7 +155,7 @@ def test_a_large_graph_takes_seconds() -> None:
         pytest.skip(f"no data sets in {DATA}")
     facts = parse_facts((DATA / "wn18rr" / "train.txt").read_text(), "wn18rr")
     started = time.perf_counter()
-    found = mine(facts)
+    found = mine_rules(facts)
     assert time.perf_counter() - started < 60
     best = {mined.rule.head[0]: mined for mined in reversed(found)}
     for name in ("_derivationally_related_form", "_verb_group", "_similar_to", "_also_see"):

@@ -18,7 +18,7 @@ from purestep.core.tree import leaves
 from purestep.properties import check
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proofs import proofs
-from purestep.runtime.rollout import begin, rollout
+from purestep.runtime.rollout import reset_rollout, rollout
 
 from ...laws.logic.logic_strategies import NAMES
 from ...laws.logic.proof_policy import proof_policy_laws
@@ -96,7 +96,7 @@ def test_the_first_ratio_of_an_update_is_one(temperature: float) -> None:
     env = batched(proving(made.game, made.world, reset="own"), 6)
     model = flat(proof_policy(made.game.names, size=16, hidden=16, temperature=temperature))
     params = model.init(keys.key(2))
-    _, trajectory = rollout(env, model, 8)(params, begin(env, keys.key(3)), keys.key(4))
+    _, trajectory = rollout(env, model, 8)(params, reset_rollout(env, keys.key(3)), keys.key(4))
     samples = prepare_samples(model, params, trajectory, gamma=0.99, lambda_=0.95)
     distribution, value, _ = model.apply(params, samples.observation, ())
     ratio = torch.exp(distribution.log_prob(samples.action) - samples.behaviour_log_prob)

@@ -17,7 +17,7 @@ from purestep.runtime.logic.dataset import Dataset, with_rules
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.guide import policy_guide
 from purestep.runtime.logic.link_ranking import allowed, among_all, among_negatives, ranked_by
-from purestep.runtime.logic.mine import mine
+from purestep.runtime.logic.mine import mine_rules
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
 from purestep.runtime.logic.proofs import Proofs, candidates, proofs
 from purestep.runtime.logic.rank import ranking_result, scored_by_length
@@ -122,7 +122,7 @@ def test_allowed_is_what_negatives_are_drawn_of(made: Proofs) -> None:
 
 def test_measured_confidences_are_those_of_the_miner() -> None:
     data = family(40)
-    mined = with_rules(data, [each.rule for each in mine(data.train)])
+    mined = with_rules(data, [each.rule for each in mine_rules(data.train)])
     told = with_confidences(proofs(mined))
     given = {rule: rule.confidence for rule in mined.rules}
     for rule in told.dataset.rules:
@@ -152,8 +152,10 @@ def test_the_shortest_proofs_line_has_its_protocol() -> None:
 def test_paths_of_three_steps_visit_no_constant_twice_and_stop_with_the_time() -> None:
     facts = [("q", "a", "b"), ("q", "b", "c"), ("q", "c", "d"), ("p", "a", "d"), ("q", "x", "y"), ("q", "y", "x")]
     facts += [("q", "e", "f"), ("q", "f", "g"), ("q", "g", "h"), ("p", "e", "h"), ("p", "x", "y")]
-    found = {str(each.rule): (each.support, each.confidence) for each in mine(facts, length=3)}
+    found = {str(each.rule): (each.support, each.confidence) for each in mine_rules(facts, length=3)}
     assert found["p(X, W) :- q(X, Y), q(Y, Z), q(Z, W)"] == (2, 1.0)
-    assert all(":- q(X, Y), q(Y, Z), q(Z" not in str(each.rule) for each in mine(facts, length=3, going=lambda: False))
+    assert all(
+        ":- q(X, Y), q(Y, Z), q(Z" not in str(each.rule) for each in mine_rules(facts, length=3, going=lambda: False)
+    )
     with pytest.raises(ChoiceError, match="mine: length is 4"):
-        mine(facts, length=4)
+        mine_rules(facts, length=4)

@@ -10,16 +10,16 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.logic.call_patterns import calls
 from purestep.core.logic.corrupt import TAIL
-from purestep.core.logic.env import begin
+from purestep.core.logic.env import begin_proof
 from purestep.core.logic.game import advance, look
 from purestep.core.logic.rules import Rule
-from purestep.core.logic.terms import decode, encode
+from purestep.core.logic.terms import atom_numbers, atom_text
 from purestep.core.record import select
 from purestep.core.steps import ended
 from purestep.runtime.logic.dataset import Dataset
 from purestep.runtime.logic.family import family
 from purestep.runtime.logic.proofs import Proofs, candidates, proofs
-from purestep.runtime.logic.rank import asked
+from purestep.runtime.logic.rank import candidates_of
 
 RULE = Rule(("in", "X", "Z"), (("borders", "X", "Y"), ("in", "Y", "Z")))
 SMALL = Dataset(
@@ -33,7 +33,7 @@ SMALL = Dataset(
 
 
 def words(made: Proofs, atoms: torch.Tensor) -> list[str]:
-    return [decode(made.game.names, atom) for atom in atoms.tolist()]
+    return [atom_text(made.game.names, atom) for atom in atoms.tolist()]
 
 
 def test_queries_are_the_train_facts_that_a_rule_can_prove() -> None:
@@ -44,7 +44,7 @@ def test_queries_are_the_train_facts_that_a_rule_can_prove() -> None:
 
 def test_candidates_are_the_query_and_what_is_not_known_in_its_domain() -> None:
     made = proofs(SMALL, argument="tail")
-    every = asked(made, SMALL.test, 4, keys.key(0))
+    every = candidates_of(made, SMALL.test, 4, keys.key(0))
     assert every.shape == (1, 2, 5, 3)
     first, second = (words(made, row) for row in every[0])
     assert first[0] == "in(italy, europe)"
@@ -56,7 +56,7 @@ def test_candidates_are_the_query_and_what_is_not_known_in_its_domain() -> None:
 
 def test_what_any_split_knows_is_no_candidate() -> None:
     made = proofs(SMALL)
-    heads, tails = asked(made, SMALL.test[:1], 9, keys.key(1))
+    heads, tails = candidates_of(made, SMALL.test[:1], 9, keys.key(1))
     found = words(made, heads[0])
     assert found[0] == words(made, tails[0])[0] == "in(italy, europe)"
     negatives = {word for word in found[1:] if word}
@@ -68,9 +68,9 @@ def test_what_any_split_knows_is_no_candidate() -> None:
 @pytest.mark.parametrize(("argument", "modes"), [("head", 1), ("tail", 1), ("both", 2)])
 def test_candidates_for_each_argument(argument: Any, modes: int) -> None:
     made = proofs(family(30), argument=argument)
-    every = asked(made, made.dataset.test, 5, keys.key(2), queries=4)
+    every = candidates_of(made, made.dataset.test, 5, keys.key(2), queries=4)
     assert every.shape == (modes, 4, 6, 3)
-    query = encode(made.game.names, made.dataset.test[:4])
+    query = atom_numbers(made.game.names, made.dataset.test[:4])
     assert torch.equal(every[:, :, 0], query.expand(modes, 4, 3))
     same = (every[:, :, 1:] == query[:, None]).all(1).all(1)  # of all modes: which part stays
     stays = {"head": [[True, False, True]], "tail": [[True, True, False]]}
@@ -80,7 +80,7 @@ def test_candidates_for_each_argument(argument: Any, modes: int) -> None:
 def test_candidates_depend_on_the_key_alone_and_each_query_has_its_own() -> None:
     made = proofs(family(30), argument="tail")
     names, within, known = made.game.names, made.world.within, made.world.known
-    twice = encode(names, made.dataset.test[:1] * 2)
+    twice = atom_numbers(names, made.dataset.test[:1] * 2)
     one, again, other = (candidates(names, within, known, twice, "tail", 5, keys.key(k)) for k in (1, 1, 2))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
@@ -119,14 +119,14 @@ def test_there_is_room_for_all_that_follows(rules: dict[str, Any]) -> None:
     game, world, slots = made.game, made.world, 64
     zero = torch.zeros(slots, dtype=torch.int64)
     counter, most = torch.arange(slots), 0
-    state = look(game, world.base, begin(game, world, keys.split(keys.key(0), slots), zero, counter))
+    state = look(game, world.base, begin_proof(game, world, keys.split(keys.key(0), slots), zero, counter))
     for t in range(200):
         most = max(most, int(state.derived_count.max()))
         assert int(state.too_many.sum()) == 0, f"after {t} moves"
         draw = keys.split(keys.fold_in(keys.key(1), t), slots)
         state = advance(game, state, keys.randint(draw, (), 0, state.derived_count.clamp_min(1)))
         over = ended(state.terminated, state.truncated)
-        fresh = begin(game, world, keys.split(keys.fold_in(keys.key(2), t), slots), zero, counter + t)
+        fresh = begin_proof(game, world, keys.split(keys.fold_in(keys.key(2), t), slots), zero, counter + t)
         state = look(game, world.base, select(over, fresh, state))
     assert most >= 4  # there was something to leave out
 
@@ -137,7 +137,7 @@ def test_too_little_room_is_counted() -> None:
     narrow = evolve(made.game, widths=evolve(made.game.widths, facts=1, successors=2))
     queries = made.world.queries
     zero = torch.zeros(len(queries), dtype=torch.int64)
-    state = begin(narrow, made.world, keys.split(keys.key(0), len(queries)), zero, zero)
+    state = begin_proof(narrow, made.world, keys.split(keys.key(0), len(queries)), zero, zero)
     lost = 0
     for _ in range(3):
         state = look(narrow, made.world.base, state)

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.machine import Command, Event, Failed, Machine, Started, Stop
-from purestep.runtime.machine.batched_effects import gathered, side_by_side
+from purestep.runtime.machine.batched_effects import batch_commands, side_by_side
 from purestep.runtime.machine.drive import drive
 
 
@@ -59,7 +59,7 @@ def told(commands: Sequence[Command]) -> tuple[list[str], list[str]]:
         follows = (Ask(9),) if name == "single 1" else ()
         return heard, (*follows, *((Stop(),) if len(heard) == len(commands) + (Single(1) in commands) else ()))
 
-    effects = gathered(
+    effects = batch_commands(
         {Single: lambda one: Done(f"single {one.number}")},
         {Ask: together("ask"), Later: together("later")},
     )
@@ -84,13 +84,13 @@ def test_what_a_handler_of_several_raises_is_raised_where_nobody_answers() -> No
         return move(heard, event)[0], (Stop(),) if isinstance(event, Failed) else move(heard, event)[1]
 
     with pytest.raises(PermissionError, match="2 calls"):
-        list(drive(Machine(move), (), gathered({}, {Ask: refuse})))
-    *_, last = drive(Machine(answered), (), gathered({}, {Ask: refuse}))
+        list(drive(Machine(move), (), batch_commands({}, {Ask: refuse})))
+    *_, last = drive(Machine(answered), (), batch_commands({}, {Ask: refuse}))
     assert [type(event).__name__ for event in last] == ["Started", "Failed"]
     with pytest.raises(ShapeError, match="events of Ask is 1, wanted 2; answer each command"):
-        list(drive(Machine(move), (), gathered({}, {Ask: lambda several: [Done("")]})))
+        list(drive(Machine(move), (), batch_commands({}, {Ask: lambda several: [Done("")]})))
     with pytest.raises(ChoiceError, match="the handler of Ask is absent"):
-        list(drive(Machine(move), (), gathered({}, {})))
+        list(drive(Machine(move), (), batch_commands({}, {})))
 
 
 def test_ctrl_c_in_a_handler_of_several_is_heard_as_one() -> None:
@@ -101,7 +101,7 @@ def test_ctrl_c_in_a_handler_of_several_is_heard_as_one() -> None:
         begun = isinstance(event, Started)
         return (*heard, type(event).__name__), (Ask(0),) if begun else (Stop(),)
 
-    *_, last = drive(Machine(move), (), gathered({}, {Ask: pressed}))
+    *_, last = drive(Machine(move), (), batch_commands({}, {Ask: pressed}))
     assert last == ("Started", "Interrupted")
 
 

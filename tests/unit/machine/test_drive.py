@@ -17,7 +17,7 @@ from torch import Tensor
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.machine import Failed, Interrupted, Machine, Started, Stop
 from purestep.runtime.machine.drive import Effects, Finished, Handlers, Received, drive, serial, threads
-from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, simulated, to_lines
+from purestep.runtime.machine.replay import Log, from_lines, record_events, replay_events, simulated, to_lines
 
 
 @frozen
@@ -84,10 +84,10 @@ def test_replay_goes_through_the_same_states(table: tuple[int, ...], budget: int
     machine, log = random_machine(table, budget), Log()
     live = simulated({Work: sometimes_failing}, lambda number, command: delays[number % len(delays)])
     try:
-        states = list(drive(machine, Random(), recorded(live, log)))
+        states = list(drive(machine, Random(), record_events(live, log)))
     except ValueError:
         states = []
-    again = iter(drive(machine, Random(), replayed(from_lines(to_lines(log), [Work, Done]))))
+    again = iter(drive(machine, Random(), replay_events(from_lines(to_lines(log), [Work, Done]))))
     if states:
         assert list(again) == states
     else:
@@ -108,10 +108,10 @@ def test_replay_of_threads_is_the_live_run(
 
     log: Log = []
     machine = random_machine(table, budget)
-    states = list(drive(machine, Random(), recorded(threads({Work: handler}, workers=workers), log)))
+    states = list(drive(machine, Random(), record_events(threads({Work: handler}, workers=workers), log)))
     assert threading.get_ident() not in used
-    assert list(drive(machine, Random(), replayed(log))) == states
-    assert list(drive(machine, Random(), replayed(from_lines(to_lines(log), [Done])))) == states
+    assert list(drive(machine, Random(), replay_events(log))) == states
+    assert list(drive(machine, Random(), replay_events(from_lines(to_lines(log), [Done])))) == states
 
 
 @given(tables, budgets, st.lists(st.integers(0, 4), min_size=1))
@@ -177,10 +177,10 @@ def test_commands_of_one_batch_run_at_once_and_tell_in_order_of_completion() -> 
         return Done(command.number)
 
     log: Log = []
-    told = end(batch(Work(0), Work(1)), (), recorded({Work: handler}, log))
+    told = end(batch(Work(0), Work(1)), (), record_events({Work: handler}, log))
     assert told == (Started(), Done(1), Done(0))
     assert [entry.command for entry in log if isinstance(entry, Received)] == [1, 0]
-    assert end(batch(Work(0), Work(1)), (), replayed(log)) == told
+    assert end(batch(Work(0), Work(1)), (), replay_events(log)) == told
 
 
 def test_tensors_in_events_are_replayed_bit_for_bit() -> None:
@@ -198,8 +198,8 @@ def test_tensors_in_events_are_replayed_bit_for_bit() -> None:
     log: Log = []
     start = Sum(torch.zeros(3))
     handlers = {Work: lambda command: torch.full((3,), 0.1) ** command.number}
-    live = list(drive(Machine(step), start, recorded(threads(handlers, workers=4), log)))
-    again = list(drive(Machine(step), start, replayed(log)))
+    live = list(drive(Machine(step), start, record_events(threads(handlers, workers=4), log)))
+    again = list(drive(Machine(step), start, replay_events(log)))
     assert len(live) == len(again) == 7
     assert all(torch.equal(a.total, b.total) for a, b in zip(live, again, strict=True))
 
@@ -349,13 +349,13 @@ def test_ctrl_c_becomes_an_event_between_events(
     log: Log = []
     machine: Machine[tuple[Any, ...]] = Machine(stops_when_interrupted)
     states = []
-    for state in drive(machine, (), recorded(wrap({Work: done}), log)):
+    for state in drive(machine, (), record_events(wrap({Work: done}), log)):
         states.append(state)
         if state[-1] == Done(2):
             ctrl_c()
     assert Interrupted() in states[-1]
     assert Done(100) in states[-1]
-    assert list(drive(machine, (), replayed(from_lines(to_lines(log), [Done])))) == states
+    assert list(drive(machine, (), replay_events(from_lines(to_lines(log), [Done])))) == states
 
 
 def test_a_handler_is_never_cut_by_the_first_ctrl_c(ctrl_c: Callable[[], None]) -> None:
@@ -479,17 +479,17 @@ def test_breaking_off_ends_a_stream_at_its_next_event() -> None:
 
 def test_another_machine_than_the_recorded_is_refused() -> None:
     log: Log = []
-    end(batch(Work(0), Work(1)), (), recorded(serial({Work: done}), log))
+    end(batch(Work(0), Work(1)), (), record_events(serial({Work: done}), log))
     with pytest.raises(RuntimeError, match="command 0 is Done, wanted Work"):
-        end(batch(Done(0), Work(1)), (), replayed(log))
+        end(batch(Done(0), Work(1)), (), replay_events(log))
     with pytest.raises(RuntimeError, match="command 1 is not issued, wanted Work"):
-        end(batch(Work(0)), (), replayed(log[2:]))
+        end(batch(Work(0)), (), replay_events(log[2:]))
 
 
 def test_a_log_cut_short_gives_its_states_and_then_says_so() -> None:
     log: Log = []
-    whole = list(drive(batch(Work(0), Work(1)), (), recorded(serial({Work: done}), log)))
-    states = drive(batch(Work(0), Work(1)), (), replayed(log[:2]))
+    whole = list(drive(batch(Work(0), Work(1)), (), record_events(serial({Work: done}), log)))
+    states = drive(batch(Work(0), Work(1)), (), replay_events(log[:2]))
     assert [next(states), next(states)] == whole[:2]
     with pytest.raises(RuntimeError, match="the log is at its end"):
         next(states)
@@ -498,7 +498,7 @@ def test_a_log_cut_short_gives_its_states_and_then_says_so() -> None:
 def test_a_log_keeps_no_exception_alive() -> None:
     log: Log = []
     failing = Machine(lambda count, event: (count + 1, (Work(3),) if count == 0 else (Stop(),)))
-    end(failing, 0, recorded(serial({Work: sometimes_failing}), log))
+    end(failing, 0, record_events(serial({Work: sometimes_failing}), log))
     assert log == [Received(0, "Work", Failed(Work(3), "ValueError: work 3")), Finished(0, "Work")]
     assert all(entry.cause is None for entry in log if isinstance(entry, Received))
 

@@ -16,7 +16,7 @@ from purestep.core.machine import Failed, Interrupted, Stop
 from purestep.runtime.async_rl.checkpoint import PendingSample, PhaseCheckpoint
 from purestep.runtime.async_rl.scheduler.events import COMMANDS, EVENTS
 from purestep.runtime.async_rl.scheduler.state import CLASSES
-from purestep.runtime.machine.json_codec import decode, encode, line
+from purestep.runtime.machine.json_codec import decode, encode, json_line
 from purestep.runtime.runs.training_machine import Loop
 
 
@@ -48,7 +48,7 @@ values = st.recursive(
 
 @given(values)
 def test_json_gives_back_the_value_and_its_types(value: Any) -> None:
-    text = line(encode(value))
+    text = json_line(encode(value))
     back = decode(json.loads(text), [Point, Holder])
     assert back == value
     assert repr(back) == repr(value)
@@ -56,7 +56,7 @@ def test_json_gives_back_the_value_and_its_types(value: Any) -> None:
 
 
 def test_nan_and_infinity_survive_strict_json() -> None:
-    text = line(encode((math.nan, math.inf, -math.inf, -0.0)))
+    text = json_line(encode((math.nan, math.inf, -math.inf, -0.0)))
     nan, high, low, zero = decode(json.loads(text))
     assert math.isnan(nan)
     assert (high, low) == (math.inf, -math.inf)

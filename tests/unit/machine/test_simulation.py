@@ -11,13 +11,13 @@ from purestep.core.errors import ChoiceError, DtypeError
 from purestep.core.machine import Command, Event, Machine
 from purestep.properties import check
 from purestep.runtime.async_rl.scheduler import events as say
-from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
-from purestep.runtime.async_rl.simulation.effects import begun, generators, happened
+from purestep.runtime.async_rl.simulation.effects import begin_command, generators, happened
 from purestep.runtime.async_rl.simulation.workers import SimulationState, Twins
 from purestep.runtime.machine.drive import drive
-from purestep.runtime.machine.replay import Log, from_lines, recorded, replayed, to_lines
-from purestep.runtime.machine.simulation import Agenda, due, line, log_normal, schedule_after
+from purestep.runtime.machine.replay import Log, from_lines, record_events, replay_events, to_lines
+from purestep.runtime.machine.simulation import Agenda, faulty_transport, log_normal, pop_due, schedule_after
 
 from ...laws.simulation.simulated import own_simulating, simulated_laws
 from ...laws.simulation.simulation import twin_laws
@@ -46,22 +46,22 @@ def watched(rules: Rules, seen: list[tuple[Event, tuple[Command, ...]]]) -> Mach
 
 @pytest.mark.parametrize("weights", ["interrupt", "next", "barrier"])
 def test_a_run_among_simulated_generators_ends_and_is_the_same_again(weights: str) -> None:
-    twins, start = Twins(tokens=LONG, weights=weights, recompute=0.5), begin(RULES, prompts=999, workers=8)
+    twins, start = Twins(tokens=LONG, weights=weights, recompute=0.5), begin_schedule(RULES, prompts=999, workers=8)
     log: Log = []
-    states = list(drive(scheduler(RULES), start, recorded(generators(twins), log)))
+    states = list(drive(scheduler(RULES), start, record_events(generators(twins), log)))
     assert (states[-1].version, states[-1].consumed, states[-1].stopped) == (12, 48, True)
     assert list(drive(scheduler(RULES), start, generators(twins))) == states
     again = from_lines(to_lines(log), (*say.EVENTS, *say.COMMANDS))
-    assert list(drive(scheduler(RULES), start, replayed(again))) == states
+    assert list(drive(scheduler(RULES), start, replay_events(again))) == states
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_line_that_loses_doubles_and_reorders_costs_time_and_nothing_else(seed: int) -> None:
     """Each update is of samples that were finished once, none older than the bound, and the run ends."""
-    lossy = line(keys.key(seed), delay=0.5, drop=0.2, double=0.2)
+    lossy = faulty_transport(keys.key(seed), delay=0.5, drop=0.2, double=0.2)
     twins = Twins(tokens=LONG, line=lossy, patience=20.0, chunk=1_000_000)
     told = list[tuple[Event, tuple[Command, ...]]]()
-    *_, last = drive(watched(RULES, told), begin(RULES, prompts=9999, workers=8), generators(twins))
+    *_, last = drive(watched(RULES, told), begin_schedule(RULES, prompts=9999, workers=8), generators(twins))
     assert (last.version, last.consumed) == (12, 48)
     batches = [one for _, said in told for one in said if isinstance(one, say.Train)]
     assert max(Counter(name for batch in batches for name in batch.samples).values()) == 1
@@ -75,8 +75,8 @@ def test_a_line_that_loses_doubles_and_reorders_costs_time_and_nothing_else(seed
 def test_weights_are_taken_at_the_end_of_a_chunk_by_hand() -> None:
     """Ten tokens, four a second, in chunks of four: version 1 comes in the middle of the first chunk, at 0.5 s."""
     twins = Twins(tokens=lambda *sample: 10.0, chunk=4, speed=4.0, load=0.25, publish=0.5)
-    world = begun(twins, SimulationState(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0))
-    world, told = begun(twins, world, 1, say.Publish(1)), list[tuple[float, Any]]()
+    world = begin_command(twins, SimulationState(), 0, say.Dispatch(0, 0, 0, prompt=0, worker=0, version=0))
+    world, told = begin_command(twins, world, 1, say.Publish(1)), list[tuple[float, Any]]()
     while world.agenda.items:
         world, entry = happened(twins, world)
         told.append((world.agenda.now, getattr(entry, "event", "end")))
@@ -95,11 +95,11 @@ def test_choices_that_lead_nowhere_are_refused() -> None:
     with pytest.raises(ChoiceError, match="later: seconds is nan, wanted 0 or more"):
         schedule_after(Agenda(), float("nan"), "a")
     with pytest.raises(ChoiceError, match="due: the agenda is empty"):
-        due(Agenda())
+        pop_due(Agenda())
     with pytest.raises(ChoiceError, match=r"log_normal: sigma is -1\.0"):
         log_normal(keys.key(0), mean=1.0, sigma=-1.0)
     with pytest.raises(ChoiceError, match="line: drop is 2, wanted a number in"):
-        line(keys.key(0), drop=2)
+        faulty_transport(keys.key(0), drop=2)
     with pytest.raises(DtypeError, match="simulated: key"):
         log_normal(keys.key(0).float(), mean=1.0, sigma=1.0)
     twins = Twins(tokens=LONG)
@@ -110,4 +110,4 @@ def test_choices_that_lead_nowhere_are_refused() -> None:
     with pytest.raises(ChoiceError, match="did you mean 'interrupt'"):
         evolve(twins, weights="interupt")
     with pytest.raises(ChoiceError, match="twins: command is 'int'"):
-        begun(twins, SimulationState(), 0, 7)
+        begin_command(twins, SimulationState(), 0, 7)

@@ -101,10 +101,10 @@ def test_the_table_is_in_the_tested_order() -> None:
 # --- the walks ---
 
 
-def test_there_are_three_walks_one_of_them_in_two_ways() -> None:
-    about = ("From an observation to the loss", "From an update to a generator")
+def test_there_are_five_walks_one_of_them_in_two_ways() -> None:
+    classic = ["From a setting's line to a trainer", "From an observation to the loss"]
     ways = [f"From a sampled token to the gradient, {way}" for way in ("in turns", "asynchronously")]
-    assert list(WALKS) == [about[0], *ways, about[1]]
+    assert list(WALKS) == [*classic, *ways, "From an update to a generator", "From an object to its verdict"]
 
 
 @pytest.mark.parametrize("walk", WALKS)
@@ -159,7 +159,7 @@ def test_the_picture_has_the_tested_packages_and_no_import_points_back(counts: C
 
 SOURCES = {
     "runtime/text/run.py": "from ...core import keys, tree\nfrom ...core.tree import clone\nfrom . import report\n",
-    "runtime/text/trainer.py": "def f():\n    from .batching import trimmed, widened\n    from ..compile import program\n",
+    "runtime/text/trainer.py": "def f():\n    from .batching import trimmed, with_width\n    from ..compile import program\n",
     "core/tree.py": "import torch\nfrom .errors import message\n",
 }
 

@@ -62,13 +62,13 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         begun(Path("runs") / run, {"recipe": "zorplex", "mode": "async", "generators": -1})
         (Path("runs") / run / "sync").mkdir()
         (Path("runs") / run / "sync" / folder.METRICS).write_text("")
-    monkeypatch.setattr(cluster, "served", note("host"))
+    monkeypatch.setattr(cluster, "serve_host", note("host"))
     monkeypatch.setattr(zorplex_session, "start", note("train"))
     monkeypatch.setattr(zorplex_session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
-    monkeypatch.setattr(replay, "replayed", note("replay"))
+    monkeypatch.setattr(replay, "replay_phase", note("replay"))
     monkeypatch.setattr(text_run, "learning_curve", note("plot"))
-    monkeypatch.setattr(turns_report, "measured", lambda paths: ("accuracy", "accuracy"))
+    monkeypatch.setattr(turns_report, "success_column", lambda paths: ("accuracy", "accuracy"))
     words = [shlex.split(line, comments=True)[1:] for block in blocks("bash") for line in block.splitlines()]
     assert {main.main(one) for one in words} == {130}
     assert noted == ["train", "train", "train", "resume", "replay", "evaluate", "plot", "host", "train", "resume"]

@@ -25,7 +25,7 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster as engine
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.text import run as session
-from purestep.runtime.text.config import generators
+from purestep.runtime.text.config import generator_count
 
 from ...support import run_folders
 from ...support.programs import END, free_port, until
@@ -152,8 +152,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         return work
 
-    monkeypatch.setattr(engine, "served", note("host"))
-    monkeypatch.setattr(session, "start", note("train", lambda run, arguments: generators(arguments)))
+    monkeypatch.setattr(engine, "serve_host", note("host"))
+    monkeypatch.setattr(session, "start", note("train", lambda run, arguments: generator_count(arguments)))
     monkeypatch.setattr(session, "resume", note("resume", with_generators))
 
     def line(words: Words) -> str:

@@ -12,7 +12,7 @@ import purestep as ps
 from purestep import keys
 from purestep.core.networks import functional
 from purestep.core.tree import leaves, same_structure
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "compose.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n.*?```python\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL))
@@ -223,14 +223,14 @@ def test_metric_appears_in_the_metrics_and_in_the_file(names: Names) -> None:
     stays = names["metrics"]["stays"]
     assert stays.shape == (5,)
     assert ((stays > 0.0) & (stays < 1.0)).all()
-    rows = read(Path("runs/compose/metrics.jsonl"))
+    rows = read_metrics(Path("runs/compose/metrics.jsonl"))
     assert [row["iteration"] for row in rows] == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert [row["stays"] for row in rows] == stays.tolist()
     _, plain = short_of(names, plain_of(names))
     assert all(torch.equal(names["metrics"][name], value) for name, value in plain.items())
     boats = ps.batched(ps.auto_reset(names["env"]), 16)
     state = plain_of(names).init(keys.key(0))
-    _, played = ps.rollout(boats, names["model"], 20)(state.params, ps.begin(boats, keys.key(1)), keys.key(2))
+    _, played = ps.rollout(boats, names["model"], 20)(state.params, ps.reset_rollout(boats, keys.key(1)), keys.key(2))
     _, counted = names["counting"].update(state, played, keys.key(3))
     assert float(counted["stays"]) == pytest.approx(sum(row.count(1) for row in played.action.tolist()) / 320)
 

@@ -15,7 +15,7 @@ import torch
 
 from purestep.core import keys
 from purestep.core.tree import leaves
-from purestep.runtime.logic.recycle import FinishedProofs, idle, play, proven_all
+from purestep.runtime.logic.recycle import FinishedProofs, empty_proof_slots, play, proven_all
 
 ROOT = Path(__file__).parents[3]
 
@@ -118,7 +118,7 @@ def test_batches_that_wait_prove_what_recycled_slots_prove(benchmark: Callable[[
         return few(*given)
 
     def proven(run: Any, feed: int) -> FinishedProofs:
-        return proven_all(run, params, made.world.base, idle(game, slots), queries, feed=feed)
+        return proven_all(run, params, made.world.base, empty_proof_slots(game, slots), queries, feed=feed)
 
     wanted = proven(play(game, model, 8), slots * 8)
     count = dict[bool, int]()

@@ -19,7 +19,7 @@ from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.text import report
 from purestep.runtime.text import run as session
-from purestep.runtime.text.config import generators
+from purestep.runtime.text.config import generator_count
 
 from ...support.run_folders import begun
 
@@ -65,10 +65,10 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     for run in ("cache", "other"):
         begun(tmp_path / "runs" / run, {"recipe": "cache"})
     in_turns, at_once = note("train"), note("at once")
-    begin = lambda run, given, **named: (at_once if generators(given) else in_turns)(run, given, **named)  # noqa: E731
+    begin = lambda run, given, **named: (at_once if generator_count(given) else in_turns)(run, given, **named)  # noqa: E731
     monkeypatch.setattr(session, "start", begin)
     monkeypatch.setattr(session, "resume", note("resume"))
-    monkeypatch.setattr(text_run, "restored", note("restore"))
+    monkeypatch.setattr(text_run, "restore_run", note("restore"))
     monkeypatch.setattr(report, "pictures", note("plot"))
     (block,) = blocks("bash")
     codes = [main.main(shlex.split(line, comments=True)[1:]) for line in block.splitlines()]

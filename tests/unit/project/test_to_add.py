@@ -364,7 +364,7 @@ import torch
 from attrs import frozen
 
 from ..runs.recipe import Components, Context, Notice, Recipe
-from ..runs.run import restored, stepped
+from ..runs.run import restore_run, stepped
 from ..runs.training_machine import plan
 
 
@@ -381,7 +381,7 @@ def build(settings: Settings, context: Context) -> Components:
 
 
 def evaluated(run: Path, options: Any, notice: Notice) -> Iterator[str]:
-    yield f"evaluation: {float(restored(run).state)}"
+    yield f"evaluation: {float(restore_run(run).state)}"
 
 
 RECIPE = Recipe(name="halve", about="halve a number", defaults=lambda words: Settings(), build=build, evaluate=evaluated)
@@ -467,9 +467,9 @@ def serve(address: str, *, ready: Callable[[str], None]) -> None:
 def test_an_engine(claim: Claim, added: Added, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     added("runtime/effects/cluster/threads.py", ENGINE)
     monkeypatch.setitem(cluster.ENGINES, "threads", "threads")
-    with cluster.opened("threads") as found:
-        bench = Bench(cluster=found, host=None, opened=lambda: cluster.opened("threads"), nowhere="127.0.0.1:1")
+    with cluster.open_cluster("threads") as found:
+        bench = Bench(cluster=found, host=None, opened=lambda: cluster.open_cluster("threads"), nowhere="127.0.0.1:1")
         claim(bench, tmp_path)
         assert found.failure(0.1) == ()
     with pytest.raises(cluster.interface.EngineError, match=r"host 127\.0\.0\.1:1 is another, wanted this machine"):
-        cluster.served("threads", "127.0.0.1:1", ready=print)
+        cluster.serve_host("threads", "127.0.0.1:1", ready=print)

@@ -17,11 +17,11 @@ from purestep.core.spaces import Box, Discrete
 from purestep.properties import Broken, gym_laws, policy_laws, run, verify
 from purestep.properties.adapters import ADAPTERS, Adapter
 from purestep.properties.adapters.jax import rule
-from purestep.properties.adapters.modules import actor_critic
+from purestep.properties.adapters.modules import module_as_actor_critic
 from purestep.properties.adapters.torchrl import gym_env
 from purestep.properties.framework.binding import subject_for
 from purestep.properties.framework.catalogue import rows
-from purestep.properties.framework.choice import chosen
+from purestep.properties.framework.choice import choose_laws
 from purestep.properties.framework.matching import matches
 
 
@@ -75,7 +75,7 @@ class Race(ParallelEnv):  # type: ignore[misc]
 
 
 def test_a_parallel_environment_is_checked_as_one_of_gymnasium() -> None:
-    found = chosen(Race)
+    found = choose_laws(Race)
     assert found.row.suite == "gym"
     assert "an adapter takes pettingzoo.ParallelEnv" in found.line()
     report = verify(gym_laws(steps=8), found.subject)
@@ -181,13 +181,13 @@ def test_a_module_of_logits_and_a_value_is_a_policy() -> None:
         return distribution, value - value.reshape(-1)[-1]
 
     laws, model = policy_laws(Box(-1.0, 1.0, (4,)), Discrete(2)), torch.nn.Linear(4, 3)
-    report = verify(laws, actor_critic(model, read))
+    report = verify(laws, module_as_actor_critic(model, read))
     assert report, report
     assert "batch_does_not_matter" in {
-        one.law.name for one in verify(laws, actor_critic(model, last_of_batch)).failures
+        one.law.name for one in verify(laws, module_as_actor_critic(model, last_of_batch)).failures
     }
     with pytest.raises(StructureError, match=r"eval\(\)"):
-        actor_critic(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout()), read)
+        module_as_actor_critic(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout()), read)
 
 
 def theirs(
@@ -203,7 +203,7 @@ def theirs(
 
 
 def test_an_estimator_of_columns_and_bool_endings_keeps_the_laws() -> None:
-    found = chosen(theirs, "estimator")
+    found = choose_laws(theirs, "estimator")
     report = verify(found.suite, found.subject)
     assert report, report
 
@@ -217,7 +217,7 @@ def broken(
 
 
 def test_the_error_of_an_estimator_is_that_of_the_form_it_takes() -> None:
-    found = chosen(broken, "estimator")
+    found = choose_laws(broken, "estimator")
     result = run(found.suite.laws[0], found.subject, shrink=False)
     assert "IndexError: tuple index out of range" in result.line()
 
@@ -234,7 +234,7 @@ def returns_given_next_values(
 
 
 def test_a_lambda_return_needs_no_values_of_the_states_before() -> None:
-    found = chosen(returns_given_next_values, "lambda_return")
+    found = choose_laws(returns_given_next_values, "lambda_return")
     report = verify(found.suite, found.subject)
     assert report, report
 
@@ -259,4 +259,4 @@ def test_a_class_where_an_example_is_wanted_is_one_line() -> None:
 
     ActorCriticPolicy.__module__ = "stable_baselines3.common.policies"
     with pytest.raises(StructureError, match="wanted what its adapter takes: stable_baselines3"):
-        chosen(ActorCriticPolicy, "policy")
+        choose_laws(ActorCriticPolicy, "policy")

@@ -21,7 +21,7 @@ from torch import Tensor
 from purestep.properties import Broken, run, verify
 from purestep.properties.framework.binding import subject_for
 from purestep.properties.framework.catalogue import rows, suite_of
-from purestep.properties.framework.choice import chosen
+from purestep.properties.framework.choice import choose_laws
 from purestep.properties.framework.profiles import named_profile
 from purestep.properties.framework.report import BROKEN
 
@@ -50,7 +50,7 @@ RIGHT: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_an_object_of_the_package_keeps_the_laws_that_its_adapter_declares(name: str) -> None:
     suite, value = RIGHT[name]
-    found = chosen(value)
+    found = choose_laws(value)
     assert found.row.suite == suite
     report = verify(found.suite, found.subject, profile=FEWER)
     assert report, report

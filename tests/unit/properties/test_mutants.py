@@ -11,7 +11,7 @@ from attrs import evolve
 from purestep.properties.framework.families import Family
 from purestep.properties.framework.families import families as for_users
 from purestep.properties.framework.law import Law, Mutant
-from purestep.properties.framework.matrix import Row, Table, commit, faults, figures, laws_here, main
+from purestep.properties.framework.matrix import Row, Table, commit, faults, laws_here, main, matrix_values
 from purestep.properties.framework.profiles import Profile, named_profile
 from purestep.properties.framework.report import BROKEN, PASSED, SKIPPED, VACUOUS
 from purestep.properties.framework.run import run
@@ -107,7 +107,7 @@ def test_faults_of_a_matrix_are_named() -> None:
         "some_laws: harmless: killed by no law",
         "some_laws: coarse: killed by every law, too coarse to tell them apart",
     ]
-    assert figures([table])["killed"] == 3
+    assert matrix_values([table])["killed"] == 3
 
 
 def test_suites_of_users_and_of_our_own_machinery_are_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:

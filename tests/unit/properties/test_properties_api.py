@@ -51,9 +51,9 @@ from purestep.properties import (
 )
 from purestep.properties.framework import cli, profiles
 from purestep.properties.framework.cli import verify_command
-from purestep.properties.framework.compare import bits
+from purestep.properties.framework.compare import bits_of
 from purestep.properties.framework.compiling import Compiled, own_code
-from purestep.properties.framework.profiles import current, includes, using
+from purestep.properties.framework.profiles import current_profile, includes, using
 from purestep.properties.framework.run import absent
 from purestep.properties.framework.source import render
 from purestep.properties.strategies.mdps import histories
@@ -301,7 +301,7 @@ def test_a_law_that_this_machine_cannot_run_is_skipped() -> None:
 
 
 def test_profiles_say_how_hard_to_look() -> None:
-    assert current().name == "quick"
+    assert current_profile().name == "quick"
     with using(named_profile("ci")):
         assert run(one_law(), doubled).examples == 100
     assert includes(named_profile("night"), "ci")
@@ -441,7 +441,7 @@ def test_same_says_where_trees_differ() -> None:
     with pytest.raises(Broken, match="structure"):
         same("state", {"a": torch.zeros(1)}, {"b": torch.zeros(1)})
     same("NaN is NaN", torch.tensor(float("nan")), torch.tensor(float("nan")))
-    zeros = [bits(torch.tensor([complex(0.0, part)])) for part in (0.0, -0.0)]
+    zeros = [bits_of(torch.tensor([complex(0.0, part)])) for part in (0.0, -0.0)]
     assert [one.shape for one in zeros] == [(1, 2), (1, 2)]
     assert not torch.equal(*zeros)
     with pytest.raises(Broken, match="no good"):
@@ -603,16 +603,16 @@ def test_the_profile_of_the_environment_comes_back_after_a_session(
 ) -> None:
     pytester.makepyfile(
         test_mine="""
-        from purestep.properties.framework.profiles import current
+        from purestep.properties.framework.profiles import current_profile
 
         def test_profile():
-            assert current().name == "ci"
+            assert current_profile().name == "ci"
         """
     )
     monkeypatch.setenv(profiles.VARIABLE, "night")
     plugin = ("-p", "no:cacheprovider", "-p", "purestep.properties.framework.plugin")
     pytester.runpytest(*plugin, "--laws=ci").assert_outcomes(passed=1)
-    assert current().name == "night"
+    assert current_profile().name == "night"
 
 
 def test_the_command_offers_all_profiles() -> None:

@@ -31,18 +31,18 @@ from purestep.properties import Broken, Law, Mutant, Seen, Suite, dyadic, kl_law
 from purestep.properties.framework import cli, paste, profiles
 from purestep.properties.framework.binding import subject_for
 from purestep.properties.framework.calling import NO_GRADIENT
-from purestep.properties.framework.catalogue import ROWS, named, rows, suite_of
-from purestep.properties.framework.choice import chosen
+from purestep.properties.framework.catalogue import ROWS, import_named, rows, suite_of
+from purestep.properties.framework.choice import choose_laws
 from purestep.properties.framework.cli import laws_command, verify_command, write_command
 from purestep.properties.framework.families import Family
 from purestep.properties.framework.isolated import ItemResult, SideEffects, each_apart
 from purestep.properties.framework.matching import CERTAIN, matches
 from purestep.properties.framework.pages import html_of, junit_of
-from purestep.properties.framework.paste import evaluated
+from purestep.properties.framework.paste import paste_fault
 from purestep.properties.framework.report import BROKEN, SKIPPED
 from purestep.properties.framework.script import script_of
 from purestep.properties.framework.source import source
-from purestep.properties.framework.target import load
+from purestep.properties.framework.target import load_target
 
 from ...support import strangers
 
@@ -122,7 +122,7 @@ class Columns:
     ],
 )
 def test_a_name_and_parameters_declare_a_form_whose_laws_hold(suite: str, value: Any, declared: Any) -> None:
-    found = chosen(value, suite)
+    found = choose_laws(value, suite)
     assert found.declared == declared
     report = verify(found.suite, found.subject, profile=evolve(profiles.named_profile("quick"), examples=10))
     assert report, str(report)
@@ -130,14 +130,14 @@ def test_a_name_and_parameters_declare_a_form_whose_laws_hold(suite: str, value:
 
 def test_a_metric_of_no_known_name_asks_for_its_kind() -> None:
     with pytest.raises(StructureError, match=r"kl_penalty, wanted one of .*; add --declare kind=KIND"):
-        chosen(strangers.kl_penalty, "metric")
+        choose_laws(strangers.kl_penalty, "metric")
 
 
 def test_an_estimator_that_returns_too_many_numbers_is_told_so() -> None:
     def gae_and_one(rewards: Tensor, values: Tensor, dones: Tensor, gamma: float, lam: float) -> Tensor:
         return torch.zeros(len(rewards) + 2)
 
-    found = chosen(gae_and_one, "estimator")
+    found = choose_laws(gae_and_one, "estimator")
     assert re.match(r"the result is \[\d+\], wanted \d+ numbers", run(found.suite.laws[0], found.subject).detail)
 
 
@@ -158,7 +158,7 @@ def test_rows_stand_in_order_and_lead_to_suites() -> None:
     names = [row.suite for row in ROWS]
     assert names == sorted(set(names))
     for row in ROWS:
-        made = named(row.laws)
+        made = import_named(row.laws)
         if callable(made):
             takes = inspect.signature(made).parameters
             needed = {n for n, p in takes.items() if p.default is p.empty and p.kind is not p.VAR_KEYWORD}
@@ -250,14 +250,14 @@ def test_an_event_must_occur_in_a_share_of_the_draws() -> None:
     ],
 )
 def test_right_code_in_other_conventions_is_not_called_broken(name: str) -> None:
-    found = chosen(getattr(strangers, name), **strangers.RIGHT[name])
+    found = choose_laws(getattr(strangers, name), **strangers.RIGHT[name])
     report = verify(found.suite, found.subject, profile=evolve(profiles.named_profile("quick"), examples=12))
     assert report, str(report)
 
 
 @pytest.mark.parametrize("name", strangers.WRONG)
 def test_wrong_code_in_these_conventions_is_caught(name: str) -> None:
-    found = chosen(getattr(strangers, name), **strangers.WRONG[name])
+    found = choose_laws(getattr(strangers, name), **strangers.WRONG[name])
     assert any(run(law, found.subject, shrink=False).outcome == BROKEN for law in found.suite)
 
 
@@ -271,13 +271,13 @@ def test_values_print_as_source_with_their_imports() -> None:
         torch.int8,
         np.zeros((0, 2), np.float32),
         HTTPStatus.NOT_FOUND,
-        partial(evaluated, imports=["import torch"]),
+        partial(paste_fault, imports=["import torch"]),
         urlsplit("https://a/b"),
     )
     text, imports = source(value)
-    assert evaluated(text, imports) == ""
+    assert paste_fault(text, imports) == ""
     assert "0.10000000149011612, float('-inf')" in text
-    assert "HTTPStatus.NOT_FOUND, partial(evaluated, imports=['import torch']), SplitResult(" in text
+    assert "HTTPStatus.NOT_FOUND, partial(paste_fault, imports=['import torch']), SplitResult(" in text
 
 
 @frozen
@@ -351,7 +351,7 @@ def test_a_script_shows_what_a_call_returned_or_raised(their_doubles: Any, capsy
 @pytest.mark.slow
 def test_a_script_reproduces_the_fault_without_purestep(tmp_path: Path) -> None:
     (tmp_path / "their_kl.py").write_text("def kl_turned(logp, ref_logp):\n    return (logp - ref_logp).expm1() + 1\n")
-    found = chosen(load(f"{tmp_path / 'their_kl.py'}:kl_turned"))
+    found = choose_laws(load_target(f"{tmp_path / 'their_kl.py'}:kl_turned"))
     script = verify(found.suite, found.subject)["zero_at_equality"].script
     assert "purestep" not in script.replace("purestep:", "")
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -644,7 +644,7 @@ def test_a_keyword_of_another_name_is_given_and_not_left_at_its_default(theirs: 
     ) -> Tensor:
         return gae(rewards, values, next_values, terminated, truncated, gamma=gamma, lambda_=gae_lambda)
 
-    found = chosen(compute_gae)
+    found = choose_laws(compute_gae)
     assert verify(found.suite, found.subject)
 
 
@@ -709,12 +709,12 @@ def test_the_listing_shows_each_suite_with_signature_and_example(capsys: pytest.
 
 
 def test_with_gives_values_and_strategies(theirs: str) -> None:
-    value = load(f"{theirs}:kl_of_four")
+    value = load_target(f"{theirs}:kl_of_four")
     given = {"tau": st.sampled_from([1.0, 1.0]), "nu": 3}
-    found = chosen(value, given=given, declared={"never_negative": False})
+    found = choose_laws(value, given=given, declared={"never_negative": False})
     assert verify(found.suite, found.subject)
     with pytest.raises(StructureError, match="nu"):
-        chosen(value, given={"tau": 1.0})
+        choose_laws(value, given={"tau": 1.0})
 
 
 def test_the_profiles_of_the_command_are_those_of_the_laws() -> None:

@@ -12,7 +12,7 @@ from purestep.core.errors import ChoiceError
 from purestep.runtime.recipes.algorithm_flags import (
     algorithm_of,
     changes_class,
-    check_settings,
+    check_algorithm,
     settings_class,
     settings_of,
 )
@@ -45,7 +45,7 @@ def test_each_setting_is_a_flag_that_is_checked_and_moves_if_it_is_an_input(name
         if isinstance(one.kind, Kind):
             for wrong in (2 * one.kind.low - 1, math.nan) if one.kind.type is float else (0,):
                 with pytest.raises(ChoiceError, match=flag(one.name)):
-                    check_settings(settings_class(target)(**{one.name: wrong}))
+                    check_algorithm(settings_class(target)(**{one.name: wrong}))
 
 
 def test_the_numbers_of_a_program_are_its_inputs_and_finite_limits() -> None:

@@ -21,8 +21,8 @@ from purestep.runtime.evaluate import evaluate, summary
 from purestep.runtime.normalizer import running
 from purestep.runtime.population import population
 from purestep.runtime.recipes.load import load
-from purestep.runtime.recipes.report import APART, LONGEST, evaluated
-from purestep.runtime.runs.run import newest, restored, silent, train
+from purestep.runtime.recipes.report import APART, LONGEST, evaluate_run
+from purestep.runtime.runs.run import newest_checkpoint, restore_run, silent, train
 from purestep.runtime.train import trainer
 from purestep.runtime.trained_policy import TrainedPolicy, policy, visited
 
@@ -59,7 +59,7 @@ def test_a_run_gives_the_policy_that_evaluate_plays(scaled: Path) -> None:
     assert (found.recipe, found.iteration, found.arguments.experience.env) == ("ppo", 4, "pendulum")
     play = evaluate(found.env, found.raw, episodes=5, steps=LONGEST)
     result = summary(play(found.params, (), keys.fold_in(keys.key(3), APART)))
-    assert result.mean_return == evaluated(scaled, episodes=5, seed=3).mean_return
+    assert result.mean_return == evaluate_run(scaled, episodes=5, seed=3).mean_return
     unscaled = evaluate(found.env, found.model, episodes=5, steps=LONGEST)
     assert summary(unscaled(found.params, (), keys.fold_in(keys.key(3), APART))).mean_return != result.mean_return
 
@@ -166,7 +166,7 @@ def test_an_environment_of_the_users_needs_trust(tmp_path: Path) -> None:
 
 
 def test_other_folders_say_what_to_call(scaled: Path, tmp_path: Path) -> None:
-    checkpoint = newest(scaled)
+    checkpoint = newest_checkpoint(scaled)
     with pytest.raises(
         CheckpointError, match=rf"is a checkpoint, wanted the folder of a run; name {scaled}, or call load_"
     ):
@@ -184,8 +184,8 @@ def test_other_folders_say_what_to_call(scaled: Path, tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_of_a_run_names_load(scaled: Path) -> None:
-    state = restored(scaled).state
+    state = restore_run(scaled).state
     with pytest.raises(
         CheckpointError, match=rf"the state of a 'loop', .*; purestep\.load\('{scaled}'\) opens a run's policy"
     ):
-        load_checkpoint(newest(scaled), state)
+        load_checkpoint(newest_checkpoint(scaled), state)

@@ -15,7 +15,7 @@ from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.runs import migrations, registry
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flatten
-from purestep.runtime.runs.kinds import recorded
+from purestep.runtime.runs.kinds import record_of
 from purestep.runtime.runs.migrations import ADDED, LEAVES, SCHEMA, leaf_in, upgrade
 from purestep.runtime.runs.recipe import Recipe
 from purestep.runtime.runs.registry import find, own
@@ -65,7 +65,7 @@ def test_records_of_every_schema_have_todays_settings_once_they_are_upgraded(kin
 
 
 def test_a_record_of_today_is_taken_as_it_is_and_lacks_nothing() -> None:
-    held = runs.described(find("ppo"), find("ppo").defaults(()))
+    held = runs.run_record(find("ppo"), find("ppo").defaults(()))
     assert held["schema"] == SCHEMA
     assert upgrade(held) == held
     with pytest.raises(CheckpointError, match=r"with other names: \['probes'\]"):
@@ -76,7 +76,7 @@ def test_a_record_of_today_is_taken_as_it_is_and_lacks_nothing() -> None:
 def test_a_record_of_a_newer_version_is_refused_in_a_line(
     number: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = {**runs.described(find("ppo"), find("ppo").defaults(())), "schema": number}
+    held = {**runs.run_record(find("ppo"), find("ppo").defaults(())), "schema": number}
     run = begun(tmp_path / "run", encode(held))
     single.save(run, 1, {}, machine=Loop(iterations=4, chunk=1, every=1, iteration=1, saved=1), metadata=held)
     for command in (["evaluate"], ["resume"], ["plot"], ["view"]):
@@ -122,13 +122,13 @@ def test_a_recipe_of_another_package_brings_its_own_migration(monkeypatch: pytes
     old = Recipe(
         name="hill", about="", defaults=lambda words: Old(), build=find("ppo").build, evaluate=lambda *_: iter(())
     )
-    held = runs.described(old, Old(0.5))
+    held = runs.run_record(old, Old(0.5))
     new = evolve(old, defaults=lambda words: New(), schema=1, migrate=migrate)
     monkeypatch.setattr(registry, "find", lambda name, where="": new)
     assert runs.arguments_of(held) == (new, New(0.5))
-    assert runs.arguments_of(runs.described(new, New(0.5))) == (new, New(0.5))
+    assert runs.arguments_of(runs.run_record(new, New(0.5))) == (new, New(0.5))
     with pytest.raises(CheckpointError, match="recipe_schema is 2, wanted at most 1"):
-        runs.arguments_of(runs.described(evolve(new, schema=2), New()))
+        runs.arguments_of(runs.run_record(evolve(new, schema=2), New()))
 
 
 # --- arguments that belong to no run ---
@@ -139,7 +139,7 @@ def test_a_recipe_of_another_package_brings_its_own_migration(monkeypatch: pytes
 def test_a_text_where_a_number_stood_is_refused_in_a_line(
     name: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = encode({**runs.described(find("zorplex"), find("zorplex").defaults(())), name: "four"})
+    held = encode({**runs.run_record(find("zorplex"), find("zorplex").defaults(())), name: "four"})
     run = begun(tmp_path / "run", held)
     assert main.main([command, str(run)]) == (0 if command == "view" else 1)
     said = capsys.readouterr().err
@@ -156,7 +156,7 @@ def test_arguments_of_one_recipe_beside_checkpoints_of_another_are_refused_in_a_
     run = tmp_path / "run"
     runs.train("reinforce", run, **small, notice=runs.silent)
     other = find(recipe)
-    (run / "arguments.json").write_text(json.dumps(encode(runs.described(other, other.defaults(())))))
+    (run / "arguments.json").write_text(json.dumps(encode(runs.run_record(other, other.defaults(())))))
     assert main.main([command, str(run)]) == 1
     said = capsys.readouterr().err
     (line,) = [text for text in said.splitlines() if text.startswith("purestep: ")]
@@ -167,7 +167,7 @@ def test_arguments_of_one_recipe_beside_checkpoints_of_another_are_refused_in_a_
 def test_a_damaged_record_is_refused_in_a_line(tmp_path: Path) -> None:
     run = begun(tmp_path / "run", {"recipe": "ppo", "clip": {"$float": "many"}})
     with pytest.raises(CheckpointError, match=r"arguments\.json is damaged"):
-        recorded(run)
+        record_of(run)
 
 
 def test_numbers_that_older_states_lack_follow_from_the_arguments(tmp_path: Path) -> None:
@@ -175,12 +175,12 @@ def test_numbers_that_older_states_lack_follow_from_the_arguments(tmp_path: Path
     small: dict[str, Any] = {"steps": 64, "envs": 2, "horizon": 8, "hidden": (4,), "backend": "none", "clip": 0.125}
     run = tmp_path / "run"
     runs.train("ppo", run, **small, notice=runs.silent)
-    found = runs.restored(run)
+    found = runs.restore_run(run)
     tree = evolve_numbers(found.state)
     held = {name: value for name, value in found.manifest.metadata.items() if name != "schema"}
     old = begun(tmp_path / "old", encode(held))
     single.save(old, found.loop.iteration, tree, machine=found.loop, metadata=held)
-    again = runs.restored(old)
+    again = runs.restore_run(old)
     assert float(again.state.learner.numbers["clip"]) == 0.125
     assert torch.equal(again.state.learner.params, found.state.learner.params)
 

@@ -17,7 +17,7 @@ from purestep.runtime.effects.experiment_config import load_expr_config
 from purestep.runtime.effects.hugging_face.folder import open_model
 from purestep.runtime.effects.hugging_face.tokenizer import load_tokenizer
 from purestep.runtime.effects.json_lines import objects
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.files.reading import UnreadableError, irregular, parse_json, read_bounded
 from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.recipes.arguments import Process
@@ -58,7 +58,7 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     arguments = changed(cache_defaults(), {"solution_rollout_policy": "their_policies.paid"})
     run = tmp_path / "run"
     loop = Loop(iterations=4, chunk=1, every=1, iteration=1, saved=1)
-    described = runs.described(find("cache"), arguments)
+    described = runs.run_record(find("cache"), arguments)
     run.mkdir()
     single.save(run, 1, {}, machine=loop, metadata=described)
     folder.mark(run, "cache")
@@ -159,7 +159,7 @@ def test_files_that_are_none_end_in_a_line(odd: Callable[[Path], None], tmp_path
         load_expr_config(["--config", str(path)])
     with pytest.raises(CheckpointError, match="unreadable"):
         folder.read_json(path)
-    for reads in (read, lambda path: list(objects(path))):
+    for reads in (read_metrics, lambda path: list(objects(path))):
         with pytest.raises(CheckpointError, match="wanted a"):
             reads(path)
     for name in ("train.txt", "test.txt"):
@@ -236,4 +236,4 @@ def test_every_recipes_own_record_is_taken() -> None:
     for name in own():
         recipe = find(name)
         arguments = recipe.defaults(())
-        assert runs.arguments_of(runs.described(recipe, arguments)) == (recipe, arguments)
+        assert runs.arguments_of(runs.run_record(recipe, arguments)) == (recipe, arguments)

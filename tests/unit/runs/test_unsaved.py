@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 
 from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import metrics_log
@@ -84,7 +84,7 @@ def tensors(run: Path, recipe: str = "zorplex") -> dict[str, torch.Tensor]:
     """What the newest checkpoint holds."""
     import safetensors.torch
 
-    return safetensors.torch.load_file(runs.newest(run) / "state.safetensors")
+    return safetensors.torch.load_file(runs.newest_checkpoint(run) / "state.safetensors")
 
 
 def contents(run: Path) -> dict[str, bytes]:
@@ -104,7 +104,7 @@ def test_it_ends_with_the_bits_of_one_that_never_stopped(whole: tuple[str, Path]
     recipe, wanted = whole
     run = tmp_path / "run"
     cut(recipe, run, 2)
-    assert len(read(run / "metrics.jsonl")) == 2
+    assert len(read_metrics(run / "metrics.jsonl")) == 2
     assert (run / "before.json").exists()
     half = run / "checkpoints" / ".partial-step_000003"
     half.mkdir(parents=True)
@@ -119,7 +119,7 @@ def test_it_ends_with_the_bits_of_one_that_never_stopped(whole: tuple[str, Path]
     assert f"no checkpoint yet: {run} begins again" in capsys.readouterr().err
     one, other = tensors(wanted, recipe), tensors(run, recipe)
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
+    assert [row["iteration"] for row in read_metrics(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
     assert len(list((run / "tensorboard").iterdir())) == 1
     alike = ["arguments.json", "before.json", "evaluation.txt", "tokenizer/tokenizer.json"]
     for name in [*alike, *(["rollouts.jsonl"] if recipe == "cache" else [])]:
@@ -140,7 +140,7 @@ def test_rows_that_will_come_again_are_there_once(tmp_path: Path) -> None:
     for done, told in ((0, (1.0, 2.0, 3.0)), (2, (3.0, 4.0)), (0, (1.0,))):
         with metrics_log(tmp_path, Loop(iterations=4, chunk=1, every=9, iteration=done), ()) as log:
             log(Log(tuple({"iteration": number, "warm_loss": 1.0} for number in told)))
-        assert [row["iteration"] for row in read(tmp_path / "metrics.jsonl")] == [
+        assert [row["iteration"] for row in read_metrics(tmp_path / "metrics.jsonl")] == [
             *map(float, range(1, done + 1)),
             *told,
         ]
@@ -229,7 +229,7 @@ def test_a_server_that_was_not_there_may_be_somewhere_else(
         published = stood_in(patch, run, **ROOM)
         assert main.main(resume(run, "--server", ELSEWHERE)) == 0
     assert published == [(ELSEWHERE, version) for version in range(3)]  # two are trained with, the last is evaluated
-    assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
+    assert [row["iteration"] for row in read_metrics(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
     assert json.loads((run / "arguments.json").read_text())["server"] == ELSEWHERE
     assert runs.arguments_in(run)[1].sampling.server == ELSEWHERE
 
@@ -253,4 +253,4 @@ def test_a_run_that_was_killed_while_it_waited_for_a_server(tmp_path: Path, monk
     published = stood_in(monkeypatch, run, **ROOM)
     assert main.main(resume(run)) == 0
     assert published == [(NOWHERE, version) for version in range(3)]
-    assert [row["iteration"] for row in read(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]
+    assert [row["iteration"] for row in read_metrics(run / "metrics.jsonl")] == [1.0, 2.0, 3.0]

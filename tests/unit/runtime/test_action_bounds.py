@@ -22,7 +22,7 @@ from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.networks import mlp
 from purestep.core.optim.optimizers import sgd
 from purestep.core.policy import ActorCritic, normal_head, scalar, separate
-from purestep.core.spaces import Box, Discrete, clipped, contains, is_bounded
+from purestep.core.spaces import Box, Discrete, clip_to_space, contains, is_bounded
 from purestep.core.steps import TimeStep
 from purestep.runtime.cli import main
 from purestep.runtime.effects.gymnasium.env import GymnasiumEnv, GymnasiumVectorEnv, gymnasium_trainer, gymnasium_world
@@ -56,13 +56,13 @@ def boxes(draw: st.DrawFn) -> Box:
 @given(boxes(), st.integers(0, 2**31), st.sampled_from([torch.float32, torch.float64, torch.float16]))
 def test_a_clipped_action_is_the_nearest_one_in_the_space(space: Box, seed: int, dtype: torch.dtype) -> None:
     action = (8 * keys.normal(keys.key(seed), (5, *space.shape))).to(dtype)
-    nearest = clipped(space, action)
+    nearest = clip_to_space(space, action)
     inside = contains(space, action)
     assert contains(space, nearest).all()
     assert torch.equal(nearest[inside], action[inside])
-    assert torch.equal(clipped(space, nearest), nearest)
+    assert torch.equal(clip_to_space(space, nearest), nearest)
     assert nearest.dtype == action.dtype
-    assert torch.equal(torch.vmap(lambda one: clipped(space, one))(action), nearest)
+    assert torch.equal(torch.vmap(lambda one: clip_to_space(space, one))(action), nearest)
 
 
 @given(st.integers(-9, 9), st.floats(0, 9), st.sampled_from([torch.int8, torch.int32, torch.int64, torch.uint8]))
@@ -70,17 +70,17 @@ def test_whole_numbers_stay_whole_and_inside(start: int, width: float, dtype: to
     action = torch.arange(0, 100).to(dtype)
     high = start + 1.5 + width
     space = Box(float(start) - 0.5, high, ())
-    nearest = clipped(space, action)
+    nearest = clip_to_space(space, action)
     assert nearest.dtype == dtype
     assert contains(space, nearest).all() or (dtype == torch.uint8 and high < 0)
-    assert torch.equal(clipped(Box(-INF, INF, ()), action), action)
+    assert torch.equal(clip_to_space(Box(-INF, INF, ()), action), action)
 
 
 def test_nan_stays_and_another_shape_is_refused() -> None:
-    assert clipped(Box(0.0, 1.0, (1,)), torch.tensor([math.nan])).isnan().all()
-    assert clipped(Discrete(2), torch.tensor(1)) == 1
+    assert clip_to_space(Box(0.0, 1.0, (1,)), torch.tensor([math.nan])).isnan().all()
+    assert clip_to_space(Discrete(2), torch.tensor(1)) == 1
     with pytest.raises(ShapeError, match=r"clipped: action is \[4\], wanted \[\*, 3\]; make the model"):
-        clipped(Box(0.0, 1.0, (3,)), torch.zeros(4))
+        clip_to_space(Box(0.0, 1.0, (3,)), torch.zeros(4))
 
 
 def strict(space: Box) -> Env[Any, Any]:

@@ -25,7 +25,7 @@ from purestep.core.spaces import Box
 from purestep.runtime.evaluate import evaluate
 from purestep.runtime.normalizer import identity, running
 from purestep.runtime.population import population
-from purestep.runtime.recipes.pipeline import placed
+from purestep.runtime.recipes.pipeline import make_on_device
 from purestep.runtime.runs.run import train as train_run
 from purestep.runtime.train import train, trainer
 
@@ -82,6 +82,6 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_built(tmp_path
 
 
 def test_tensors_are_made_on_the_device_in_the_block_alone() -> None:
-    with placed(DEVICES[-1] if DEVICES[-1] == "cuda" else "cpu") as device:
+    with make_on_device(DEVICES[-1] if DEVICES[-1] == "cuda" else "cpu") as device:
         assert torch.zeros(1).device.type == device.type
     assert torch.zeros(1).device.type == "cpu"

@@ -41,7 +41,7 @@ from purestep.core.tree import tree_map
 from purestep.runtime.compile import program
 from purestep.runtime.evaluate import evaluate
 from purestep.runtime.population import population
-from purestep.runtime.rollout import begin, rollout
+from purestep.runtime.rollout import reset_rollout, rollout
 from purestep.runtime.train import train, trainer
 
 CARTPOLE: Env[Any, Any] = make("cartpole")
@@ -198,7 +198,10 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
         lambda: trainer(CARTPOLE, MODEL, MODELS, envs=2, horizon=2).init(keys.split(KEY, 3)),
         r"trainer: init: key is \[3, 2\], wanted \[2\]; .*`population`",
     ),
-    "a key of another dtype": (lambda: begin(CARTPOLE, torch.zeros(2)), "key is torch.float32, wanted torch.int64"),
+    "a key of another dtype": (
+        lambda: reset_rollout(CARTPOLE, torch.zeros(2)),
+        "key is torch.float32, wanted torch.int64",
+    ),
     "a seed of Python": (lambda: keys.split(7), r"split: key is int, wanted a tensor \[\*, 2\]; .*keys.key"),  # type: ignore[arg-type]
     "a fraction for a seed": (lambda: keys.key(1.5), "key: seed is 1.5, wanted 0 <= seed"),  # type: ignore[arg-type]
     "less than no keys": (lambda: keys.split(KEY, -1), "split: n is -1, wanted a whole number"),
@@ -269,7 +272,7 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "no episodes": (lambda: evaluate(CARTPOLE, MODEL, episodes=0, steps=1), "evaluate: episodes is 0, wanted"),
     "steps by a half": (lambda: evaluate(CARTPOLE, MODEL, episodes=1, steps=1.5), "evaluate: steps is 1.5, wanted"),  # type: ignore[arg-type]
     "one world for a batch": (
-        lambda: rollout(CARTPOLE, MODEL, 3)(MODEL.init(KEY), begin(CARTPOLE, KEY), KEY),
+        lambda: rollout(CARTPOLE, MODEL, 3)(MODEL.init(KEY), reset_rollout(CARTPOLE, KEY), KEY),
         r"rollout: the model's values is \[\], wanted \[B\]; step a batch of worlds, batched\(env, n\)",
     ),
     "no steps": (lambda: rollout(CARTPOLE, MODEL, 0), "rollout: length is 0, wanted a whole number, 1 or more"),

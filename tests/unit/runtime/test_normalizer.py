@@ -19,7 +19,7 @@ from purestep.core.spaces import Box, Discrete
 from purestep.core.steps import Trajectory, ended
 from purestep.core.tree import leaves, same_structure, tree_map
 from purestep.runtime.normalizer import Normalizer, RunningScales, identity, running
-from purestep.runtime.rollout import Rollout, begin, rollout
+from purestep.runtime.rollout import Rollout, reset_rollout, rollout
 from purestep.runtime.train import RunState, trainer
 
 ENV = make("pendulum")
@@ -154,7 +154,7 @@ def test_to_freeze_is_not_to_update() -> None:
     before = tree_map(torch.clone, scales)
     env = batched(auto_reset(ENV), ENVS)
     _, some = rollout(env, MODEL, 5)(
-        states[1].learner.params, begin(env, keys.key(0)), keys.key(1), lambda x: normalizer.observe(scales, x)
+        states[1].learner.params, reset_rollout(env, keys.key(0)), keys.key(1), lambda x: normalizer.observe(scales, x)
     )
     normalizer.scale(scales, some)
     after = normalizer.update(scales, some)

@@ -19,7 +19,7 @@ from purestep.core.spaces import Discrete
 from purestep.core.steps import TimeStep, Trajectory, Transition, ended, first, following
 from purestep.core.tree import clone, leaves, same_structure, tree_map
 from purestep.runtime.compile import program
-from purestep.runtime.rollout import Worlds, begin, rollout
+from purestep.runtime.rollout import Worlds, reset_rollout, rollout
 
 CELLS, MOVES, BATCH, STEPS = 11, 3, 4, 9
 TERMINAL, BORING = 0, 1  # arriving in the one terminates, in the other truncates
@@ -133,7 +133,7 @@ def assert_bits(got: Any, wanted: Any) -> None:
 
 
 def fresh(env: Env[Any, Any], seed: int = 1) -> Worlds:
-    return begin(env, keys.key(seed), torch.zeros(BATCH, dtype=torch.int64))
+    return reset_rollout(env, keys.key(seed), torch.zeros(BATCH, dtype=torch.int64))
 
 
 def mirrored(observation: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ def test_so_it_is_in_worlds_of_floats(name: str) -> None:
         batched(auto_reset(single), BATCH),
         actor_critic_mlp(single.observation_space, single.action_space, (4,)),
     )
-    params, worlds = model.init(KEY), begin(env, keys.key(1))
+    params, worlds = model.init(KEY), reset_rollout(env, keys.key(1))
     got = rollout(env, model, STEPS)(params, worlds, KEY)
     wanted = by_hand(env, model, params, worlds, KEY, lambda x: x)
     assert_bits(got[0], wanted[0])
@@ -239,7 +239,7 @@ def test_every_step_has_chances_of_its_own() -> None:
 
 def test_begin_resets_every_world() -> None:
     env = batched(ring(), BATCH)
-    worlds = begin(env, KEY)
+    worlds = reset_rollout(env, KEY)
     state, told = env.reset(env.params, KEY)
     assert_bits(worlds, Worlds(state=state, observation=told.observation, memory=(), fresh=()))
 
@@ -254,7 +254,7 @@ def test_begin_resets_every_world() -> None:
 def test_a_memory_is_that_of_the_episode(lower: Any) -> None:
     """Episodes of 4 steps: after 12 each world begins its fourth, after 14 it has gone two steps of it."""
     env, model = batched(auto_reset(time_limit(replace_endings(ring()), 4)), BATCH), table()
-    params, worlds = model.init(KEY), begin(env, KEY, torch.full((BATCH,), 7))
+    params, worlds = model.init(KEY), reset_rollout(env, KEY, torch.full((BATCH,), 7))
     for steps, memory in ((12, 7), (2, 9)):
         worlds, _ = lower(rollout(env, model, steps))(params, worlds, KEY)
         assert worlds.memory.tolist() == [memory] * BATCH
@@ -265,9 +265,9 @@ def test_a_memory_of_another_tree_is_refused_in_one_line() -> None:
     env, model = batched(auto_reset(ring()), BATCH), table()
     params = model.init(KEY)
     with pytest.raises(ShapeError, match=r"begin: memory is \[3\], wanted \[4, ...\]; give it"):
-        begin(env, KEY, torch.zeros(3))
+        reset_rollout(env, KEY, torch.zeros(3))
     with pytest.raises(StructureError, match=r"begin: memory.h is float, wanted a tensor"):
-        begin(env, KEY, {"h": 0.0})
+        reset_rollout(env, KEY, {"h": 0.0})
     with pytest.raises(
         StructureError, match=r"rollout: the model's memory is \[4\] torch.float32, wanted \[4\] torch.int64"
     ):
@@ -340,13 +340,13 @@ def test_every_world_compiles_in_one_process_once() -> None:
         env = batched(auto_reset(single), 2)
         model = actor_critic_mlp(single.observation_space, single.action_space, (4,))
         lowered = program(rollout(env, model, 3), name=name)
-        params, worlds = model.init(KEY), begin(env, keys.key(1))
+        params, worlds = model.init(KEY), reset_rollout(env, keys.key(1))
         played: Any = ()
         for seed in range(3):
             worlds, played = lowered(params, worlds, keys.key(seed))
             lowered.settle()
         assert (len(lowered.seconds), lowered.reason) == (1, "")
-        wanted, expected = begin(env, keys.key(1)), played
+        wanted, expected = reset_rollout(env, keys.key(1)), played
         for seed in range(3):
             wanted, expected = rollout(env, model, 3)(params, wanted, keys.key(seed))
         torch.testing.assert_close(

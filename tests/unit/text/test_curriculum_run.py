@@ -12,17 +12,17 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError
 from purestep.core.language.curriculum import CurriculumState, Solved
 from purestep.core.language.equal_rewards import equal_within_groups
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.effects.task_reference import EVERY, trust
 from purestep.runtime.recipes.cache import Cache
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.training_machine import Train
 from purestep.runtime.text import run as session
-from purestep.runtime.text.config import TaskRun, check_text
-from purestep.runtime.text.curriculum import StepAttempts, check_curriculum, from_tensors, to_tensors
+from purestep.runtime.text.config import TaskRun, check_text_settings
+from purestep.runtime.text.curriculum import StepAttempts, check_curriculum, from_tensors, state_tensors
 from purestep.runtime.text.distributed_learner import check_ranks
 from purestep.runtime.text.equal_rewards import summary_of
-from purestep.runtime.text.training_loop import TextTrainingLoop, asked, prompt_requests, row_of
+from purestep.runtime.text.training_loop import TextTrainingLoop, prompt_requests, prompt_row, training_requests
 
 from ...support.example_tasks import SAFE, example
 from ...support.prompt_tasks import TINY, TRAINING, reference
@@ -65,7 +65,7 @@ def groups(attempts: Any) -> dict[int, list[Any]]:
 def test_groups_of_equal_rewards_are_replaced(tmp_path: Path) -> None:
     given = arguments("HALF", groups=3, steps=4, resample=3)
     task, steps, following = given.task(), started(tmp_path, given), 0
-    rows = read(tmp_path / "metrics.jsonl")
+    rows = read_metrics(tmp_path / "metrics.jsonl")
     replaced = 0
     for step, row in zip(steps, rows, strict=True):
         batch, every = groups(step.batch), groups(step.sampled)
@@ -94,12 +94,12 @@ def restored_state(run: Path) -> Any:
 def test_solved_prompts_are_skipped_and_come_back(tmp_path: Path) -> None:
     given = arguments("EVERYTHING", groups=3, steps=12, skip_solved=2, max_new_tokens=1)
     steps, task = started(tmp_path, given), given.task()
-    rows = row_of(keys.key(0), task.draw)
+    rows = prompt_row(keys.key(0), task.draw)
     numbers = [number for step in steps for number in groups(step.batch)]
     passes = [[rows(number) for number in numbers if number // TRAINING == passed] for passed in range(6)]
     assert [len(one) for one in passes[:5]] == [TRAINING, TRAINING, 2, 2, 2]
     assert {row for one in passes[2:] for row in one} == set(range(TRAINING))
-    metrics = read(tmp_path / "metrics.jsonl")
+    metrics = read_metrics(tmp_path / "metrics.jsonl")
     held = from_tensors(restored_state(tmp_path).curriculum)
     assert sum(row["skipped_prompts"] for row in metrics) == held.following - len(numbers) > 0
 
@@ -109,10 +109,10 @@ def test_prompts_without_a_curriculum_are_those_of_their_numbers(tmp_path: Path)
     draw = given.task().draw
     for step in range(4):
         each = (prompt_requests(given, keys.key(0), 2 * step + group, draw) for group in range(2))
-        assert tuple(one for some in each for one in some) == asked(given, keys.key(0), step, draw)
+        assert tuple(one for some in each for one in some) == training_requests(given, keys.key(0), step, draw)
     session.start(tmp_path, given, overwrite=False, notice=silent)
     assert restored_state(tmp_path).curriculum == ()
-    assert not {"resampled_groups", "skipped_prompts"} & read(tmp_path / "metrics.jsonl")[0].keys()
+    assert not {"resampled_groups", "skipped_prompts"} & read_metrics(tmp_path / "metrics.jsonl")[0].keys()
 
 
 class Cut(BaseException):
@@ -144,7 +144,7 @@ def test_a_run_that_goes_on_asks_what_an_uninterrupted_one_asks(tmp_path: Path) 
     figures = [
         [
             {name: repr(value) for name, value in row.items() if "second" not in name}
-            for row in read(run / "metrics.jsonl")
+            for row in read_metrics(run / "metrics.jsonl")
         ]
         for run in (whole, cut)
     ]
@@ -158,8 +158,8 @@ def test_a_run_that_goes_on_asks_what_an_uninterrupted_one_asks(tmp_path: Path) 
 
 def test_a_state_comes_back_from_its_tensors() -> None:
     for state in (CurriculumState(), CurriculumState(9, 2, {0: Solved(1, 2), 3: Solved(4, 1)})):
-        assert from_tensors(to_tensors(state, 4)) == state
-    assert from_tensors(to_tensors(CurriculumState(7), 0)) == CurriculumState(7)
+        assert from_tensors(state_tensors(state, 4)) == state
+    assert from_tensors(state_tensors(CurriculumState(7), 0)) == CurriculumState(7)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_state_comes_back_from_its_tensors() -> None:
 )
 def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], refused: str) -> None:
     with pytest.raises(ChoiceError, match=refused):
-        check_text(changed(TaskRun(), changes))
+        check_text_settings(changed(TaskRun(), changes))
 
 
 def test_tasks_and_ranks_without_a_curriculum_refuse_it() -> None:

@@ -16,7 +16,7 @@ from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text import run as session
 from purestep.runtime.text.components import sampler, text_components
 from purestep.runtime.text.config import TaskRun
-from purestep.runtime.text.equal_rewards import EqualRewards, explained, summary_of
+from purestep.runtime.text.equal_rewards import EqualRewards, summary_of, why_equal
 
 from ...support.prompt_tasks import TINY, reference
 
@@ -78,7 +78,7 @@ def test_an_algorithm_without_groups_compares_the_whole_step(tmp_path: Path) -> 
 
 def test_failures_are_named() -> None:
     failed = AttemptSummary(group=0, reward=0.0, error="TimeoutError: the judge is silent")
-    reason, remedy = explained("failed", [failed, failed, AttemptSummary(group=0, reward=0.0)], TaskRun())
+    reason, remedy = why_equal("failed", [failed, failed, AttemptSummary(group=0, reward=0.0)], TaskRun())
     assert reason == "2 of 3 attempts failed, the last with TimeoutError: the judge is silent"
     assert remedy == "mend the environment, its reward or its tools"
 

@@ -15,7 +15,7 @@ from purestep.core.intervals import student, wilson, wilson_of_groups
 from purestep.core.language.episode import total_reward
 from purestep.core.language.pass_at_k import mean_pass_at_k, pass_at_k
 from purestep.runtime.cli import main
-from purestep.runtime.effects.reporting.metrics import read
+from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.effects.task_reference import trust
 from purestep.runtime.recipes.cache import Cache
 from purestep.runtime.runs.arguments import changed
@@ -105,7 +105,7 @@ def test_an_evaluation_stands_in_the_file_the_table_and_the_metrics(tmp_path: Pa
     assert held["eval_samples"] == 2
     for when in ("before", "after"):
         assert [held[when][how]["attempts"] for how in ("sampled", "greedy")] == [8, 4]
-    rows = read(run / "metrics.jsonl")
+    rows = read_metrics(run / "metrics.jsonl")
     names = ("pass@2", "zero_spread", "reward_low", "accuracy_high", "tokens", "greedy_accuracy", "greedy_reward")
     measured = [[math.isfinite(row[f"evaluation_{name}"]) for name in names] for row in rows]
     assert measured == [[False] * 7, [True] * 7, [False] * 7]

@@ -18,7 +18,7 @@ from purestep.core.language.zorplex.task import zorplex_task
 from purestep.properties.suites.language import text_env
 from purestep.runtime.text.columns import TAKEN
 from purestep.runtime.text.config import TaskRun
-from purestep.runtime.text.training_loop import columns
+from purestep.runtime.text.training_loop import metric_columns
 from purestep.runtime.text.validate_task import validate_task
 
 from ...support.example_tasks import MARKET, SAFE, example
@@ -295,4 +295,4 @@ def test_worlds_that_break_a_law_are_refused(wrong: Callable[[Any], Any]) -> Non
 
 def test_names_that_a_figure_cannot_have_are_those_of_columns() -> None:
     least = evolve(MINIMAL, labels=("terminated",))
-    assert set(columns(TaskRun(), least)) - {"label/terminated"} <= TAKEN
+    assert set(metric_columns(TaskRun(), least)) - {"label/terminated"} <= TAKEN

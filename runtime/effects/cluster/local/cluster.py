@@ -12,9 +12,21 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from .....core.errors import ChoiceError, message
-from ..interface import Actor, Answer, Done, EngineError, MemberLost, Mesh, Unanswered, Waiting, placed, sliced, timely
+from ..interface import (
+    Actor,
+    Answer,
+    Done,
+    EngineError,
+    MemberLost,
+    Mesh,
+    Unanswered,
+    Waiting,
+    host_of_each,
+    sliced,
+    timely,
+)
 from . import member_program, rules
-from .members import SAID, HostAccess, read
+from .members import SAID, HostAccess, read_answer
 from .rules import Seat
 
 GRACE = 10.0  # seconds in which members that are ended must be gone
@@ -61,7 +73,7 @@ class State:
     def tell(self, event: rules.Event, answer: Answer | None = None) -> None:
         """Process an event and perform the resulting actions; `answer` is delivered if the event is an answer that counts."""
         with self.changed:
-            self.ledger, actions = rules.step(self.ledger, event)
+            self.ledger, actions = rules.cluster_step(self.ledger, event)
             for action in actions:
                 if isinstance(action, rules.SendCall):
                     self.places[action.host].send(action.seat, self.pending[action.call].letter)
@@ -84,7 +96,7 @@ class State:
         """Handle a message or the end of a member, as reported by a place."""
         if word == SAID:
             try:
-                call, made, value = read(said)
+                call, made, value = read_answer(said)
             except struct.error:
                 self.tell(rules.MemberEnded(seat, "garbage: its pipe gave what is no answer"))
                 return
@@ -152,7 +164,7 @@ class State:
                 if host not in self.ledger.hosts:
                     remedy = "add it, or name another one"
                     raise ChoiceError(message(f"spawn: host {host}", got="not there", wanted="there", remedy=remedy))
-            where = placed(size, hosts or self.ledger.hosts)
+            where = host_of_each(size, hosts or self.ledger.hosts)
             number, self.meshes = self.meshes, self.meshes + 1
             seats = tuple((number, member) for member in range(size))
             self.there.update(zip(seats, where, strict=True))
@@ -191,7 +203,7 @@ class State:
     def refuse_unbegun(self, number: int, where: tuple[str, ...], answers: tuple[Answer, ...]) -> None:
         """Report the mesh's deaths from now on. Raises: EngineError if a member is not ready."""
         with self.changed:
-            if not rules.whole(self.ledger, number, len(where)):
+            if not rules.is_complete(self.ledger, number, len(where)):
                 answers = tuple(one if isinstance(one, Unanswered) else Unanswered("gone", True) for one in answers)
             for member, answer in enumerate(answers):
                 if isinstance(answer, Unanswered):
@@ -254,7 +266,10 @@ def packed(where: str, first: Any, arguments: tuple[Any, ...]) -> bytes:
     try:
         letter = pickle.dumps((first, arguments))
     except Exception as error:
-        got, remedy = f"not to be sent ({member_program.described(error)})", "move it to a module, send plain values"
+        got, remedy = (
+            f"not to be sent ({member_program.describe_failure(error)})",
+            "move it to a module, send plain values",
+        )
         raise EngineError(message(where, got=got, wanted=wanted, remedy=remedy)) from error
     if len(letter) > member_program.LARGEST:
         got, remedy = f"{len(letter)} bytes long", "send large values through effects.transfer"

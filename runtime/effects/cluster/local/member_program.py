@@ -15,26 +15,26 @@ LONGEST = 300  # characters of an error
 LARGEST = 1 << 30  # bytes of a call or an answer
 
 
-def described(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Return an exception in one line: its class and the first line of its text.
 
-    >>> described(KeyError("dosk"))
+    >>> describe_failure(KeyError("dosk"))
     "KeyError: 'dosk'"
     """
     said = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {said}"[:LONGEST]
 
 
-def answered(call: int, made: bool, value: Any) -> bytes:
+def answer_message(call: int, made: bool, value: Any) -> bytes:
     """Return the message of an answer; if the value cannot be sent, an answer with that error.
 
-    >>> HEAD.unpack_from(answered(3, True, 7)), HEAD.unpack_from(answered(3, True, struct))
+    >>> HEAD.unpack_from(answer_message(3, True, 7)), HEAD.unpack_from(answer_message(3, True, struct))
     ((3, True), (3, False))
     """
     try:
         letter = pickle.dumps(value)
     except Exception as error:
-        return HEAD.pack(call, False) + pickle.dumps(f"what it gave cannot be sent ({described(error)})")
+        return HEAD.pack(call, False) + pickle.dumps(f"what it gave cannot be sent ({describe_failure(error)})")
     if len(letter) > LARGEST:
         return HEAD.pack(call, False) + pickle.dumps(f"what it gave has {len(letter)} bytes, more than {LARGEST}")
     return HEAD.pack(call, made) + letter
@@ -54,10 +54,10 @@ class Stage:
                 self.actor = first(*arguments)
                 if hasattr(self.actor, "setup"):
                     self.actor.setup()
-                return answered(call, True, None)
-            return answered(call, True, getattr(self.actor, first)(*arguments))
+                return answer_message(call, True, None)
+            return answer_message(call, True, getattr(self.actor, first)(*arguments))
         except BaseException as error:  # SystemExit too: a call does not end the member
-            return answered(call, False, described(error))
+            return answer_message(call, False, describe_failure(error))
 
 
 def serve(mailbox: Any) -> None:

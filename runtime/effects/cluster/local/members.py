@@ -83,16 +83,16 @@ class _LocalMembers:
             child.process.kill()
 
 
-def read(message: bytes) -> tuple[int, bool, Any]:
+def read_answer(message: bytes) -> tuple[int, bool, Any]:
     """Return the call's number, True if it has a value, and the value or the error.
 
-    >>> read(member_program.answered(3, True, "yes"))
+    >>> read_answer(member_program.answer_message(3, True, "yes"))
     (3, True, 'yes')
-    >>> read(member_program.HEAD.pack(3, True) + b"no pickle")[:2]
+    >>> read_answer(member_program.HEAD.pack(3, True) + b"no pickle")[:2]
     (3, False)
     """
     call, made = member_program.HEAD.unpack_from(message)
     try:
         return call, made, pickle.loads(message[member_program.HEAD.size :])
     except Exception as error:
-        return call, False, f"what it gave cannot be read ({member_program.described(error)})"
+        return call, False, f"what it gave cannot be read ({member_program.describe_failure(error)})"

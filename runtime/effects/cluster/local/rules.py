@@ -1,8 +1,8 @@
 """The state machine of a cluster: living members, pending calls, answers and reported failures. Pure.
 
-`step(ledger, event) -> (ledger, actions)`. Each called member settles its part of a call exactly once: answered, late or lost.
-Each death is reported once, except for members that we ended ourselves and those of a mesh that had not begun. Events carry the
-time.
+`cluster_step(ledger, event) -> (ledger, actions)`. Each called member settles its part of a call exactly once: answered, late
+or lost. Each death is reported once, except for members that we ended ourselves and those of a mesh that had not begun. Events
+carry the time.
 """
 
 from attrs import evolve, frozen
@@ -161,14 +161,14 @@ Action = SendCall | DeliverAnswer | FailCall | ReportLoss | KillMember
 Actions = tuple[Action, ...]
 
 
-def step(state: ClusterState, event: Event) -> tuple[ClusterState, Actions]:
+def cluster_step(state: ClusterState, event: Event) -> tuple[ClusterState, Actions]:
     """Return the next state and the actions to perform.
 
-    >>> state, _ = step(step(ClusterState(("here",)), MeshStarted(0, ("here",)))[0], MeshReady(0))
-    >>> state, sent = step(state, CallStarted(1, 0, (0,), 2.0, now=10.0))
-    >>> sent, step(state, Clock(12.0))[1][0].answer.why
+    >>> state, _ = cluster_step(cluster_step(ClusterState(("here",)), MeshStarted(0, ("here",)))[0], MeshReady(0))
+    >>> state, sent = cluster_step(state, CallStarted(1, 0, (0,), 2.0, now=10.0))
+    >>> sent, cluster_step(state, Clock(12.0))[1][0].answer.why
     ((SendCall(seat=(0, 0), host='here', call=1),), 'timed out after 2.0 s')
-    >>> [type(action).__name__ for action in step(state, MemberEnded((0, 0), "killed"))[1]]
+    >>> [type(action).__name__ for action in cluster_step(state, MemberEnded((0, 0), "killed"))[1]]
     ['KillMember', 'FailCall', 'ReportLoss']
     """
     if isinstance(event, CallStarted):
@@ -246,11 +246,11 @@ def _without(state: ClusterState, seats: set[Seat], why: str, *, told: bool) -> 
     return evolve(state, members=members, lost=(*lost, *new)), actions
 
 
-def whole(state: ClusterState, mesh: int, size: int) -> bool:
+def is_complete(state: ClusterState, mesh: int, size: int) -> bool:
     """Return whether all members of a mesh of that size are alive.
 
-    >>> state, _ = step(ClusterState(("here",)), MeshStarted(0, ("here", "here")))
-    >>> whole(state, 0, 2), whole(step(state, MemberEnded((0, 1), "killed"))[0], 0, 2)
+    >>> state, _ = cluster_step(ClusterState(("here",)), MeshStarted(0, ("here", "here")))
+    >>> is_complete(state, 0, 2), is_complete(cluster_step(state, MemberEnded((0, 1), "killed"))[0], 0, 2)
     (True, False)
     """
     return sum(one.seat[0] == mesh for one in state.members) == size

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .....core.errors import message
-from ..addresses import joined, outward, parted
+from ..addresses import host_and_port, outward, parted
 from ..interface import Cluster, EngineError, timely
 from ..local.cluster import GRACE, State
 from ..local.engine import LOCAL
@@ -27,7 +27,7 @@ from ..rejoining import REACH, listens
 from ..version import installed
 from .members import HostMembers
 from .nodes import START, node
-from .runtime import MonarchRuntime, reached, shared
+from .runtime import MonarchRuntime, check_reached, shared
 
 LOOPBACK = "127.0.0.1"
 SILENCE = 5.0  # seconds after which a host counts as lost
@@ -94,7 +94,7 @@ def hosted(address: str) -> Iterator[tuple[str, Callable[[], bool]]]:
         raise EngineError(message(f"host {address}", got=got, wanted="one address", remedy=remedy))
     made = node(ip, port)
     try:
-        yield joined(*parted(made.at.partition("://")[2])), made.running
+        yield host_and_port(*parted(made.at.partition("://")[2])), made.running
     finally:
         made.end()
 
@@ -135,13 +135,13 @@ class _MonarchEngine:
         until = time.monotonic() + timeout
         ip, port = parted(address)
         self.state.refuse_known("add_host", address)
-        reached(self.home.ip, outward(address), address)
+        check_reached(self.home.ip, outward(address), address)
         if not listens(address, min(timeout, REACH)):
             remedy = f"start one there, purestep host --listen {address}, and see that we are let through"
             raise EngineError(
                 message(f"host {address}", got="unreachable", wanted="a host that listens", remedy=remedy)
             )
-        attached = self.attach(f"{self.home.scheme}://{joined(ip, port)}", until - time.monotonic())
+        attached = self.attach(f"{self.home.scheme}://{host_and_port(ip, port)}", until - time.monotonic())
         self.take_in(address, attached, attached.host_access())
         return address
 

@@ -19,7 +19,7 @@ from typing import Any
 from .....core.errors import message
 from ..interface import STOPPED, EngineError
 from ..local import member_program
-from ..local.member_program import answered, described
+from ..local.member_program import answer_message, describe_failure
 from ..local.members import ENDED, SAID, HostAccess, Tell
 from ..local.rules import Seat
 from ..version import installed
@@ -63,9 +63,7 @@ class HostMembers:
             except Exception as error:
                 if time.monotonic() < until:  # the first messages to a restarted host may go to the previous one
                     continue
-                got = (
-                    f"not to be had at {at} ({described(error) if str(error) else f'timed out after {timeout:.1f} s'})"
-                )
+                got = f"not to be had at {at} ({describe_failure(error) if str(error) else f'timed out after {timeout:.1f} s'})"
                 remedy = "see that purestep host runs there, and that both machines reach each other at any port"
                 raise EngineError(message("a host of Monarch", got=got, wanted="attached", remedy=remedy)) from error
         self.path, self.keeper = [str(entry) for entry in about["path"]], int(about["keeper"])
@@ -102,7 +100,7 @@ class HostMembers:
             except self.home.errors:
                 why = "its process that watches members has ended"
             except Exception as error:
-                why = described(error)[:LONGEST]
+                why = describe_failure(error)[:LONGEST]
             else:
                 for pid in gone:
                     self.left(pid)
@@ -130,14 +128,14 @@ class HostMembers:
             one.actor = one.procs.spawn(one.name, self.home.member, self.path, PROGRAM, self.keeper)
             self.wait(self.begin(seat, one, one.actor.pid.call_one()))
         except Exception as error:
-            self.doubt(seat, f"not begun ({described(error)[:LONGEST]})")
+            self.doubt(seat, f"not begun ({describe_failure(error)[:LONGEST]})")
 
     async def begin(self, seat: Seat, one: _Member, future: Any) -> None:
         """Wait until a member has a process, and watch that."""
         try:
             pid = await future
         except Exception as error:
-            self.died(seat, f"not begun ({described(error)[:LONGEST]})")
+            self.died(seat, f"not begun ({describe_failure(error)[:LONGEST]})")
             return
         with self.lock:
             one.pid, late = pid, one.ended
@@ -153,7 +151,7 @@ class HostMembers:
         try:
             future = one.actor.perform.call_one(letter)
         except Exception as error:
-            self.doubt(seat, f"its actor cannot be called ({described(error)[:LONGEST]})")
+            self.doubt(seat, f"its actor cannot be called ({describe_failure(error)[:LONGEST]})")
         else:
             self.wait(self.hear(seat, letter[: member_program.HEAD.size], future))
 
@@ -165,7 +163,7 @@ class HostMembers:
             self.doubt(seat, f"its actor has failed ({_why(str(error))})")
         except Exception as error:
             call, _ = member_program.HEAD.unpack(head)
-            self.tell(SAID, seat, answered(call, False, described(error)))
+            self.tell(SAID, seat, answer_message(call, False, describe_failure(error)))
         else:
             self.tell(SAID, seat, said)
 

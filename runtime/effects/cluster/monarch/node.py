@@ -15,7 +15,7 @@ LOOK = 0.5  # seconds between two checks of Monarch
 BEGIN = 30.0  # seconds in which Monarch must listen
 
 
-def begun(scheme: str, ip: str, port: int) -> tuple[Any, str]:
+def start_node(scheme: str, ip: str, port: int) -> tuple[Any, str]:
     """Start Monarch's host at that port, any free one for 0; return a future that completes when it ends, and its address."""
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     with socket.create_server((ip, port), family=family) as free:
@@ -27,12 +27,12 @@ def begun(scheme: str, ip: str, port: int) -> tuple[Any, str]:
         with suppress(OSError):
             socket.create_connection((ip, port), 1.0).close()
             return started, at
-        if ended(started) or time.monotonic() > until:
+        if has_ended(started) or time.monotonic() > until:
             raise OSError(f"nobody listens at {at}")
         time.sleep(0.02)
 
 
-def ended(started: Any) -> bool:
+def has_ended(started: Any) -> bool:
     """Return whether Monarch's host has ended."""
     try:
         started.get(timeout=0.001)
@@ -41,11 +41,11 @@ def ended(started: Any) -> bool:
     return True
 
 
-def keep(mailbox: Any, scheme: str, ip: str, port: int) -> None:
+def keep_host(mailbox: Any, scheme: str, ip: str, port: int) -> None:
     """Start a host of Monarch, send its address, and end it with all that it has started when the mailbox stops it."""
-    started, at = begun(scheme, ip, port)
+    started, at = start_node(scheme, ip, port)
     mailbox.note(at)
     with suppress(EOFError):
-        while not ended(started):
+        while not has_ended(started):
             mailbox.receive(LOOK)
     end_session(os.getsid(0))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from ..nodes import begun, ended
+from ..nodes import end_child, start_child
 from ..security import monarch_scheme
 from . import node as monarch_node
 
@@ -32,11 +32,11 @@ def node(ip: str, port: int = 0) -> MonarchNode:
 
     Raises: EngineError with Monarch's message.
     """
-    at, child = begun(
-        monarch_node.keep,
+    at, child = start_child(
+        monarch_node.keep_host,
         (monarch_scheme(), ip, port),
         what="a host of Monarch",
         timeout=START,
         environment=NODE | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
-    return MonarchNode(at, lambda: not child.process.ended(), child.process.wait, lambda: ended(child, LEAVE))
+    return MonarchNode(at, lambda: not child.process.ended(), child.process.wait, lambda: end_child(child, LEAVE))

@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from .....core.errors import message
-from ..addresses import joined
+from ..addresses import host_and_port
 from ..interface import EngineError
-from ..local.member_program import described
+from ..local.member_program import describe_failure
 from ..security import monarch_scheme
 from ..version import installed
 from . import keeper, member
@@ -62,7 +62,7 @@ class MonarchRuntime:
 
     def listen(self) -> None:
         """Start Monarch's client at this machine's address. Raises: EngineError."""
-        at = f"{self.scheme}://{joined(self.ip, 0)}"
+        at = f"{self.scheme}://{host_and_port(self.ip, 0)}"
         try:
             self.actor.enable_transport(at)
             self.actor.context()
@@ -70,7 +70,7 @@ class MonarchRuntime:
             remedy = (
                 "open the cluster before anything else uses Monarch, and see that the address is one of this machine"
             )
-            got = f"not to be had at {at} ({described(error)})"
+            got = f"not to be had at {at} ({describe_failure(error)})"
             raise EngineError(message("engine monarch: Monarch", got=got, wanted="listening", remedy=remedy)) from error
         self.actor.unhandled_fault_hook = self.failed
         atexit.register(self.leave)
@@ -143,12 +143,12 @@ class _SharedMonarch:
 shared = _SharedMonarch()
 
 
-def reached(ours: str, theirs: str, host: str) -> None:
+def check_reached(ours: str, theirs: str, host: str) -> None:
     """Refuse a host that cannot reach our client at the address `ours`; `theirs` is this machine's address as the host sees it.
 
     Raises: EngineError.
 
-    >>> reached("10.0.0.1", "10.0.0.1", "10.0.0.2:7000"), reached("10.0.0.1", "127.0.0.1", "127.0.0.1:7000")
+    >>> check_reached("10.0.0.1", "10.0.0.1", "10.0.0.2:7000"), check_reached("10.0.0.1", "127.0.0.1", "127.0.0.1:7000")
     (None, None)
     """
     if ours.startswith("127.") and not theirs.startswith("127."):

@@ -21,13 +21,13 @@ LOOK = 1.0  # seconds between two checks of the nodes
 GONE = b"NodeAffinitySchedulingStrategy"  # in Ray's error for an actor on a node that is gone
 
 
-def name_of(node: Mapping[str, Any], taken: Container[str]) -> str:
+def host_name(node: Mapping[str, Any], taken: Container[str]) -> str:
     """Return the host name of a node: its name in Ray, which is its address unless one was set; with its port if another node
     has the same name.
 
-    >>> name_of({"NodeName": "10.0.0.1", "NodeManagerPort": 71}, ("gpu",))
+    >>> host_name({"NodeName": "10.0.0.1", "NodeManagerPort": 71}, ("gpu",))
     '10.0.0.1'
-    >>> name_of({"NodeName": "gpu", "NodeManagerPort": 71}, ("gpu",))
+    >>> host_name({"NodeName": "gpu", "NodeManagerPort": 71}, ("gpu",))
     'gpu:71'
     """
     name = str(node["NodeName"])
@@ -68,7 +68,7 @@ class ExistingCluster:
         for number in [number for number in there if number not in self.numbers.values()]:
             path = (*sys.path,) if number == self.ray.get_runtime_context().get_node_id() else ()
             place = on_node(self.ray, number, self.pass_report, path=path, bury=lambda _, then: then())
-            name = name_of(there[number], self.numbers)
+            name = host_name(there[number], self.numbers)
             self.state.take_in(name, place)
             self.numbers[name] = number
 

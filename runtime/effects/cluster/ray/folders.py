@@ -11,16 +11,16 @@ PREFIX = "purestep-node-"  # short: paths of sockets have at most 107 characters
 YOUNG = 60.0  # seconds after which a new folder must be locked
 
 
-def new_folder() -> tuple[str, int]:
+def new_locked_folder() -> tuple[str, int]:
     """Return a new folder, and the descriptor that locks it while any process has it open; remove those left by a kill."""
-    sweep(Path(tempfile.gettempdir()))
+    remove_folders(Path(tempfile.gettempdir()))
     folder = tempfile.mkdtemp(prefix=PREFIX)
     descriptor = os.open(folder, os.O_RDONLY)
     _hold(descriptor)
     return folder, descriptor
 
 
-def sweep(place: Path, *, young: float = YOUNG) -> int:
+def remove_folders(place: Path, *, young: float = YOUNG) -> int:
     """Remove folders of nodes that are not locked and not new; return how many."""
     removed = 0
     for path in place.glob(f"{PREFIX}*"):

@@ -81,7 +81,7 @@ class _RayMembers:
             self.tell(SAID, seat, future.result())
         elif not isinstance(error, self.ray.exceptions.RayActorError):  # deaths are reported by `watch`
             call, _ = member_program.HEAD.unpack_from(letter)
-            self.tell(SAID, seat, member_program.answered(call, False, member_program.described(error)))
+            self.tell(SAID, seat, member_program.answer_message(call, False, member_program.describe_failure(error)))
 
     def _ended(self, seat: Seat, future: Any) -> None:
         self.actors.pop(seat, None)

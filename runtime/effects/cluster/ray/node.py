@@ -12,7 +12,7 @@ from typing import Any
 LOOK = 0.5  # seconds between two checks of Ray's processes
 
 
-def keep(mailbox: Any, parameters: dict[str, Any], head: bool) -> None:
+def keep_node(mailbox: Any, parameters: dict[str, Any], head: bool) -> None:
     """Start a node with these parameters, send its address, and end it when it is stopped or one of its processes ends."""
     given = importlib.import_module("ray._private.parameter").RayParams(**parameters)
     start = importlib.import_module("ray._private.node").Node

@@ -9,9 +9,9 @@ from typing import Any
 from attrs import frozen
 
 from ...workers.program import gone, session
-from ..nodes import begun, ended
+from ..nodes import end_child, start_child
 from . import node
-from .folders import new_folder
+from .folders import new_locked_folder
 
 STORE = 80 << 20  # bytes of the object store without weights, near the least that Ray takes
 LOOPBACK = "127.0.0.1"
@@ -54,7 +54,7 @@ def head(token: str, store: int = 0, *, timeout: float) -> RayNode:
 
 
 def _started(own: dict[str, Any], token: str, timeout: float) -> RayNode:
-    folder, hold = new_folder()
+    folder, hold = new_locked_folder()
     common = {
         "num_cpus": max(1, os.cpu_count() or 1),  # so many processes are started at a time
         "temp_dir": folder,
@@ -62,12 +62,12 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> RayNode:
         "dashboard_agent_listen_port": 0,
     }
     try:
-        said, child = begun(
-            node.keep,
+        said, child = start_child(
+            node.keep_node,
             (common | own, True),
             what="a node of Ray",
             timeout=timeout,
-            environment=environment(token),
+            environment=ray_variables(token),
             pass_fds=(hold,),  # the child alone holds the folder's lock from now on
             stderr=subprocess.DEVNULL,
         )
@@ -78,7 +78,7 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> RayNode:
         os.close(hold)
 
     def end() -> None:
-        ended(child, LEAVE)
+        end_child(child, LEAVE)
         shutil.rmtree(folder, ignore_errors=True)
 
     return RayNode(
@@ -92,6 +92,6 @@ def _started(own: dict[str, Any], token: str, timeout: float) -> RayNode:
     )
 
 
-def environment(token: str) -> dict[str, str]:
+def ray_variables(token: str) -> dict[str, str]:
     """Return the environment variables for Ray's processes and those that connect to them; none without a token."""
     return {} if not token else {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}

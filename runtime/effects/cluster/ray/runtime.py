@@ -16,10 +16,10 @@ from attrs import frozen
 from .....core.errors import message
 from ..addresses import parted
 from ..interface import EngineError
-from ..local.member_program import described
+from ..local.member_program import describe_failure
 from ..security import ray_security
 from ..version import installed
-from .nodes import RayNode, environment, head
+from .nodes import RayNode, head, ray_variables
 
 LOOK = 0.2  # seconds between two checks of the head node
 VARIABLE = "RAY_ADDRESS"
@@ -113,7 +113,7 @@ def _opened(store: int, given: str) -> RayRuntime:
             if not isinstance(error, Exception):
                 raise
             remedy = f"see that there is a node of it on this machine, or unset {VARIABLE}" if given else "try again"
-            got = f"not to be had ({described(error)})"
+            got = f"not to be had ({describe_failure(error)})"
             raise EngineError(
                 message(f"engine ray: {given or 'Ray'}", got=got, wanted="there", remedy=remedy)
             ) from error
@@ -150,8 +150,8 @@ def _closed(home: RayRuntime) -> None:
 @contextmanager
 def _environment(ray: Any, token: str) -> Iterator[None]:
     """Set the environment variables that Ray reads while it connects."""
-    kept = {name: os.environ.get(name) for name in environment(token)}
-    os.environ.update(environment(token))
+    kept = {name: os.environ.get(name) for name in ray_variables(token)}
+    os.environ.update(ray_variables(token))
     _reads_again(ray)
     try:
         yield

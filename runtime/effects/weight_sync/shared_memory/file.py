@@ -52,7 +52,7 @@ def shared_folder() -> Path:
     return folder if folder.is_dir() and os.access(folder, os.W_OK) else Path(tempfile.gettempdir())
 
 
-def sweep(folder: Path | None = None) -> int:
+def remove_orphans(folder: Path | None = None) -> int:
     """Remove files of weights without a chosen path whose publisher has died; return how many.
 
     Readers that have one open keep its content.
@@ -97,7 +97,7 @@ def _locked(path: Path, flags: int) -> int:
 def new_ring(descriptor: int, path: Path, own: WeightLayout, slots: int, guard: int) -> Mapped:
     """Return the file as a ring of this layout; one that a publisher has left is taken over unchanged."""
     if _left(descriptor, path, slots, guard):
-        return opened(descriptor, path, own)
+        return map_file(descriptor, path, own)
     letters = text(own).encode()
     before = WORD * (HEAD + slot_start(slots)) + len(letters)
     data = -(-before // PAGE) * PAGE
@@ -106,7 +106,7 @@ def new_ring(descriptor: int, path: Path, own: WeightLayout, slots: int, guard: 
     os.pwrite(descriptor, letters, before - len(letters))
     for word, value in head.items():  # the format last: it marks the file as finished
         os.pwrite(descriptor, value.to_bytes(WORD, sys.byteorder), WORD * word)
-    return opened(descriptor, path, own)
+    return map_file(descriptor, path, own)
 
 
 def _left(descriptor: int, path: Path, slots: int, guard: int) -> bool:
@@ -149,7 +149,7 @@ def _mapping(descriptor: int) -> mmap.mmap:
     return mmap.mmap(descriptor, 0)
 
 
-def opened(descriptor: int, path: Path, own: WeightLayout) -> Mapped:
+def map_file(descriptor: int, path: Path, own: WeightLayout) -> Mapped:
     """Return a finished file of this layout, mapped. Raises: WeightsError."""
     if os.fstat(descriptor).st_size < PAGE:
         raise _unfinished(path)

@@ -27,10 +27,10 @@ from torch import Tensor
 from .....core.errors import ChoiceError, choose, message
 from .....core.tree import leaves
 from ...workers.survivor import removed_afterwards
-from ..packing import same
-from .file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, new_ring, opened, shared_folder, sweep
+from ..packing import leaves_like
+from .file import CLOSED, GUARDS, PREFIX, Mapped, default_guard, held, map_file, new_ring, remove_orphans, shared_folder
 from .layout import WeightLayout, WeightsError, checksum, layout
-from .ring_buffer import RING, Ring, Steps, complete
+from .ring_buffer import RING, Ring, Steps, run_steps_in_a_row
 
 
 @frozen
@@ -76,12 +76,12 @@ def publishing(
     own = layout(params)
     checked = choose("publishing: guard", guard or default_guard(), GUARDS)
     if path is None:
-        sweep()
+        remove_orphans()
     place = path or shared_folder() / f"{PREFIX}{secrets.token_hex(8)}"
     with _file(place, own, slots, checked) as mapped, nullcontext() if path else removed_afterwards(place):
         mapped.head[CLOSED] = 0
         try:
-            yield Publisher(place, _publish(mapped, same(params), ring))
+            yield Publisher(place, _publish(mapped, leaves_like(params), ring))
         finally:
             mapped.head[CLOSED] = 1
 
@@ -109,7 +109,7 @@ def _publish(mapped: Mapped, leaves_of: Callable[[str, Any], list[Tensor]], ring
     def publish(version: int, tree: Any) -> None:
         fill = _writer(mapped, leaves_of("publish", tree))
         with lock:
-            complete(ring.publication(mapped.words, len(mapped.slots), version, fill))
+            run_steps_in_a_row(ring.publication(mapped.words, len(mapped.slots), version, fill))
 
     return publish
 
@@ -141,7 +141,7 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
     file, or if it was overtaken for all `seconds`.
     """
     own = layout(like)
-    leaves_of = same(like)
+    leaves_of = leaves_like(like)
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -150,7 +150,7 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
             message(f"reading: {path}", got="absent", wanted="a file of weights", remedy=remedy)
         ) from None
     try:
-        mapped = opened(descriptor, path, own)
+        mapped = map_file(descriptor, path, own)
     finally:
         os.close(descriptor)
 
@@ -169,7 +169,7 @@ def reading(path: Path, like: Any, *, ring: Ring = RING) -> Reader:
 
         given = leaves_of("fetch: into", into) if leaves(into) else []
         load = _loader(mapped, like, into, given)
-        return complete(ring.fetching(mapped.words, len(mapped.slots), newer_than, load), in_vain)
+        return run_steps_in_a_row(ring.fetching(mapped.words, len(mapped.slots), newer_than, load), in_vain)
 
     return Reader(path, fetch, lambda: bool(mapped.head[CLOSED]), lambda: overtaken)
 

@@ -118,13 +118,13 @@ def fetching(words: SharedWords, slots: int, newer_than: int, load: Load) -> Ste
         yield True
 
 
-def complete(steps: Steps[T], in_vain: Callable[[], None] = lambda: None) -> T:
+def run_steps_in_a_row(steps: Steps[T], in_vain: Callable[[], None] = lambda: None) -> T:
     """Run all steps in a row and return their result; `in_vain` is called after each failed attempt.
 
     >>> def two():
     ...     yield True
     ...     return 2
-    >>> complete(two(), lambda: print("once more"))
+    >>> run_steps_in_a_row(two(), lambda: print("once more"))
     once more
     2
     """
