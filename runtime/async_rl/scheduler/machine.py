@@ -48,7 +48,8 @@ def scheduler(rules: Rules) -> Machine[Schedule]:
 
     >>> from purestep.core.machine import Started, run
     >>> rules = Rules(batch=1, concurrency=2, staleness=0, updates=1)
-    >>> state, said = run(scheduler(rules), begin(rules, prompts=3, workers=1), [Started(), say.Finished(0, 0, 0, 9, 0, 0)])
+    >>> events = [Started(), say.Finished(0, 0, 0, 9, 0, 0)]
+    >>> state, said = run(scheduler(rules), begin_schedule(rules, prompts=3, workers=1), events)
     >>> said
     (Dispatch(group=0, seat=0, attempt=0, prompt=0, worker=0, version=0), Train(version=0, samples=((0, 0, 0),), head=0))
     """

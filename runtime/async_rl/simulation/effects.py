@@ -178,7 +178,7 @@ def generators(twins: Twins) -> Effects:
 
     >>> from purestep.core import keys
     >>> from purestep.runtime.machine.drive import drive
-    >>> from purestep.runtime.async_rl.scheduler.machine import begin, scheduler
+    >>> from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
     >>> from purestep.runtime.async_rl.scheduler.state import Rules
     >>> from purestep.runtime.machine.simulation import log_normal
     >>> rules = Rules(batch=4, concurrency=8, staleness=1, updates=5)
