@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -53,19 +52,6 @@ class Bound:
         return self.function(**words, **self.fixed, **self.drawn)
 
 
-def roles_in(row: CatalogueRow) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the positional and the keyword roles of a row's signature.
-
-    >>> from .catalogue import rows
-    >>> roles_in(rows()["loss"])
-    (('log_prob', 'behaviour_log_prob', 'advantage'), ('clip',))
-    """
-    inside = re.sub(r"\[[^]]*\]", "", row.signature.partition("(")[2].partition(")")[0])
-    names = [word.strip().partition("=")[0].strip() for word in inside.split(",")]
-    star = names.index("*") if "*" in names else len(names)
-    return tuple(names[:star]), tuple(n for n in names[star + 1 :] if n.isidentifier())
-
-
 def subject_for(row: CatalogueRow, value: Any, given: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
     """Return a suite's subject made of an object, and the keywords that the object's form declares for the suite.
 
@@ -74,7 +60,7 @@ def subject_for(row: CatalogueRow, value: Any, given: Mapping[str, Any] | None =
     given, adapter = dict(given or {}), adapter_of(row.suite, marks_of(value))
     if adapter is not None:
         return _adapted(adapter, value, given)
-    if row.signature.startswith("f(") and _takes_any(value):  # positions without names are the suite's own
+    if row.signature.form == "f" and _takes_any(value):  # positions without names are the suite's own
         return value, {}
     if inspect.isclass(value) and not row.adapt[1]:
         return constructor(row, value, given), {}
@@ -82,8 +68,8 @@ def subject_for(row: CatalogueRow, value: Any, given: Mapping[str, Any] | None =
         adapted: tuple[Any, dict[str, Any]] = import_named(row.adapt)(value, given)
         return adapted
     marks = marks_of(value)
-    positional, keywords = roles_in(row)
-    if not row.needs or not row.signature.startswith("f(") or not marks.parameters:
+    positional, keywords = row.signature.roles()
+    if not row.needs or row.signature.form != "f" or not marks.parameters:
         return value, {}
     if not given and is_called_as(marks, positional, keywords):
         return value, {}
@@ -162,8 +148,9 @@ def constructor(row: CatalogueRow, value: Any, given: Mapping[str, Any]) -> Any:
     True
     """
     marks = marks_of(value)
-    wanted = [role for role in roles_in(row)[0] if role.isidentifier()] if row.signature.startswith("make(") else []
-    if row.signature.startswith("make(*"):
+    signature, positional = row.signature, row.signature.roles()[0]
+    wanted = [role for role in positional if role.isidentifier()] if signature.form == "make" else []
+    if signature.form == "make" and positional[:1] and positional[0].startswith("*"):
         return partial(value, **given) if given else value
     left = [name for name in marks.parameters if name not in given]
     roles = roles_among(wanted, left)
@@ -223,7 +210,7 @@ def bound(
     Raises: NoVerdict for a parameter that nobody can draw.
     """
     marks, known = marks_of(value), dict(roles or {})
-    positional = roles_in(row)[0] if positional is None else positional
+    positional = row.signature.roles()[0] if positional is None else positional
     left = [name for name in marks.parameters if name not in given and name not in known.values()]
     roles = {**parameter_roles(row, left), **known}
     where = f"verify: {marks.name} as {row.suite}"

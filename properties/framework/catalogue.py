@@ -7,7 +7,7 @@ To add a suite, add a `CatalogueRow` to `ROWS`, in alphabetical order. `purestep
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from attrs import field, frozen
 
@@ -81,6 +81,53 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
 
 
 @frozen(kw_only=True)
+class Signature:
+    """How a suite calls its subject: a function, a factory of it, or an object of which `text` says what it is."""
+
+    form: Literal["f", "make", ""] = ""
+    positional: tuple[str, ...] = ()  # a role each, perhaps with a shape or a default
+    keywords: tuple[str, ...] = ()
+    returns: str = ""
+    text: str = ""
+
+    def roles(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the positional and the keyword roles.
+
+        >>> function("loss [N]", "mask", keywords=("clip",), returns="loss").roles()
+        (('loss', 'mask'), ('clip',))
+        """
+        names = tuple(part.partition("[")[0].partition("=")[0].strip() for part in self.positional)
+        return names, tuple(name for name in self.keywords if name.isidentifier())
+
+    def __str__(self) -> str:
+        """Return it as a line for the user.
+
+        >>> str(function("loss [N]", "mask", keywords=("clip",), returns="loss"))
+        'f(loss [N], mask, *, clip) -> loss'
+        """
+        parts = (*self.positional, *(("*", *self.keywords) if self.keywords else ()))
+        return self.text or f"{self.form}({', '.join(parts)}) -> {self.returns}"
+
+
+def function(*positional: str, keywords: tuple[str, ...] = (), returns: str) -> Signature:
+    """Return the signature of a function that a suite calls.
+
+    >>> function("n", returns="number").form
+    'f'
+    """
+    return Signature(form="f", positional=positional, keywords=keywords, returns=returns)
+
+
+def factory(*positional: str, keywords: tuple[str, ...] = (), returns: str) -> Signature:
+    """Return the signature of a function that makes a suite's subject.
+
+    >>> str(factory("capacity", returns="buffer"))
+    'make(capacity) -> buffer'
+    """
+    return Signature(form="make", positional=positional, keywords=keywords, returns=returns)
+
+
+@frozen(kw_only=True)
 class CatalogueRow:
     """One suite: where it is, how its subject is called, and the marks of objects that it fits.
 
@@ -93,7 +140,7 @@ class CatalogueRow:
     suite: str  # the word after --suite
     laws: tuple[str, str]  # a module, and the name of a suite in it or of a function that returns one
     declared: Mapping[str, Any] = field(factory=dict)  # keywords for that function; --declare replaces them
-    signature: str  # of the subject
+    signature: Signature  # of the subject
     example: str  # a line to paste, with `from purestep.properties import *` above it
     kind: tuple[str, str] = ("", "")  # module and name of the class that the subject must have, if it must have one
     names: str = ""  # regular expression, searched in the object's name
@@ -121,7 +168,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="aggregate",
         laws=("..suites.aggregate", "aggregate_laws"),
         kind=("..suites.aggregate", "Reduction"),
-        signature="Reduction(reduce, denominator): reduce(loss [N, L], mask [N, L]) -> loss",
+        signature=Signature(text="Reduction(reduce, denominator): reduce(loss [N, L], mask [N, L]) -> loss"),
         example='verify(aggregate_laws(WEIGHTS["token_mean"]), Reduction(my_mean, lambda mask: mask.sum()))',
         names=r"(?i)agg(regate)?_loss",
         bases=("purestep.properties.suites.aggregate.Reduction",),
@@ -129,7 +176,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="categorical",
         laws=("..suites.categorical", "categorical_laws"),
-        signature="make(logits [*, A]) -> distribution with log_prob, entropy, mode, sample, transform",
+        signature=factory("logits [*, A]", returns="distribution with log_prob, entropy, mode, sample, transform"),
         example="verify(categorical_laws(), lambda logits: Categorical(logits=logits))",
         names=r"(?i)categorical|softmax_dist",
         needs=("logits",),
@@ -139,7 +186,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="chat_mask",
         laws=("..suites.language.chat_mask", "chat_mask_laws"),
-        signature="f(messages) -> (tokens, mask), or the tokens of a rollout",
+        signature=function("messages", returns="(tokens, mask), or the tokens of a rollout"),
         example='verify(chat_mask_laws(render, end="<|im_end|>"), my_tokens_and_mask)',
         names=r"(?i)(assistant|training|conversation|chat)_?(tokens?_?)?mask|rollout_tokens",
         needs=("messages",),
@@ -148,7 +195,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="chat_template",
         laws=("..suites.language.chat_template", "chat_template_laws"),
-        signature="f(messages, prompt) -> text or token ids; or a tokenizer with a chat template",
+        signature=function("messages", "prompt", returns="text or token ids; or a tokenizer with a chat template"),
         example='verify(chat_template_laws(end="<|im_end|>"), render)',
         names=r"(?i)chat_?template|render_?(chat|messages|conversation)|format_?(chat|messages|prompt)|tokenizer",
         needs=("messages",),
@@ -162,7 +209,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="checkpoint",
         laws=("..suites.checkpoint", "checkpoint_laws"),
         kind=("..suites.checkpoint", "TreeStore"),
-        signature="TreeStore(save, load): save(folder, tree), load(folder) -> tree",
+        signature=Signature(text="TreeStore(save, load): save(folder, tree), load(folder) -> tree"),
         example="verify(checkpoint_laws(), TreeStore(save, load, keeps_sharing=True))",
         names=r"(?i)checkpoint|tree_?store",
         bases=("purestep.properties.suites.checkpoint.TreeStore",),
@@ -170,7 +217,9 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="distribution",
         laws=("..suites.distribution", "distribution_laws"),
-        signature="make(*outputs [*, D]) -> distribution with log_prob, sample, and entropy and mode if it has them",
+        signature=factory(
+            "*outputs [*, D]", returns="distribution with log_prob, sample, and entropy and mode if it has them"
+        ),
         example="verify(distribution_laws(event=False), lambda mean, log_std: Normal(mean, log_std.exp()))",
         conventions=({"low": -1.0, "high": 1.0}, {"event": False}),
         names=r"(?i)(normal|gaussian|beta|tanh|squash\w*|laplace|dist(ribution)?)(_?dist(ribution)?)?$|bernoulli|mixture",
@@ -183,7 +232,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="env",
         laws=("..suites.env", "env_laws"),
         kind=("...core.env", "Env"),
-        signature="Env(params, reset, step, observation_space, action_space)",
+        signature=Signature(text="Env(params, reset, step, observation_space, action_space)"),
         example="verify(env_laws, cartpole())",
         names=r"(?i)env$|world$",
         bases=("purestep.core.env.Env",),
@@ -191,7 +240,15 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="estimator",
         laws=("..suites.estimator", "estimator_laws"),
-        signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> advantages [T]",
+        signature=function(
+            "rewards",
+            "values",
+            "next_values",
+            "terminated",
+            "truncated",
+            keywords=("gamma", "lambda_"),
+            returns="advantages [T]",
+        ),
         example="verify(estimator_laws(), gae)",
         names=r"(?i)(^|_)gae(_|$)|gae|advantage(s)?(_and_returns|_estimat\w+)?$|generali[sz]ed_advantage",
         needs=("rewards", "values", "gamma", "lambda_"),
@@ -202,7 +259,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="group",
         laws=("..suites.language.group", "group_laws"),
-        signature="f(reward [N], group [N], *, groups) -> advantages [N]",
+        signature=function("reward [N]", "group [N]", keywords=("groups",), returns="advantages [N]"),
         example="verify(group_laws(), grpo_advantages)",
         conventions=(
             {"singleton": "any"},
@@ -223,7 +280,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="gym",
         laws=("..suites.gym", "gym_laws"),
-        signature="id of a registered environment, or make() -> gymnasium.Env",
+        signature=Signature(text="id of a registered environment, or make() -> gymnasium.Env"),
         example='verify(gym_laws(), "CartPole-v1")',
         names=r"(?i)env(ironment)?(_?v?\d+)?$",
         bases=("gymnasium.Env", "gym.Env"),
@@ -233,7 +290,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="importance",
         laws=("..suites.importance", "importance_laws"),
         declared={"low": 0.5, "high": 2.0},
-        signature="f(log_prob, behaviour_log_prob, mask) -> weights [N, L]",
+        signature=function("log_prob", "behaviour_log_prob", "mask", returns="weights [N, L]"),
         example="verify(importance_laws(low=0.5, high=2.0), partial(truncated_weights, low=0.5, high=2.0))",
         conventions=({"low": 0.0}, {"masked": False}, {"low": 0.0, "masked": False}),
         claims={"bounds": "high", "definition": "high"},
@@ -244,7 +301,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="kl",
         laws=("..suites.kl", "kl_laws"),
-        signature="f(log_prob, reference_log_prob) -> estimates [*]",
+        signature=function("log_prob", "reference_log_prob", returns="estimates [*]"),
         example="verify(kl_laws(), k3)",
         conventions=(
             {"gradient": "none"},
@@ -264,7 +321,15 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="lambda_return",
         laws=("..suites.returns", "lambda_return_laws"),
-        signature="f(rewards, values, next_values, terminated, truncated, *, gamma, lambda_) -> returns [T]",
+        signature=function(
+            "rewards",
+            "values",
+            "next_values",
+            "terminated",
+            "truncated",
+            keywords=("gamma", "lambda_"),
+            returns="returns [T]",
+        ),
         example="verify(lambda_return_laws(), lambda_returns)",
         names=r"(?i)lambda_?(return|target|value)s?|td_?lambda|lambda_?ret",
         needs=("rewards", "values", "gamma", "lambda_"),
@@ -275,7 +340,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="loss",
         laws=("..suites.loss", "loss_laws"),
-        signature="f(log_prob, behaviour_log_prob, advantage, *, clip) -> losses [*]",
+        signature=function("log_prob", "behaviour_log_prob", "advantage", keywords=("clip",), returns="losses [*]"),
         example="verify(loss_laws(), ppo_clip)",
         conventions=({"mean": True}, {"dual_clip": 3.0}, {"dual_clip": 3.0, "mean": True}),
         results=("its result is an objective, the negative of a loss",),
@@ -305,7 +370,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="machine",
         laws=("..suites.machine", "machine_laws"),
         kind=("..suites.machine", "MachineCase"),
-        signature="MachineCase(machine, start, events, effects)",
+        signature=Signature(text="MachineCase(machine, start, events, effects)"),
         example="verify(machine_laws(), MachineCase(...))",
         names=r"(?i)machine_?case",
         bases=("purestep.properties.suites.machine.MachineCase",),
@@ -313,7 +378,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="masked_loss",
         laws=("..suites.language.masked_loss", "masked_loss_laws"),
-        signature="f(log_prob, behaviour_log_prob, advantage, mask) -> loss []",
+        signature=function("log_prob", "behaviour_log_prob", "advantage", "mask", returns="loss []"),
         example="verify(masked_loss_laws(), my_loss)",
         conventions=({"empty": False},),
         results=("its advantages are of sequences [B]",),
@@ -325,7 +390,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="metric",
         laws=("..suites.metric", "metric_laws"),
-        signature="f(...) -> number: pass_at_k, explained_variance, token_mean or episode_returns",
+        signature=function("...", returns="number: pass_at_k, explained_variance, token_mean or episode_returns"),
         example='verify(metric_laws("pass_at_k"), my_pass_at_k)',
         names=r"(?i)pass_?(at_?)?k|explained_var|masked_mean|token_mean|episode_(returns?|lengths?)",
         words=r"(?i)pass@k|explained variance",
@@ -334,7 +399,9 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="n_step",
         laws=("..suites.target", "n_step_laws"),
-        signature="f(rewards, next_values, terminated, truncated, *, gamma, n) -> returns [T]",
+        signature=function(
+            "rewards", "next_values", "terminated", "truncated", keywords=("gamma", "n"), returns="returns [T]"
+        ),
         example="verify(n_step_laws(), n_step)",
         names=r"(?i)n_?step",
         needs=("rewards", "next_values", "gamma", "n"),
@@ -345,7 +412,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="normalizer",
         laws=("..suites.normalizer", "normalizer_laws"),
-        signature="make(shape=...) -> object with update(batch), mean and var",
+        signature=factory("shape=...", returns="object with update(batch), mean and var"),
         example='verify(normalizer_laws(arrays="numpy", prior=1e-4), RunningMeanStd)',
         conventions=({"arrays": "numpy"}, {"arrays": "numpy", "prior": 1e-4}, {"prior": 1e-4}, {"ddof": 1}),
         names=r"(?i)running_?(mean|stat|norm)|normali[sz]er|welford|obs(ervation)?_?norm|mean_?std",
@@ -355,7 +422,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="optimizer",
         laws=("..suites.optimizer", "optimizer_laws"),
-        signature="make(params, learning_rate) -> optimizer with step and param_groups",
+        signature=factory("params", "learning_rate", returns="optimizer with step and param_groups"),
         example='verify(optimizer_laws("adam"), torch.optim.Adam)',
         names=r"(?i)adam|sgd|rmsprop|lion|adagrad|optimi[sz]er",
         claims=dict.fromkeys(
@@ -379,7 +446,12 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="order",
         laws=("..suites.order", "order_laws"),
-        signature="f(key, rows, *, epochs, minibatches) -> indices [epochs * minibatches, rows / minibatches]",
+        signature=function(
+            "key",
+            "rows",
+            keywords=("epochs", "minibatches"),
+            returns="indices [epochs * minibatches, rows / minibatches]",
+        ),
         example="verify(order_laws(), order)",
         names=r"(?i)(minibatch|shuffle|epoch).*(ind\w+|order|iter\w*|perm\w*)|^order$",
         needs=("key", "rows"),
@@ -388,7 +460,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="policy",
         laws=("..suites.policy", "policy_laws"),
-        signature="ActorCritic(init, apply); an nn.Module through purestep.properties.adapters.modules",
+        signature=Signature(text="ActorCritic(init, apply); an nn.Module through purestep.properties.adapters.modules"),
         example="verify(policy_laws(Box(-1.0, 1.0, (3,)), Discrete(2)), actor_critic_mlp(...))",
         names=r"(?i)policy|actor|agent",
         bases=("torch.nn.Module", "purestep.core.policy.ActorCritic"),
@@ -399,7 +471,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="probe",
         laws=("..suites.probe", "probe_laws"),
         declared={"gamma": 0.99},
-        signature="make(model) -> Algorithm",
+        signature=factory("model", returns="Algorithm"),
         example="verify(probe_laws(gamma=0.5), lambda model: ppo(model, adam(0.02), gamma=0.5))",
         bases=("purestep.algorithms.algorithm.Algorithm",),
     ),
@@ -407,7 +479,7 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="quantile_loss",
         laws=("..suites.value_loss", "value_loss_laws"),
         declared={"quantiles": True},
-        signature="f(quantiles [B, N], targets [B, N]) -> loss",
+        signature=function("quantiles [B, N]", "targets [B, N]", returns="loss"),
         example="verify(value_loss_laws(quantiles=True), my_quantile_huber_loss)",
         names=r"(?i)quantile_?(huber|regression)?_?loss|qr_?(dqn_?)?loss",
         needs=("quantiles", "target"),
@@ -416,7 +488,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="replay",
         laws=("..suites.replay", "replay_laws"),
-        signature="make(capacity) -> object with add(step), sample(count) and __len__",
+        signature=factory("capacity", returns="object with add(step), sample(count) and __len__"),
         example="verify(replay_laws(), lambda capacity: MyBuffer(capacity))",
         names=r"(?i)replay|buffer|memory|experience",
         methods=("add|push|append|store|extend|put", "sample|sample_batch|get|draw"),
@@ -425,7 +497,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="reward_function",
         laws=("..suites.language.reward_function", "reward_function_laws"),
-        signature="f(completions, **columns) -> list of numbers",
+        signature=function("completions", "**columns", returns="list of numbers"),
         example='verify(reward_function_laws([{"completion": "5", "answer": "5"}]), my_reward)',
         names=r"(?i)reward(_fn|_func(tion)?)?$|(accuracy|format|length|correctness)_reward|grade|compute_score|verifier",
         needs=("response",),
@@ -436,7 +508,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="scan",
         laws=("..suites.scan", "scan_laws"),
-        signature="f(step, carry, inputs, length=None) -> (carry, outputs)",
+        signature=function("step", "carry", "inputs", "length=None", returns="(carry, outputs)"),
         example="verify(scan_laws(), scan)",
         names=r"(?i)(^|_)scan$|^fold$",
         needs=("step", "carry", "inputs"),
@@ -444,7 +516,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="schedule",
         laws=("..suites.schedule", "schedule_laws"),
-        signature="f(n) -> number; or make(optimizer) -> scheduler of torch.optim",
+        signature=function("n", returns="number; or make(optimizer) -> scheduler of torch.optim"),
         example="verify(schedule_laws(start=1.0, end=0.0, steps=10), my_schedule)",
         names=r"(?i)schedul|anneal|decay|warm_?up|cosine|linear_?(lr|fn)|polynomial",
         needs=("step",),
@@ -460,7 +532,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="sum_tree",
         laws=("..suites.sum_tree", "sum_tree_laws"),
-        signature="make(capacity) -> object with update(index, priority), retrieve(mass) and total",
+        signature=factory("capacity", returns="object with update(index, priority), retrieve(mass) and total"),
         example="verify(sum_tree_laws(), MyTree)",
         names=r"(?i)(sum|segment)_?tree",
         methods=("update|set|add", "retrieve|find_prefixsum_idx|get|sample"),
@@ -469,7 +541,9 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="target",
         laws=("..suites.target", "target_laws"),
-        signature="f(rewards, next_values, terminated, truncated, *, gamma) -> targets [T]",
+        signature=function(
+            "rewards", "next_values", "terminated", "truncated", keywords=("gamma",), returns="targets [T]"
+        ),
         example='verify(target_laws("td"), my_td_target)',
         names=r"(?i)(td|q|dqn|double_q|bellman|critic|sac)_?targets?|rewards?_?to_?go|discount(ed)?_?(return|cumsum|sum|reward)|compute_returns",
         needs=("rewards", "gamma"),
@@ -481,14 +555,24 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="token_gae",
         laws=("..suites.language.token_gae", "token_gae_laws"),
-        signature="f(rewards, values, mask, next_value, terminated, *, gamma, lambda_) -> advantages [N, L]",
+        signature=function(
+            "rewards",
+            "values",
+            "mask",
+            "next_value",
+            "terminated",
+            keywords=("gamma", "lambda_"),
+            returns="advantages [N, L]",
+        ),
         example="verify(token_gae_laws(), token_gae)",
         names=r"(?i)token_?(level_?)?gae",
     ),
     CatalogueRow(
         suite="token_mask",
         laws=("..suites.language.token_mask", "token_mask_laws"),
-        signature="f(samples) -> (ids [N, L], mask [N, L]); or a function of completions and their end token, by kind",
+        signature=function(
+            "samples", returns="(ids [N, L], mask [N, L]); or a function of completions and their end token, by kind"
+        ),
         example="verify(token_mask_laws(), my_collator)",
         names=r"(?i)collat|loss_?mask|label_?mask|completion_?mask|assistant_?mask",
         words=r"(?i)collat|loss mask",
@@ -496,7 +580,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="tool_parser",
         laws=("..suites.language.tool_parser", "tool_parser_laws"),
-        signature="f(text) -> list of calls with name and arguments",
+        signature=function("text", returns="list of calls with name and arguments"),
         example="verify(tool_parser_laws(), hermes_calls)",
         names=r"(?i)tool_?(call|parse)|(parse|extract|find)_?(tool|function|action)s?(_?calls?)?|hermes|function_?call",
         needs=("response",),
@@ -505,7 +589,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="update",
         laws=("..suites.update", "update_laws"),
-        signature="make(model) -> Algorithm(init, update)",
+        signature=factory("model", returns="Algorithm(init, update)"),
         example="verify(update_laws(), lambda model: a2c(model, adam(0.01), entropy_coefficient=0.0))",
         needs=("model",),
         bases=("purestep.algorithms.algorithm.Algorithm",),
@@ -513,7 +597,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="value_loss",
         laws=("..suites.value_loss", "value_loss_laws"),
-        signature="f(value, behaviour_value, target, *, clip) -> losses [*]",
+        signature=function("value", "behaviour_value", "target", keywords=("clip",), returns="losses [*]"),
         example='verify(value_loss_laws(clipped=False, scale=1.0, reduction="mean"), mse_loss)',
         conventions=(
             {"scale": 1.0},
@@ -530,7 +614,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="vector_env",
         laws=("..suites.gym_vector", "vector_env_laws"),
-        signature="make(num_envs) -> gymnasium.vector.VectorEnv",
+        signature=factory("num_envs", returns="gymnasium.vector.VectorEnv"),
         example='verify(vector_env_laws("CartPole-v1"), make)',
         names=r"(?i)vec(tor)?_?env",
         bases=("gymnasium.vector.VectorEnv", "stable_baselines3.common.vec_env.VecEnv"),
@@ -538,7 +622,9 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="vtrace",
         laws=("..suites.returns", "vtrace_laws"),
-        signature="f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar, ...)",
+        signature=Signature(
+            text="f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar, ...)"
+        ),
         example="verify(vtrace_laws(), vtrace)",
         names=r"(?i)v_?trace|impala",
         needs=("log_ratios", "rewards", "values"),
@@ -558,7 +644,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="wrapper",
         laws=("..suites.gym_wrapper", "wrapper_laws"),
-        signature="make(env) -> gymnasium.Wrapper",
+        signature=factory("env", returns="gymnasium.Wrapper"),
         example='verify(wrapper_laws("CartPole-v1", reward=half), lambda env: TransformReward(env, half))',
         names=r"(?i)wrapper|frame_?stack|action_?repeat|frame_?skip",
         claims={"reward": "reward", "observation": "observation", "actions": "action", "flags": "repeat"},

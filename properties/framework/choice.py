@@ -70,7 +70,7 @@ the object that it returns
     found = matches(subject)
     if is_curried(subject):
         found = as_function(subject, found)
-        if table[suite].signature.startswith("f(") if suite else found and found[0].roles:
+        if table[suite].signature.form == "f" if suite else found and found[0].roles:
             subject = curried(subject)
     if suite:
         row = table[suite]
@@ -89,7 +89,7 @@ def as_function(value: type, found: Sequence[Match]) -> list[Match]:
     """Return matches of a class with those of the function that its constructor and its call are together, best first."""
     from .binding import curried
 
-    functions = [one for one in matches(curried(value)) if one.row.signature.startswith("f(")]
+    functions = [one for one in matches(curried(value)) if one.row.signature.form == "f"]
     whole = [evolve(one, score=one.score + WHOLE) if set(one.row.needs) <= _played(one) else one for one in functions]
     return sorted((*whole, *found), key=lambda one: -one.score)
 
@@ -125,7 +125,7 @@ def _check_kind(row: CatalogueRow, subject: Any) -> None:
         if not isinstance(subject, import_named(row.kind)):
             remedy = CALL if callable(subject) else f"name another object, or other laws: {suites}"
             raise NoVerdict(message("verify: object", got=got, wanted=row.kind[1], remedy=remedy))
-    elif row.signature.startswith(("f(", "make(")) and not callable(subject) and not isinstance(subject, str):
+    elif row.signature.form and not callable(subject) and not isinstance(subject, str):
         remedy = "name another object or other laws"
         raise NoVerdict(message(f"verify: object for {row.suite}", got=got, wanted="a function", remedy=remedy))
 

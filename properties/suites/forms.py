@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ...core.errors import StructureError, message
-from ..framework.binding import Bound, bound, is_called_as, roles_in
+from ..framework.binding import Bound, bound, is_called_as
 from ..framework.catalogue import NAMES, rows
 from ..framework.law import NotHere
 from ..framework.matching import marks_of, roles_among
@@ -229,7 +229,7 @@ def vtrace_form(value: Any, given: Mapping[str, Any]) -> tuple[Any, dict[str, An
     {'lambda_': False}
     """
     row, marks = rows()["vtrace"], marks_of(value)
-    if is_called_as(marks, roles_in(row)[0], ("gamma", "lambda_")):
+    if is_called_as(marks, row.signature.roles()[0], ("gamma", "lambda_")):
         return value, {}
     found = bound(row, value, given)
 
