@@ -41,7 +41,7 @@ def reset_rollout(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
     return Worlds(state=state, observation=timestep.observation, memory=memory, fresh=clone(memory))
 
 
-class Rollout(Protocol):
+class RolloutFunction(Protocol):
     """Function that `rollout` returns."""
 
     def __call__(
@@ -51,7 +51,7 @@ class Rollout(Protocol):
         ...
 
 
-def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int = 1) -> Rollout:
+def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int = 1) -> RolloutFunction:
     """Return a function that runs `length` steps of `model` in `env`, which must be batched and reset itself.
 
     The noise of all steps, the policy's and the env's, is drawn at once before the loop; the bits are those of a draw in

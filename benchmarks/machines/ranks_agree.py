@@ -37,7 +37,7 @@ MOVES = ((2, 0, 7), (3, 7, 13), (1, 13, 20))  # ranks, and the batches from the 
 
 def record(path: Path) -> None:
     """Trains a small run of the recipe in this process and writes down what its trainer was given."""
-    from purestep.runtime.runs.training_machine import Train
+    from purestep.runtime.runs.training_machine import TrainChunk
     from purestep.runtime.text.components import text_components
     from purestep.runtime.text.sampling import run_sampler
     from purestep.runtime.text.training_loop import TextTrainingLoop, held_at, learning_components, phases
@@ -71,7 +71,7 @@ def record(path: Path) -> None:
             held=held_at(own, parts, algorithm, 0),
         )
         for _ in range(phases(own).warm + phases(own).steps):
-            world.train(Train(iterations=1))
+            world.train(TrainChunk(iterations=1))
     config = parts.config
     shape = {"vocabulary": config.vocab_size, "width": config.hidden_size, "layers": config.num_hidden_layers}
     shape |= {"heads": config.num_attention_heads, "kv_heads": config.num_key_value_heads}

@@ -59,7 +59,7 @@ class PromptState:
 
 
 @frozen
-class Reply:
+class RepliedPrompt:
     """A finished attempt, for a reward: its row, its last text and the ids of all that the model sampled."""
 
     row: PromptRow
@@ -69,7 +69,7 @@ class Reply:
     cut_off: bool = False  # whether the attempt ended at a length limit
 
 
-Rewards = Callable[[tuple[Reply, ...]], Sequence[Grade]]
+Rewards = Callable[[tuple[RepliedPrompt, ...]], Sequence[Grade]]
 
 
 def prompt_env(
@@ -140,7 +140,7 @@ def row_keys(training: int, held_out: int) -> Draw:
     return draw
 
 
-def reply_of(rows: Sequence[PromptRow], attempt: Rollout[PromptState]) -> Reply:
+def reply_of(rows: Sequence[PromptRow], attempt: Rollout[PromptState]) -> RepliedPrompt:
     """Return a finished attempt at a prompt as its rewards see it.
 
     >>> from types import SimpleNamespace
@@ -154,7 +154,7 @@ def reply_of(rows: Sequence[PromptRow], attempt: Rollout[PromptState]) -> Reply:
     first = next(place for place, event in enumerate(events) if isinstance(event, Sampled))
     said = [event for event in events if isinstance(event, Sampled)]
     ids = [piece.said.ids for piece in attempt.pieces if isinstance(piece, ModelTurn)]
-    return Reply(
+    return RepliedPrompt(
         row=row,
         text=said[-1].text,
         ids=tuple(token for call in ids for token in call),

@@ -19,7 +19,7 @@ Post = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @frozen
-class Reading:
+class ResultReading:
     """Keywords of the suite, and how results are read, in words; "" is as they are."""
 
     declared: Mapping[str, Any]
@@ -91,13 +91,13 @@ def read_as(subject: Any, result: str) -> Any:
     return made if inner is subject else subject.with_function(made)
 
 
-def readings(row: CatalogueRow, declared: Mapping[str, Any]) -> Iterator[Reading]:
+def readings(row: CatalogueRow, declared: Mapping[str, Any]) -> Iterator[ResultReading]:
     """Yield the further readings of a suite's objects, except those of keywords that are declared."""
     open_ = [words for words in row.conventions if not set(words) & set(declared)]
-    yield from (Reading(words) for words in open_)
+    yield from (ResultReading(words) for words in open_)
     for result in row.results:
-        yield Reading({}, result)
-        yield from (Reading(words, result) for words in open_)
+        yield ResultReading({}, result)
+        yield from (ResultReading(words, result) for words in open_)
 
 
 def with_merged_endings(suite: Suite) -> Suite:

@@ -11,7 +11,7 @@ from .hugging_face.optional import library
 DIGITS = 6  # of a drawn number, so that it can be written as an option
 
 
-class Axis(Protocol):
+class SweptRange(Protocol):
     """A number to choose: one of `values`, or from a range where there are none."""
 
     @property
@@ -41,7 +41,7 @@ class Axis(Protocol):
 
 
 def proposals(
-    axes: Sequence[Axis], batches: Sequence[int], *, seed: int
+    axes: Sequence[SweptRange], batches: Sequence[int], *, seed: int
 ) -> Generator[list[dict[str, float]], Sequence[float], None]:
     """Yield batches of settings, and take the scores of each: higher is better, and -inf is the lowest.
 
@@ -64,7 +64,7 @@ def proposals(
             study.tell(trial, score)
 
 
-def _distribution(of: Any, axis: Axis) -> Any:
+def _distribution(of: Any, axis: SweptRange) -> Any:
     if axis.values:
         return of.CategoricalDistribution(axis.values)
     return of.FloatDistribution(axis.low, axis.high, log=axis.logarithmic)

@@ -103,7 +103,7 @@ class Moving:
 
 
 @frozen
-class Numbers:
+class ChangedNumbers:
     """Numbers that change from now on; those that are not given stay."""
 
     steps: int | None = None  # of the whole run, more than before; a learning rate that anneals then ends later
@@ -116,7 +116,7 @@ class Changes:
     """Settings that change from now on; those that are not given stay."""
 
     moving: Moving = field(factory=Moving)
-    numbers: Numbers = field(factory=Numbers)
+    numbers: ChangedNumbers = field(factory=ChangedNumbers)
     algorithm: Any  # its own
 
     def check(self) -> None:

@@ -21,7 +21,7 @@ from ..text.async_config import AsyncConfig
 from ..text.config import (
     TOKEN,
     Conversations,
-    Episodes,
+    EpisodeLimits,
     Hardware,
     Learning,
     Model,
@@ -160,13 +160,13 @@ class Cache:
     machine: Hardware = field(factory=Hardware)
 
     @property
-    def episodes(self) -> Episodes:
+    def episodes(self) -> EpisodeLimits:
         """Return the episodes of training: a task is a state that a run of cycles went through, an episode one reasoning step.
 
         They have one turn each.
         """
         run = self.run
-        return Episodes(
+        return EpisodeLimits(
             max_turns=1,
             seed=run.seed,
             steps=run.steps,

@@ -12,7 +12,7 @@ from ..runs.arguments import changed, check_memory, check_numbers, check_wholes
 from ..text.async_config import AsyncConfig
 from ..text.config import (
     Conversations,
-    Episodes,
+    EpisodeLimits,
     EvaluationOptions,
     Hardware,
     Learning,
@@ -37,7 +37,7 @@ TURNS = 6  # of an episode with tools
 NEW_TOKENS = 256  # of a completion, where the window has room
 LARGE, SMALL = 400e6, 20e6  # bytes of weights
 RATES = (1e-6, 1e-5, 3e-4)  # learning rate of a large model, of one between, of a small one
-EPISODES = Episodes(max_turns=1, groups=8, held_out=128)
+EPISODES = EpisodeLimits(max_turns=1, groups=8, held_out=128)
 SAMPLING = Sampling(max_new_tokens=0, capacity=0, slots=0)  # as model and prompts determine it
 LEARNING = Learning(learning_rate=0.0, anneal=False, minibatches=1)
 ADAPTERS = 1e-5  # least learning rate of adapters
@@ -78,7 +78,7 @@ class PromptRun:
     trial: ClassVar[type[Any]] = EvaluationOptions
     files: ClassVar[tuple[str, ...]] = ("model", "prompts", "held_out_prompts")
     data: Data = field(factory=Data)
-    episodes: Episodes = EPISODES
+    episodes: EpisodeLimits = EPISODES
     sampling: Sampling = SAMPLING
     model: Model = field(factory=Model)
     learning: Learning = LEARNING

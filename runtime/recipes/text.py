@@ -71,7 +71,7 @@ class Moves:
 
 
 @frozen
-class Numbers:
+class ChangedTextNumbers:
     """Numbers that change from now on; those that are not given stay."""
 
     steps: int | None = None  # of training in all, more than before; a learning rate that anneals then ends later
@@ -93,7 +93,7 @@ class Numbers:
 class TextMoving:
     """Settings that change from now on; those that are not given stay."""
 
-    numbers: Numbers = field(factory=Numbers)
+    numbers: ChangedTextNumbers = field(factory=ChangedTextNumbers)
     temperature: float | None = None  # of training's samples
     eval_samples: int | None = None  # attempts at each held-out task, of a run without generators
 
@@ -105,7 +105,7 @@ class TextMoving:
 class CacheMoving:
     """Settings that change from now on; those that are not given stay."""
 
-    numbers: Numbers = field(factory=Numbers)
+    numbers: ChangedTextNumbers = field(factory=ChangedTextNumbers)
     llm_temperature: float | None = None  # of training's samples
 
     def check(self) -> None:

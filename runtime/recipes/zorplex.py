@@ -10,7 +10,7 @@ from ..text.async_config import AsyncConfig
 from ..text.config import (
     WARM_STEPS,
     Conversations,
-    Episodes,
+    EpisodeLimits,
     EvaluationOptions,
     Hardware,
     Learning,
@@ -60,7 +60,7 @@ class Zorplex:
     trial: ClassVar[type[Any]] = EvaluationOptions
     files: ClassVar[tuple[str, ...]] = ("model",)
     tasks: Tasks = field(factory=Tasks)
-    episodes: Episodes = field(factory=Episodes)
+    episodes: EpisodeLimits = field(factory=EpisodeLimits)
     sampling: Sampling = field(factory=Sampling)
     model: Model = field(factory=Model)
     warm: WarmStart = WARM

@@ -59,8 +59,8 @@ def folder_label(value: str) -> str:
 def check_wholes(settings: Any, low: int, *names: str) -> None:
     """Raise ChoiceError unless these settings are at least `low`, by the names of their flags.
 
-    >>> from .training_machine import Train
-    >>> check_wholes(Train(0), 1, "iterations")
+    >>> from .training_machine import TrainChunk
+    >>> check_wholes(TrainChunk(0), 1, "iterations")
     Traceback (most recent call last):
     purestep.core.errors.ChoiceError: --iterations is 0, wanted at least 1; change it
     """
@@ -156,8 +156,8 @@ def to_record(
 
     `own_schema` is the number of a package's recipe; see `migrations`.
 
-    >>> from .training_machine import Train
-    >>> record = to_record("x", Train(2))
+    >>> from .training_machine import TrainChunk
+    >>> record = to_record("x", TrainChunk(2))
     >>> sorted(record), record["recipe"], record["iterations"], record["schema"] == SCHEMA
     (['iterations', 'recipe', 'schema'], 'x', 2, True)
     """
@@ -179,9 +179,9 @@ def from_record(recipe: str, defaults: A, held: Mapping[str, Any]) -> A:
 
     Raises: CheckpointError for other names than the recipe has, and for values of other types.
 
-    >>> from .training_machine import Train
-    >>> from_record("x", Train(1), to_record("x", Train(2)))
-    Train(iterations=2)
+    >>> from .training_machine import TrainChunk
+    >>> from_record("x", TrainChunk(1), to_record("x", TrainChunk(2)))
+    TrainChunk(iterations=2)
     """
     where, values = f"checkpoint: arguments of {recipe}", settings_in(held)
     differing = sorted(flatten(defaults).keys() ^ values.keys())
@@ -209,8 +209,8 @@ def _hints(arguments: Any) -> dict[str, Any]:
 def flatten(arguments: Any) -> dict[str, Any]:
     """Return all settings of a recipe's arguments by name, including those of its groups.
 
-    >>> from .training_machine import Train
-    >>> flatten(Train(2))
+    >>> from .training_machine import TrainChunk
+    >>> flatten(TrainChunk(2))
     {'iterations': 2}
     """
     flat: dict[str, Any] = {}
@@ -223,9 +223,9 @@ def flatten(arguments: Any) -> dict[str, Any]:
 def changed(arguments: A, changes: Mapping[str, Any]) -> A:
     """Return the arguments with some of them changed, in any group. Raises: ChoiceError for an unknown name.
 
-    >>> from .training_machine import Train
-    >>> changed(Train(1), {"iterations": 2})
-    Train(iterations=2)
+    >>> from .training_machine import TrainChunk
+    >>> changed(TrainChunk(1), {"iterations": 2})
+    TrainChunk(iterations=2)
     """
     known = flatten(arguments)
     for name in changes:

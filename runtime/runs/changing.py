@@ -22,8 +22,8 @@ Row = Mapping[str, Any]  # of a run's record: setting, before, now, iteration: t
 def check_changes(run: Path, arguments: Any, changes: Mapping[str, Any], allowed: Collection[str]) -> dict[str, Any]:
     """Return the changes that are some. Raises: ChoiceError for a setting that may not change, and for fewer steps.
 
-    >>> from .training_machine import Train
-    >>> check_changes(Path("run"), Train(2), {"iterations": 3}, ["iterations"])
+    >>> from .training_machine import TrainChunk
+    >>> check_changes(Path("run"), TrainChunk(2), {"iterations": 3}, ["iterations"])
     {'iterations': 3}
     """
     known = flatten(arguments)
@@ -43,8 +43,8 @@ def check_changes(run: Path, arguments: Any, changes: Mapping[str, Any], allowed
 def change_rows(arguments: Any, changes: Mapping[str, Any], iteration: int, **more: Any) -> tuple[Row, ...]:
     """Return the rows of a record about changes that hold from this iteration on.
 
-    >>> from .training_machine import Train
-    >>> change_rows(Train(2), {"iterations": 3}, 5)
+    >>> from .training_machine import TrainChunk
+    >>> change_rows(TrainChunk(2), {"iterations": 3}, 5)
     ({'setting': 'iterations', 'before': 2, 'now': 3, 'iteration': 5},)
     """
     known = flatten(arguments)

@@ -17,7 +17,7 @@ from ..files.cache import remember_seconds, usual_seconds
 from ..train import RunState, Trainer
 from .logging import RETURN
 from .recipe import Notice
-from .training_machine import Train, Trained
+from .training_machine import TrainChunk, Trained
 
 UNKEPT = "this process, since the cache folder cannot be written (XDG_CACHE_HOME names another)"
 Run = Callable[[RunState], tuple[RunState, Metrics]]
@@ -47,7 +47,7 @@ class LoopState:
         else:
             self.ready.append(self._timed())
 
-    def train(self, command: Train) -> Trained:
+    def train(self, command: TrainChunk) -> Trained:
         """Run a chunk: the handler of `Train`."""
         before, done = self.state, self.done(self.state)
         self.state, metrics = self.ready.pop() if self.ready else self._timed()

@@ -41,7 +41,7 @@ class Added:
 
 
 @frozen
-class Leaf:
+class ChangedLeaf:
     """A leaf of a state that has another name, or is absent, in checkpoints of an older schema than `schema`."""
 
     schema: int
@@ -132,11 +132,11 @@ MIGRATED: Mapping[
     1: (tasks_of_users, moved_functions),
 }
 
-LEAVES: tuple[Leaf, ...] = (
-    Leaf(4, r"(.*\.numbers\.)gae_lambda", r"\1lambda_"),
-    Leaf(1, r"learner\.numbers\.\w+"),
-    Leaf(1, r".*\.hyperparameters\.decay_steps"),
-    Leaf(1, r"normalizer\.gamma"),
+LEAVES: tuple[ChangedLeaf, ...] = (
+    ChangedLeaf(4, r"(.*\.numbers\.)gae_lambda", r"\1lambda_"),
+    ChangedLeaf(1, r"learner\.numbers\.\w+"),
+    ChangedLeaf(1, r".*\.hyperparameters\.decay_steps"),
+    ChangedLeaf(1, r"normalizer\.gamma"),
 )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import Factory, frozen
 
 from ..deferred import deferred
-from .training_machine import Log, Logged, Loop, Train, Trained
+from .training_machine import Log, Logged, Loop, TrainChunk, Trained
 from .trusting import NOTHING, Trust
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TrainingSession(Protocol):
         """Return the state that decides the future of the run: a tree of tensors."""
         ...
 
-    def train(self, command: Train) -> Trained:
+    def train(self, command: TrainChunk) -> Trained:
         """Run the command's iterations; return a row of metrics for each."""
         ...
 

@@ -38,7 +38,7 @@ from .migrations import OWN_NUMBER, RECIPE, SCHEMA, leaf_in, schema_of, upgrade
 from .recipe import Components, Context, Notice, Phases, Recipe, SessionResult
 from .registry import find, recipe_of
 from .store import PROCESS, Names, Store
-from .training_machine import Log, Logged, Loop, Save, Saved, Train, Trained, trainer_machine
+from .training_machine import Log, Logged, Loop, Save, Saved, TrainChunk, Trained, trainer_machine
 from .trusting import NOTHING, Trust
 
 T = TypeVar("T")
@@ -376,7 +376,7 @@ class Stepping:
     iteration: int
     seconds: float = 0.0
 
-    def train(self, command: Train) -> Trained:
+    def train(self, command: TrainChunk) -> Trained:
         """Run the command's iterations; return a row of metrics for each: the function's, with its number and `finite`."""
         rows, begin = [], clock.seconds()
         for _ in range(command.iterations):
@@ -420,7 +420,7 @@ def perform(
         def report(command: Log) -> Logged:
             return log(command) if command.rows else Logged()  # none where a wait was ended
 
-        handlers: Handlers = {Train: session.train, Log: report, Save: save}
+        handlers: Handlers = {TrainChunk: session.train, Log: report, Save: save}
         for now in drive(trainer_machine(), loop, serial(handlers)):
             loop = now
     store.settle()

@@ -31,7 +31,7 @@ class Loop:
 
 
 @frozen
-class Train:
+class TrainChunk:
     """Command: run this number of iterations."""
 
     TAG: ClassVar[str] = "train"
@@ -140,4 +140,4 @@ def _next(loop: Loop) -> Command:
         return Save(evolve(loop, saved=loop.iteration, interrupted=False))
     if finished:
         return FINISHED
-    return INTERRUPTED if loop.interrupted else Train(loop.chunk)
+    return INTERRUPTED if loop.interrupted else TrainChunk(loop.chunk)

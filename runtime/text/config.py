@@ -34,7 +34,7 @@ Algorithm = Literal["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "gspo", "cis
 
 
 @frozen
-class Episodes:
+class EpisodeLimits:
     """Number and length of episodes."""
 
     max_turns: int = 5  # calls of the model in an episode
@@ -151,7 +151,7 @@ class TextConfig(Protocol):
     files: ClassVar[tuple[str, ...]]  # settings that name files and folders
 
     @property
-    def episodes(self) -> Episodes:
+    def episodes(self) -> EpisodeLimits:
         """Return the number and the length of episodes."""
         ...
 
@@ -262,7 +262,7 @@ class TaskRun:
     trial: ClassVar[type[Any]] = EvaluationOptions
     files: ClassVar[tuple[str, ...]] = ("model",)
     reference: str = ""  # of the task: MODULE:NAME or FILE.py:NAME
-    episodes: Episodes = field(factory=Episodes)
+    episodes: EpisodeLimits = field(factory=EpisodeLimits)
     sampling: Sampling = field(factory=Sampling)
     model: Model = field(factory=Model)
     warm: WarmStart = field(factory=WarmStart)

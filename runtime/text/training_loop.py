@@ -27,7 +27,7 @@ from ..effects.clock import seconds
 from ..machine.drive import stopping
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
-from ..runs.training_machine import Loop, Train, Trained
+from ..runs.training_machine import Loop, TrainChunk, Trained
 from .columns import LABEL, LENGTHS, SPEEDS, label_columns, learner_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
@@ -111,7 +111,7 @@ class TextTrainingLoop:
     )
     _rate: Any = field(default=())  # rate of published texts
 
-    def train(self, command: Train) -> Trained:
+    def train(self, command: TrainChunk) -> Trained:
         """Run one iteration: the handler of `Train`; none where a wait was ended by Ctrl-C, and the state stays as it was."""
         before = self.held
         try:
@@ -122,7 +122,7 @@ class TextTrainingLoop:
             self.held = before
             return Trained(())
 
-    def _trained(self, command: Train) -> Trained:
+    def _trained(self, command: TrainChunk) -> Trained:
         warm = phases(self.arguments).warm
         if self.iteration < warm:
             row = self._warm(self.iteration)

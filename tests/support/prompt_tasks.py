@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purestep.core.language.episode import Grade
-from purestep.core.language.prompts import PromptRow, Reply, prompt_task
+from purestep.core.language.prompts import PromptRow, RepliedPrompt, prompt_task
 from purestep.core.language.task import TextTask
 
 HERE = Path(__file__)
@@ -26,25 +26,25 @@ TINY: dict[str, Any] = {
 }
 
 
-def of_letters(name: str, reward: Callable[[Reply], float | str]) -> TextTask:
+def of_letters(name: str, reward: Callable[[RepliedPrompt], float | str]) -> TextTask:
     """The task whose prompts are letters; a reward that is a text is an error."""
 
-    def grade(reply: Reply) -> Grade:
+    def grade(reply: RepliedPrompt) -> Grade:
         found = reward(reply)
         return Grade(error=found) if isinstance(found, str) else Grade(found)
 
-    def rewards(replies: Sequence[Reply]) -> list[Grade]:
+    def rewards(replies: Sequence[RepliedPrompt]) -> list[Grade]:
         return [grade(reply) for reply in replies]
 
     letters = [PromptRow(f"{letter} {letter}?", {"letter": letter}) for letter in "abcdefghij"]
     return prompt_task(name, letters[:TRAINING], letters[TRAINING:], rewards=rewards)
 
 
-def even(reply: Reply) -> float:
+def even(reply: RepliedPrompt) -> float:
     return float(sum(reply.ids) % 2 == 0)
 
 
-def half(reply: Reply) -> float:
+def half(reply: RepliedPrompt) -> float:
     """Equal rewards at the first half of the letters, others at the rest."""
     return 1.0 if str(reply.row.columns["letter"]) in "abc" else even(reply)
 

@@ -23,7 +23,7 @@ from ...declared import all_names, as_declared
 from ...diverged import fault_in
 from ...episode_returns import Episodes, follow, none_yet
 from ...normalizer import Normalizer, check_normalizer, identity
-from ...rollout import Rollout, reset_rollout, rollout
+from ...rollout import RolloutFunction, reset_rollout, rollout
 from ...train import RunState, Trainer
 from ...validate_learner import validate_learner
 from .importing import GymnasiumWorld
@@ -31,7 +31,7 @@ from .importing import GymnasiumWorld
 Lower = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def gymnasium_rollout(world: GymnasiumWorld, model: ActorCritic, length: int) -> Rollout:
+def gymnasium_rollout(world: GymnasiumWorld, model: ActorCritic, length: int) -> RolloutFunction:
     """Return a function that runs `length` steps of `model` in the environment, to be called like the result of `rollout`.
 
     It is not compiled and must not be: it steps in Python, and a full-graph compile refuses it. The policy's noise is that of

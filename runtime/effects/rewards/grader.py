@@ -23,7 +23,7 @@ from attrs import frozen
 
 from ....core.errors import ChoiceError, at_least, message
 from ....core.language.episode import Grade
-from ....core.language.prompts import Reply, Rewards
+from ....core.language.prompts import RepliedPrompt, Rewards
 from ..tools.calls import TIMED_OUT, Perform, Returned, in_processes, in_threads
 from .batch import Caller, batch_scores
 from .built_in import ANSWERS, BUILT_IN, COMPARING
@@ -78,7 +78,7 @@ def rewards_of(
     }
     callers = [places[part.place](part.function, seconds=seconds, alone=part.alone) for part in parts]
 
-    def rewards(replies: tuple[Reply, ...]) -> tuple[Grade, ...]:
+    def rewards(replies: tuple[RepliedPrompt, ...]) -> tuple[Grade, ...]:
         with ThreadPoolExecutor(len(callers)) as threads:
             found = tuple(threads.map(lambda caller: _scores(caller, replies, workers), callers))
         return tuple(grade(parts, one) for one in zip(*found, strict=True))
@@ -190,7 +190,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _scores(caller: Caller, replies: Sequence[Reply], workers: int) -> list[Score]:
+def _scores(caller: Caller, replies: Sequence[RepliedPrompt], workers: int) -> list[Score]:
     """Return the scores of replies; those to chat messages and those to texts are given to the function separately."""
     found = dict[int, Score]()
     for chat in (False, True):
@@ -201,7 +201,7 @@ def _scores(caller: Caller, replies: Sequence[Reply], workers: int) -> list[Scor
     return [found[place] for place in range(len(replies))]
 
 
-def reward_arguments(replies: Sequence[Reply]) -> Mapping[str, list[Any]]:
+def reward_arguments(replies: Sequence[RepliedPrompt]) -> Mapping[str, list[Any]]:
     """Return the arguments of a reward function for replies to prompts of one kind: texts, or chat messages.
 
     A row without a column that others have gives None there.
@@ -221,7 +221,7 @@ def reward_arguments(replies: Sequence[Reply]) -> Mapping[str, list[Any]]:
     }
 
 
-def _completion(reply: Reply) -> list[dict[str, str]]:
+def _completion(reply: RepliedPrompt) -> list[dict[str, str]]:
     return _messages(reply.messages or (("assistant", reply.text),))
 
 

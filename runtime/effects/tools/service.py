@@ -69,7 +69,7 @@ class ReplicaFailed:
 
 
 @frozen
-class Clock:
+class ServiceClock:
     """Event: the current time."""
 
     now: float
@@ -105,7 +105,7 @@ class Restart:
     number: int
 
 
-Event = Pick | Served | ReplicaFailed | Clock | Restarted | NotRestarted
+Event = Pick | Served | ReplicaFailed | ServiceClock | Restarted | NotRestarted
 Action = Picked | Restart
 
 
@@ -128,12 +128,12 @@ def service_step(state: Roster, event: Event) -> tuple[Roster, tuple[Action, ...
 
     >>> state, first = service_step(roster(2), Pick())
     >>> state, _ = service_step(state, ReplicaFailed(0, 0, 10.0))
-    >>> first, service_step(state, Pick())[1], service_step(state, Clock(11.0))[1]
+    >>> first, service_step(state, Pick())[1], service_step(state, ServiceClock(11.0))[1]
     ((Picked(number=0, generation=0),), (Picked(number=1, generation=0),), (Restart(number=0),))
     """
     if isinstance(event, Pick):
         return _picked(state)
-    if isinstance(event, Clock):
+    if isinstance(event, ServiceClock):
         due = [one for one in state.replicas if one.state == WAITING and one.retry <= event.now]
         for one in due:
             state = _with(state, evolve(one, state=RESTARTING))
@@ -346,7 +346,7 @@ class _ReplicaPool:
                     self.changed.wait(min(wait, threading.TIMEOUT_MAX))
                 if self.closing:
                     return
-            for action in self.tell(Clock(time.monotonic())):
+            for action in self.tell(ServiceClock(time.monotonic())):
                 if isinstance(action, Restart):
                     self.again(action.number)
 

@@ -98,7 +98,7 @@ def working(
     watch = _Watch(body, arguments, engine, refuse, grace)
     watch.state = supervisor.pool_state(size, patience=patience, start=start, tries=tries, now=time.monotonic())
     try:
-        watch.tell(supervisor.Clock(time.monotonic()))
+        watch.tell(supervisor.SupervisorClock(time.monotonic()))
         yield Workers(watch.send, watch.receive, watch.alive, watch.stop)
     finally:
         watch.stop()
@@ -168,7 +168,7 @@ class _Watch:
             if now >= supervisor.wakes(self.state):
                 for _ in range(self.inbox.qsize()):  # a worker whose message has arrived is not silent
                     self._heard(now, *self.inbox.get())
-                self.tell(supervisor.Clock(now))
+                self.tell(supervisor.SupervisorClock(now))
                 continue
             wait = min(until, supervisor.wakes(self.state)) - now
             try:

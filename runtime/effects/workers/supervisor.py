@@ -37,7 +37,7 @@ class PoolState:
 
 
 @frozen
-class Clock:
+class SupervisorClock:
     """Event: the current time."""
 
     now: float
@@ -124,7 +124,7 @@ class PoolExhausted:
     why: str
 
 
-Event = Clock | WorkerReady | TaskSent | MessageReceived | TaskAnswered | WorkerEnded
+Event = SupervisorClock | WorkerReady | TaskSent | MessageReceived | TaskAnswered | WorkerEnded
 Action = StartWorker | KillWorker | Deliver | ReportLost | PoolExhausted
 
 
@@ -154,11 +154,11 @@ def supervisor_step(state: PoolState, event: Event) -> tuple[PoolState, tuple[Ac
     Messages of a lost worker are ignored: its tasks are assigned to others. Raises: ChoiceError for a task that a worker
     has already.
 
-    >>> state, actions = supervisor_step(pool_state(1, patience=5.0), Clock(0.0))
+    >>> state, actions = supervisor_step(pool_state(1, patience=5.0), SupervisorClock(0.0))
     >>> actions, supervisor_step(supervisor_step(state, WorkerReady(0, 1.0))[0], TaskSent(0, 7, 2.0))[0].workers
     ((StartWorker(worker=0),), (WorkerState(number=0, since=2.0, ready=True, tasks=(7,)),))
     """
-    if isinstance(event, Clock):
+    if isinstance(event, SupervisorClock):
         return _looked(state, event.now)
     worker = next((one for one in state.workers if one.number == event.worker), None)
     if isinstance(event, TaskSent):

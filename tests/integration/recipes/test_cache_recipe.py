@@ -48,7 +48,7 @@ from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes.cache import Cache, cache_defaults, cache_settings, cache_with, lists_of
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
-from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.runs.training_machine import TrainChunk
 from purestep.runtime.runs.trusting import Trust
 from purestep.runtime.text import prompting, report
 from purestep.runtime.text import run as session
@@ -500,7 +500,7 @@ def test_next_steps_of_states_are_trained_and_summaries_are_not(tmp_path: Path) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TextTrainingLoop, "_sampled", noted)
         for _ in range(2):
-            world.train(Train(1))
+            world.train(TrainChunk(1))
     for (attempts, states), batch in zip(seen, batches, strict=True):
         assert len(attempts) == 3 * states
         assert batch.group.tolist() == [place for place in range(int(states)) for _ in range(3)]
@@ -554,7 +554,7 @@ def test_a_model_that_is_right_is_paid_and_evaluated_as_such() -> None:
 
 def test_evaluation_on_the_way_comes_after_so_many_versions(tmp_path: Path, own_policies: str) -> None:
     world = world_of(tmp_path, eval_every_n_versions=2, solution_rollout_policy=f"{own_policies}.odd")
-    rows = [world.train(Train(1)).rows[0] for _ in range(4)]
+    rows = [world.train(TrainChunk(1)).rows[0] for _ in range(4)]
     assert [row["updates"] for row in rows] == [1.0] * 4
     assert [math.isfinite(row["evaluation_last"]) for row in rows] == [False, True, False, True]
 

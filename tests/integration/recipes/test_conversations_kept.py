@@ -20,7 +20,7 @@ from purestep.runtime.async_rl.training_phase import Phase
 from purestep.runtime.cli import main
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.runs import run as runs
-from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.runs.training_machine import TrainChunk
 from purestep.runtime.text.trainer import TrainStepResult
 from purestep.runtime.text.training_loop import TextTrainingLoop
 
@@ -167,7 +167,7 @@ def test_a_run_that_was_killed_has_each_conversation_once(run: tuple[Path, Train
     class Cut(BaseException):
         pass
 
-    def stopped(self: TextTrainingLoop, command: Train) -> Any:
+    def stopped(self: TextTrainingLoop, command: TrainChunk) -> Any:
         done = made(self, command)
         if self.iteration == at + 1:
             raise Cut

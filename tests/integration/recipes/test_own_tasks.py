@@ -21,7 +21,7 @@ from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.reporting.metrics import Row, read_metrics
 from purestep.runtime.effects.task_reference import EVERY, trust
 from purestep.runtime.runs.arguments import changed, flatten
-from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.runs.training_machine import TrainChunk
 from purestep.runtime.text import run as session
 from purestep.runtime.text.columns import LABEL, TAKEN, own_figures
 from purestep.runtime.text.config import TaskRun
@@ -170,7 +170,7 @@ def cut_short(begin: Callable[[], Any], at: int) -> None:
     """A run that ends like a crash before it does the iteration of that number."""
     patch, made = pytest.MonkeyPatch(), TextTrainingLoop.train
 
-    def train(self: Any, command: Train) -> Any:
+    def train(self: Any, command: TrainChunk) -> Any:
         if self.iteration == at:
             raise Cut
         return made(self, command)
@@ -451,7 +451,7 @@ def test_what_goes_on_is_told_with_trust(tmp_path: Path, monkeypatch: pytest.Mon
     run, made = tmp_path / "run", TextTrainingLoop.train
     hint = f"purestep resume {run} --trust"
 
-    def pressed(self: Any, command: Train) -> Any:
+    def pressed(self: Any, command: TrainChunk) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return made(self, command)
 

@@ -35,7 +35,7 @@ from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag
-from purestep.runtime.runs.training_machine import Saved, Train
+from purestep.runtime.runs.training_machine import Saved, TrainChunk
 from purestep.runtime.text import run as session
 from purestep.runtime.text.components import text_components
 from purestep.runtime.text.distributed_learner import check_ranks, distributed_backend, in_process_group
@@ -238,7 +238,7 @@ def begun_alone(run: Path, backend: LearnerBackend) -> None:
     patch = pytest.MonkeyPatch()
     made = TextTrainingLoop.train
 
-    def train(self: Any, command: Train) -> Any:
+    def train(self: Any, command: TrainChunk) -> Any:
         if self.iteration == 2:
             raise Cut
         return made(self, command)

@@ -42,7 +42,7 @@ from purestep.runtime.runs.training_machine import (
     Loop,
     Save,
     Saved,
-    Train,
+    TrainChunk,
     Trained,
     plan,
     trainer_machine,
@@ -180,20 +180,20 @@ AT = Loop(iterations=6, chunk=2, every=4)
 
 
 def test_it_trains_reports_and_saves_in_turn() -> None:
-    assert step(AT, Started())[1] == (Train(2),)
+    assert step(AT, Started())[1] == (TrainChunk(2),)
     trained, commands = step(AT, Trained((GOOD, GOOD)))
     assert (trained.iteration, commands) == (2, (Log((GOOD, GOOD)),))
-    assert step(trained, Logged())[1] == (Train(2),)
+    assert step(trained, Logged())[1] == (TrainChunk(2),)
     four = evolve(AT, iteration=4)
     assert step(four, Logged())[1] == (Save(evolve(four, saved=4)),)
-    assert step(four, Saved(4)) == (evolve(four, saved=4), (Train(2),))
+    assert step(four, Saved(4)) == (evolve(four, saved=4), (TrainChunk(2),))
     six = evolve(AT, iteration=6, saved=4)
     assert step(six, Logged())[1] == (Save(evolve(six, saved=6)),)
     assert step(six, Saved(6))[1] == (FINISHED,)
 
 
 def test_it_goes_on_from_a_checkpoint_and_is_finished_where_nothing_is_left() -> None:
-    assert step(evolve(AT, iteration=4, saved=4), Started())[1] == (Train(2),)
+    assert step(evolve(AT, iteration=4, saved=4), Started())[1] == (TrainChunk(2),)
     assert step(evolve(AT, iteration=6, saved=6), Started())[1] == (FINISHED,)
 
 
@@ -207,7 +207,7 @@ def test_ctrl_c_saves_what_was_done_and_then_stops() -> None:
 
 
 def test_a_failed_command_gets_no_answer_so_that_the_driver_raises() -> None:
-    assert step(AT, Failed(Train(2), "boom")) == (AT, ())
+    assert step(AT, Failed(TrainChunk(2), "boom")) == (AT, ())
 
 
 def world_of(rows: list[Any], interrupts: set[int]) -> tuple[Loop, list[Any]]:
@@ -222,7 +222,7 @@ def world_of(rows: list[Any], interrupts: set[int]) -> tuple[Loop, list[Any]]:
         said.append(command)
         if isinstance(command, Stop):
             return loop, said
-        if isinstance(command, Train):
+        if isinstance(command, TrainChunk):
             event = Trained(tuple(rows[done : done + command.iterations]))
             done += command.iterations
         else:
@@ -238,7 +238,7 @@ def test_whatever_happens_one_command_at_a_time_and_nothing_bad_is_saved(rows: l
     assert all(iteration < first_bad for iteration in saved)
     assert saved == sorted(set(saved))
     assert loop.diverged == (first_bad if loop.iteration >= first_bad else 0)
-    trained = [command for command in said if isinstance(command, Train)]
+    trained = [command for command in said if isinstance(command, TrainChunk)]
     assert loop.iteration == 2 * len(trained)
     if said[-1] == FINISHED:
         assert loop.iteration == saved[-1] == 6
@@ -274,7 +274,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     """Ctrl-C in the middle of that chunk, counted from 1."""
     inner, calls = loop_state.LoopState.train, iter(range(1, 100))
 
-    def train(self: loop_state.LoopState, command: Train) -> Trained:
+    def train(self: loop_state.LoopState, command: TrainChunk) -> Trained:
         if next(calls) == chunk:
             signal.raise_signal(signal.SIGINT)
         return inner(self, command)
@@ -341,7 +341,7 @@ def test_a_recorded_run_is_replayed_without_training(tmp_path: Path) -> None:
         state, lowered("ppo", plan.arguments, plan.pipeline, loop, state), plan.pipeline.trainer.steps
     )
     handlers: Handlers = {
-        Train: living.train,
+        TrainChunk: living.train,
         Log: lambda command: Logged(),
         Save: lambda command: Saved(command.loop.iteration),
     }

@@ -47,7 +47,7 @@ from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag, flatten
 from purestep.runtime.runs.recipe import SessionResult
-from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.runs.training_machine import TrainChunk
 from purestep.runtime.text import report, training_loop
 from purestep.runtime.text import run as session
 from purestep.runtime.text import sampling as serving
@@ -343,7 +343,7 @@ def test_a_run_that_was_cut_goes_on_to_the_same_bits(cut: int, trained: Path, tm
 
     made = training_loop.TextTrainingLoop.train
 
-    def train(self: Any, command: Train) -> Any:
+    def train(self: Any, command: TrainChunk) -> Any:
         if self.iteration == cut:
             raise Cut
         return made(self, command)
@@ -678,7 +678,7 @@ def test_samples_come_from_the_weights_that_a_server_was_given(tmp_path: Path, m
         published.append(version)
         return 0.0
 
-    for name, instead in (("served", answer), ("publish", take)):
+    for name, instead in (("sample_from_server", answer), ("publish", take)):
         monkeypatch.setattr(serving, name, instead)
     url = "http://127.0.0.1:9/v1"
     session.start(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from purestep.core.language.episode import Grade
-from purestep.core.language.prompts import PromptRow, Reply
+from purestep.core.language.prompts import PromptRow, RepliedPrompt
 from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 
@@ -19,7 +19,7 @@ from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 # Common errors in rewards: each an edit of a right `rewards_of`.
 
 
-Replies = tuple[Reply, ...]
+Replies = tuple[RepliedPrompt, ...]
 Grades = Sequence[Grade]
 RewardsOf = Callable[..., tuple[Callable[[Replies], Grades], tuple[str, ...]]]
 Change = Callable[[Callable[[Replies], Grades], Sequence[float], Replies], Grades]
@@ -113,7 +113,7 @@ class Case:
     def replies(self) -> Replies:
         """Return the replies of all samples; every third is one to chat messages."""
         prompts = [(("user", "?"),) if number % 3 == 2 else "?" for number in range(len(self.results))]
-        return tuple(Reply(PromptRow(prompt), str(number)) for number, prompt in enumerate(prompts))
+        return tuple(RepliedPrompt(PromptRow(prompt), str(number)) for number, prompt in enumerate(prompts))
 
     def wrong(self, sample: int) -> bool:
         """Return whether a function fails at a sample, or none applies."""

@@ -15,7 +15,6 @@ from purestep.runtime.effects.tools import service
 from purestep.runtime.effects.tools.service import (
     HEALTHY,
     WAITING,
-    Clock,
     NotRestarted,
     Pick,
     Picked,
@@ -23,6 +22,7 @@ from purestep.runtime.effects.tools.service import (
     Restart,
     Restarted,
     Served,
+    ServiceClock,
 )
 
 # --- mutants ---
@@ -73,7 +73,7 @@ def no_pause(subject: Any) -> Any:
     """Restart a failed replica without a pause."""
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
-        if isinstance(event, Clock):
+        if isinstance(event, ServiceClock):
             replicas = tuple(evolve(one, retry=0.0) if one.state == WAITING else one for one in state.replicas)
             state = evolve(state, replicas=replicas)
         return step(state, event)
@@ -86,7 +86,7 @@ def starts_twice(subject: Any) -> Any:
 
     def edit(step: Callable[..., Any], state: Any, event: Any) -> Any:
         after, actions = step(state, event)
-        if isinstance(event, Clock):
+        if isinstance(event, ServiceClock):
             busy = tuple(Restart(one.number) for one in state.replicas if one.state not in (HEALTHY, WAITING))
             actions = (*actions, *busy)
         return after, actions
@@ -197,7 +197,7 @@ def played(step: Step, story: Story) -> Course:
             feed(Restarted(number) if verb == "start" else NotRestarted(number, now))
         elif verb == "wait":
             now += value
-            feed(Clock(now))
+            feed(ServiceClock(now))
     return course
 
 
@@ -302,7 +302,7 @@ def _pauses() -> Law:
                 last[event.number], row[event.number] = moment.now, row[event.number] + 1
             if isinstance(event, Served) and moment.before.replicas[event.number].generation == event.generation:
                 row[event.number] = 0 if event.number in _up(moment.before) else row[event.number]
-            if isinstance(event, Clock):
+            if isinstance(event, ServiceClock):
                 due = {n for n, at in last.items() if moment.now >= at + service.restart_pause(moment.before, row[n])}
                 begun = {one.number for one in moment.actions if isinstance(one, Restart)}
                 seen("a start after several failures", any(row[number] > 1 for number in begun))

@@ -14,7 +14,6 @@ from purestep.properties.framework.compare import require
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.runtime.effects.workers.supervisor import (
     Action,
-    Clock,
     Deliver,
     Event,
     MessageReceived,
@@ -22,6 +21,7 @@ from purestep.runtime.effects.workers.supervisor import (
     PoolState,
     ReportLost,
     StartWorker,
+    SupervisorClock,
     TaskAnswered,
     TaskSent,
     WorkerEnded,
@@ -128,7 +128,7 @@ def idle_is_hanging(step: AnyStep) -> AnyStep:
     """Count an idle worker as hung."""
 
     def strict(state: PoolState, event: Event) -> Any:
-        if not isinstance(event, Clock):
+        if not isinstance(event, SupervisorClock):
             return step(state, event)
         late = [w for w in state.workers if w.ready and not w.tasks and event.now - w.since >= state.patience]
         actions: tuple[Any, ...] = ()
@@ -222,7 +222,7 @@ def played(step: Step, story: Acts) -> Course:
         course.moments.append(Moment(event, state, after, actions))
         state = after
 
-    feed(Clock(now))
+    feed(SupervisorClock(now))
     for verb, which, value in story:
         workers = state.workers
         number = workers[which % len(workers)].number if workers else 0
@@ -244,7 +244,7 @@ def played(step: Step, story: Acts) -> Course:
             feed(WorkerEnded(number, "died", now))  # a pipe that is closed and a process that ended
         else:
             now += value
-            feed(Clock(now))
+            feed(SupervisorClock(now))
     return course
 
 
@@ -314,7 +314,7 @@ def _silent() -> Law:
         for moment in course.moments:
             event = moment.event
             now = event.now
-            if isinstance(event, Clock):
+            if isinstance(event, SupervisorClock):
                 lost = {action.worker for action in moment.actions if isinstance(action, ReportLost)}
                 for worker in moment.before.workers:
                     limit = (PATIENCE if worker.tasks else float("inf")) if worker.ready else START
@@ -372,7 +372,7 @@ def _pauses() -> Law:
                     require(gave_up or failures < TRIES, f"{failures} losses in a row, and it goes on")
                     due = max(moment.after.due, default=0.0)
                     wanted = moment.event.now + replacement_pause(failures)
-                    clock = isinstance(moment.event, Clock)  # then a replacement may have started at once
+                    clock = isinstance(moment.event, SupervisorClock)  # then a replacement may have started at once
                     require(gave_up or clock or due >= wanted, f"loss {failures}: due at {due}, wanted {wanted}")
             if any(isinstance(action, PoolExhausted) for action in moment.actions):
                 return

@@ -15,7 +15,7 @@ import pytest
 
 from purestep.core.errors import ChoiceError
 from purestep.core.language.episode import Grade
-from purestep.core.language.prompts import PromptRow, Reply, Rewards
+from purestep.core.language.prompts import PromptRow, RepliedPrompt, Rewards
 from purestep.runtime.effects.rewards.built_in import code, exact, math, number_of, numeric, program_of
 from purestep.runtime.effects.rewards.grader import check_rewards, foreign, rewards_of
 
@@ -26,15 +26,15 @@ def of_file(*names: str) -> list[str]:
     return [f"{FILE}:{name}" for name in names]
 
 
-def text(said: str, prompt: str = "2 + 3?", ids: tuple[int, ...] = (), **columns: Any) -> Reply:
-    return Reply(PromptRow(prompt, columns), said, ids, (("assistant", said),))
+def text(said: str, prompt: str = "2 + 3?", ids: tuple[int, ...] = (), **columns: Any) -> RepliedPrompt:
+    return RepliedPrompt(PromptRow(prompt, columns), said, ids, (("assistant", said),))
 
 
-def chat(said: str, prompt: str = "2 + 3?", **columns: Any) -> Reply:
-    return Reply(PromptRow((("user", prompt),), columns), said, (), (("assistant", said),))
+def chat(said: str, prompt: str = "2 + 3?", **columns: Any) -> RepliedPrompt:
+    return RepliedPrompt(PromptRow((("user", prompt),), columns), said, (), (("assistant", said),))
 
 
-def numbers(rewards: Rewards, *replies: Reply) -> list[Any]:
+def numbers(rewards: Rewards, *replies: RepliedPrompt) -> list[Any]:
     """The reward of each reply, or its error."""
     return [one.error or one.reward for one in rewards(replies)]
 
@@ -45,7 +45,7 @@ def numbers(rewards: Rewards, *replies: Reply) -> list[Any]:
 def test_functions_written_for_trl_run_unchanged() -> None:
     rewards, parts = rewards_of(of_file("accuracy_reward", "format_reward", "reward_len"), [1.0, 0.5, 0.25])
     assert parts == ("accuracy_reward", "format_reward", "reward_len")
-    right = Reply(
+    right = RepliedPrompt(
         PromptRow((("system", "Think."), ("user", "2 + 3?")), {"solution": "5"}),
         r"<think>2 + 3</think><answer>\boxed{5}</answer>",
         (1, 2, 3, 4),
@@ -85,7 +85,7 @@ def test_a_function_sees_all_messages_that_follow_a_prompt_of_chat() -> None:
         return [0.0]
 
     said = (("assistant", "LOOKUP"), ("tool", "5"), ("assistant", "It is 5."))
-    rewards_of([look])[0]((Reply(PromptRow((("user", "2 + 3?"),)), "It is 5.", (), said),))
+    rewards_of([look])[0]((RepliedPrompt(PromptRow((("user", "2 + 3?"),)), "It is 5.", (), said),))
     assert seen == [
         [[{"role": "user", "content": "2 + 3?"}]],
         [[{"role": role, "content": text} for role, text in said]],
@@ -164,10 +164,10 @@ def test_workers_end_with_the_function() -> None:
 @pytest.mark.slow  # a process that imports torch
 def test_workers_end_with_the_process() -> None:
     program = f"""
-from purestep.core.language.prompts import PromptRow, Reply
+from purestep.core.language.prompts import PromptRow, RepliedPrompt
 from purestep.runtime.effects.rewards.grader import rewards_of
 rewards, _ = rewards_of(["{FILE}:process"])
-print(int(rewards((Reply(PromptRow(""), ""),))[0].reward), flush=True)
+print(int(rewards((RepliedPrompt(PromptRow(""), ""),))[0].reward), flush=True)
 """
     settings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", program]
@@ -480,5 +480,5 @@ def test_functions_of_trl(tmp_path: Path) -> None:
     check_rewards(names, columns=["solution"])
     thought = "<think>\nA third.\n</think>\nMy answer is \\boxed{\\frac{1}{3}}"
     row = PromptRow((("user", "1 / 3?"),), {"solution": r"\frac{1}{3}"})
-    found = rewards_of(names)[0]((Reply(row, thought, (7,) * 8), Reply(row, "\\boxed{1}", (7,) * 2)))
+    found = rewards_of(names)[0]((RepliedPrompt(row, thought, (7,) * 8), RepliedPrompt(row, "\\boxed{1}", (7,) * 2)))
     assert [[*one.parts.values()] for one in found] == [[1.0, 1.0, -0.5], [0.0, 0.0, 0.0]]

@@ -14,7 +14,7 @@ from purestep.core.language.codec import byte_codec
 from purestep.core.language.episode import Grade, total_reward
 from purestep.core.language.events import Assistant, System, User
 from purestep.core.language.grading import graded
-from purestep.core.language.prompts import PromptRow, Reply, prompt_env, prompt_task, row_keys
+from purestep.core.language.prompts import PromptRow, RepliedPrompt, prompt_env, prompt_task, row_keys
 from purestep.core.language.protocol import begin_episode, protocol
 from purestep.core.language.requests import Request, key_of, rollouts, stream_of
 from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
@@ -28,7 +28,7 @@ ROWS = [PromptRow("2 + 3?", {"answer": "5"}), PromptRow("1 + 1?", {"answer": "2"
 CHAT = PromptRow((("system", "Be brief."), ("user", "2?"), ("assistant", "Two."), ("user", "3?")))
 
 
-def right(replies: tuple[Reply, ...]) -> list[Grade]:
+def right(replies: tuple[RepliedPrompt, ...]) -> list[Grade]:
     return [Grade(float(one.text == one.row.columns["answer"]), {"right": 1.0}) for one in replies]
 
 
@@ -75,7 +75,7 @@ def test_messages_of_a_prompt_open_the_episode_and_its_system_message_goes_befor
 
 
 def test_grades_become_rewards_of_the_last_call_and_failed_ones_are_left_out() -> None:
-    def rewards(replies: tuple[Reply, ...]) -> list[Grade]:
+    def rewards(replies: tuple[RepliedPrompt, ...]) -> list[Grade]:
         return [Grade(error="no number") if one.text == "?" else right((one,))[0] for one in replies]
 
     made = task(rewards)

@@ -12,7 +12,7 @@ from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.episode import Completion, Episode, Grade
 from purestep.core.language.events import LENGTH, Sampled, ToolResult
 from purestep.core.language.grading import graded
-from purestep.core.language.prompts import PromptRow, PromptState, Reply, prompt_env, prompt_task
+from purestep.core.language.prompts import PromptRow, PromptState, RepliedPrompt, prompt_env, prompt_task
 from purestep.core.language.protocol import Protocol, begin_episode, protocol, turn_after
 from purestep.core.language.requests import Request, rollouts
 from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
@@ -269,9 +269,9 @@ def test_a_completion_that_is_cut_is_answered_if_it_has_a_call_and_else_ends_tru
 
 
 def test_rewards_see_the_whole_conversation_and_figures_count_calls() -> None:
-    seen: list[Reply] = []
+    seen: list[RepliedPrompt] = []
 
-    def rewards(replies: tuple[Reply, ...]) -> list[Grade]:
+    def rewards(replies: tuple[RepliedPrompt, ...]) -> list[Grade]:
         seen.extend(replies)
         return [Grade(float(one.text == one.row.columns["answer"])) for one in replies]
 

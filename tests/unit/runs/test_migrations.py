@@ -96,7 +96,7 @@ def test_the_recipe_of_a_users_task_and_moved_functions_are_renamed() -> None:
 
 
 def test_leaves_have_their_old_names_in_old_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = migrations.Leaf(2, r"learner\.(\w+)\.now", r"learner.\1.then")
+    row = migrations.ChangedLeaf(2, r"learner\.(\w+)\.now", r"learner.\1.then")
     monkeypatch.setattr(migrations, "LEAVES", (*LEAVES, row))
     assert leaf_in("learner.a.now", 1, ["learner.a.then"]) == "learner.a.then"
     assert leaf_in("learner.a.now", 2, ["learner.a.then"]) == "learner.a.now"

@@ -19,7 +19,7 @@ from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.runs.logging import metrics_log
-from purestep.runtime.runs.training_machine import Log, Loop, Train
+from purestep.runtime.runs.training_machine import Log, Loop, TrainChunk
 from purestep.runtime.text.training_loop import TextTrainingLoop
 
 from ...support.programs import until
@@ -68,7 +68,7 @@ def cut(recipe: str, run: Path, at: int) -> None:
     class Cut(BaseException):
         pass
 
-    def stopped(self: Any, command: Train) -> Any:
+    def stopped(self: Any, command: TrainChunk) -> Any:
         if self.iteration == at:
             raise Cut
         return made(self, command)

@@ -19,7 +19,7 @@ from purestep.core.spaces import Box, Discrete
 from purestep.core.steps import Trajectory, ended
 from purestep.core.tree import leaves, same_structure, tree_map
 from purestep.runtime.normalizer import Normalizer, RunningScales, identity, running
-from purestep.runtime.rollout import Rollout, reset_rollout, rollout
+from purestep.runtime.rollout import RolloutFunction, reset_rollout, rollout
 from purestep.runtime.train import RunState, trainer
 
 ENV = make("pendulum")
@@ -41,7 +41,7 @@ def recording(seen: list[Trajectory]) -> Algorithm:
     return Algorithm(init=init, update=update, metrics=())
 
 
-def seen_by(act: Rollout, normalizer: Normalizer, state: RunState) -> Trajectory:
+def seen_by(act: RolloutFunction, normalizer: Normalizer, state: RunState) -> Trajectory:
     """The rollout of the next iteration, as the world tells it."""
     key, scales = keys.split(state.key, 3)[0], state.normalizer
     return act(state.learner.params, state.worlds, key, lambda x: normalizer.observe(scales, x))[1]

@@ -16,7 +16,7 @@ from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.effects.task_reference import EVERY, trust
 from purestep.runtime.recipes.cache import Cache
 from purestep.runtime.runs.arguments import changed
-from purestep.runtime.runs.training_machine import Train
+from purestep.runtime.runs.training_machine import TrainChunk
 from purestep.runtime.text import run as session
 from purestep.runtime.text.config import TaskRun, check_text_settings
 from purestep.runtime.text.curriculum import StepAttempts, check_curriculum, from_tensors, state_tensors
@@ -122,7 +122,7 @@ class Cut(BaseException):
 def cut_short(begin: Callable[[], Any], at: int) -> None:
     made = TextTrainingLoop.train
 
-    def train(self: Any, command: Train) -> Any:
+    def train(self: Any, command: TrainChunk) -> Any:
         if self.iteration == at:
             raise Cut
         return made(self, command)

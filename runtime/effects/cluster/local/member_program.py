@@ -40,7 +40,7 @@ def answer_message(call: int, made: bool, value: Any) -> bytes:
     return HEAD.pack(call, made) + letter
 
 
-class Stage:
+class MemberStage:
     """The actor, once it is made."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Stage:
 
 def serve(mailbox: Any) -> None:
     """Make the calls that come through the mailbox of a process, one by one, until it is stopped."""
-    stage = Stage()
+    stage = MemberStage()
     while True:
         for _, letter in filter(None, [mailbox.receive(60.0)]):
             call, makes = HEAD.unpack_from(letter)
