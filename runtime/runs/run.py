@@ -399,7 +399,7 @@ def stepped(step: Step) -> Callable[[Any, Loop, Notice], AbstractContextManager[
     """Return the session of a training step, (state) -> (state, row of metrics), for `Components`.
 
     >>> with stepped(lambda state: (state + 1, {"loss": 0.5}))(torch.zeros(1), Loop(4, 2, 2), print) as session:
-    ...     session.train(Train(1)).rows, session.state
+    ...     session.train(TrainChunk(1)).rows, session.state
     (({'iteration': 1.0, 'finite': 1.0, 'loss': 0.5},), tensor([1.]))
     """
     return lambda state, loop, notice: nullcontext(Stepping(state, step, loop.iteration))

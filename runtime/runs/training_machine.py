@@ -109,7 +109,7 @@ def trainer_machine() -> Machine[Loop]:
     >>> step(Loop(iterations=2, chunk=1, every=2), Trained(({"finite": 1.0},)))[1]
     (Log(rows=({'finite': 1.0},)),)
     >>> step(Loop(iterations=2, chunk=1, every=2, iteration=1), Logged())[1]
-    (Train(iterations=1),)
+    (TrainChunk(iterations=1),)
     """
     return Machine(_step)
 

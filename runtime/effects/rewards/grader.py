@@ -61,7 +61,7 @@ def rewards_of(
     >>> def short(completions, **columns):
     ...     return [1 / len(text) for text in completions]
     >>> rewards, parts = rewards_of(["exact", short], [1.0, 0.5])
-    >>> rewards((Reply(PromptRow("2 + 3?", {"answer": "5"}), "5"),))
+    >>> rewards((RepliedPrompt(PromptRow("2 + 3?", {"answer": "5"}), "5"),))
     (Grade(reward=1.5, parts={'exact': 1.0, 'short': 1.0}, error=''),)
     """
     parts = _parts(names, weights)
@@ -207,7 +207,8 @@ def reward_arguments(replies: Sequence[RepliedPrompt]) -> Mapping[str, list[Any]
     A row without a column that others have gives None there.
 
     >>> from purestep.core.language.prompts import PromptRow
-    >>> reward_arguments([Reply(PromptRow("2 + 3?", {"answer": "5"}), "5", (7,)), Reply(PromptRow("Hi"), "Hello")])
+    >>> one = RepliedPrompt(PromptRow("2 + 3?", {"answer": "5"}), "5", (7,))
+    >>> reward_arguments([one, RepliedPrompt(PromptRow("Hi"), "Hello")])
     {'answer': ['5', None], 'prompts': ['2 + 3?', 'Hi'], 'completions': ['5', 'Hello'], 'completion_ids': [[7], []]}
     """
     columns = dict.fromkeys(name for one in replies for name in one.row.columns)

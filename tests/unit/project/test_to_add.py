@@ -414,7 +414,7 @@ from queue import SimpleQueue
 from ....core.errors import message
 from .interface import Cluster, EngineError
 from .local.cluster import State
-from .local.member_program import HEAD, Stage
+from .local.member_program import HEAD, MemberStage
 from .local.members import ENDED, SAID, HostAccess, Tell
 from .local.rules import Seat
 
@@ -424,7 +424,7 @@ def threads(tell: Tell) -> HostAccess:
     boxes: dict[Seat, SimpleQueue[bytes]] = {}
 
     def work(seat: Seat) -> None:
-        stage = Stage()
+        stage = MemberStage()
         while letter := boxes[seat].get():
             tell(SAID, seat, stage.perform(*HEAD.unpack_from(letter), letter[HEAD.size :]))
         tell(ENDED, seat, b"ended")
