@@ -21,7 +21,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from tests.unit.project.test_to_add import ALGORITHM, ENV, LAW, TASK
+from tests.support.additions import ALGORITHM, ENV, LAW, TASK
 
 from . import evidence
 
