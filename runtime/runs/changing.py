@@ -3,7 +3,6 @@
 A changed number is an input of the program, so a state with it goes on as one that had it from the beginning of the run.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from ...core.errors import ChoiceError, message
 from ..effects import folder
 from ..effects.checkpoint.directory import step_folders
 from .arguments import flag, flatten
-from .migrations import CHANGES
+from .migrations import CHANGES, NUMBERS
 
-NUMBERS = re.compile(r"(.*\.)?(hyperparameters|numbers)\.\w+|normalizer\.gamma")  # leaves that the arguments determine
 STEPS = "steps"
 Row = Mapping[str, Any]  # of a run's record: setting, before, now, iteration: the first one with the new value
 

@@ -5,7 +5,7 @@ settings of a recipe raise SCHEMA by one, then add
 
 - for a new setting a row of ADDED: the value that runs had before there was the setting;
 - for a removed or renamed setting, or a value with a new meaning, a function of MIGRATED;
-- for a new or renamed leaf of a state a row of LEAVES.
+- for a new or renamed leaf of a state a row of LEAVES; a new number of an algorithm or optimizer needs none.
 
 `python -m tests.recorded_runs.record` then keeps runs of the new schema, and with `--fields` the names of its settings. A
 package's recipe has a number and a function of its own: `Recipe.schema` and `Recipe.migrate`.
@@ -132,12 +132,10 @@ MIGRATED: Mapping[
     1: (tasks_of_users, moved_functions),
 }
 
-LEAVES: tuple[ChangedLeaf, ...] = (
-    ChangedLeaf(4, r"(.*\.numbers\.)gae_lambda", r"\1lambda_"),
-    ChangedLeaf(1, r"learner\.numbers\.\w+"),
-    ChangedLeaf(1, r".*\.hyperparameters\.decay_steps"),
-    ChangedLeaf(1, r"normalizer\.gamma"),
-)
+LEAVES: tuple[ChangedLeaf, ...] = (ChangedLeaf(4, r"(.*\.numbers\.)gae_lambda", r"\1lambda_"),)
+
+
+NUMBERS = re.compile(r"(.*\.)?(hyperparameters|numbers)\.\w+|normalizer\.gamma")  # leaves that the arguments determine
 
 
 def schema_of(record: Record, where: str, name: str = NUMBER, newest: int = SCHEMA) -> int:
@@ -177,6 +175,8 @@ def upgrade(record: Record, where: str = "checkpoint: arguments") -> dict[str, A
 def leaf_in(name: str, schema: int, saved: Collection[str]) -> str | tuple[()]:
     """Return the name of a leaf in a checkpoint of this schema with these leaves; () where the run's arguments determine it.
 
+    They do so for a row of LEAVES that says it, and for each number that an older schema did not have.
+
     >>> leaf_in("learner.numbers.clip", 0, ["learner.params"]), leaf_in("learner.params", 0, ["learner.params"])
     ((), 'learner.params')
     """
@@ -188,4 +188,4 @@ def leaf_in(name: str, schema: int, saved: Collection[str]) -> str | tuple[()]:
             before = found.expand(row.before) if isinstance(row.before, str) else ()
             if before == () or before in saved:
                 return before
-    return name
+    return () if schema < SCHEMA and NUMBERS.fullmatch(name) else name
