@@ -31,17 +31,23 @@ from purestep.core.record import replace
 from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, Transcript, empty
 from purestep.runtime.distributed.clip import clip_by_whole_norm
 from purestep.runtime.distributed.partition import by_batches
-from purestep.runtime.effects.checkpoint.single import latest, read_checkpoint, save
+from purestep.runtime.effects.checkpoint import single
+from purestep.runtime.effects.checkpoint.single import latest, save
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
+from purestep.runtime.effects.distributed import shard
 from purestep.runtime.effects.distributed.learner import ranked_learner
 from purestep.runtime.effects.distributed.process_group import ProcessGroup, on_ranks, summed
-from purestep.runtime.effects.distributed.shard import gather_shards, spread_state
+from purestep.runtime.effects.distributed.shard import spread_state
 from purestep.runtime.effects.hugging_face.causal_lm import causal_model, tiny_llama
 from purestep.runtime.effects.hugging_face.optional import library
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text.build_learner import objective_of, optimizer_of, updates_of
 from purestep.runtime.text.trainer import language_trainer
+
+# by their names before, too, as `unchanged` runs this file with older commits
+read_checkpoint: Any = getattr(single, "read_checkpoint", None) or getattr(single, "load", None)
+gather_shards: Any = getattr(shard, "gather_shards", None) or getattr(shard, "whole", None)
 
 BATCHES, ORDER = 50, 11
 BUDGET, ALL = (

@@ -106,10 +106,11 @@ class Signature:
         'f(loss [N], mask, *, clip) -> loss'
         """
         parts = (*self.positional, *(("*", *self.keywords) if self.keywords else ()))
-        return self.text or f"{self.form}({', '.join(parts)}) -> {self.returns}"
+        returns = f" -> {self.returns}" if self.returns else ""
+        return self.text or f"{self.form}({', '.join(parts)}){returns}"
 
 
-def function(*positional: str, keywords: tuple[str, ...] = (), returns: str) -> Signature:
+def function(*positional: str, keywords: tuple[str, ...] = (), returns: str = "") -> Signature:
     """Return the signature of a function that a suite calls.
 
     >>> function("n", returns="number").form
@@ -622,8 +623,9 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="vtrace",
         laws=("..suites.returns", "vtrace_laws"),
-        signature=Signature(
-            text="f(log_ratios, rewards, values, next_values, terminated, truncated, *, gamma, lambda_, rho_bar, ...)"
+        signature=function(
+            *("log_ratios", "rewards", "values", "next_values", "terminated", "truncated"),
+            keywords=("gamma", "lambda_", "rho_bar", "..."),
         ),
         example="verify(vtrace_laws(), vtrace)",
         names=r"(?i)v_?trace|impala",
