@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 
-from ..text.evaluation import EvaluationResult, standing_table
+from ..text.evaluation import EvaluationResult, figure_table
 from ..text.report import Result, table_of
 from .scheduler.timeline import TRAINER, Shift
 
@@ -272,7 +272,7 @@ class Comparison:
     def _standings(self) -> str:
         found = {"before": self.before, **{f"after {p.name}": p.after for p in self.phases}}
         sampled = {name: one["sampled"] for name, one in found.items()}
-        return standing_table({**sampled, **{f"{name}, greedy": one["greedy"] for name, one in found.items()}})
+        return figure_table({**sampled, **{f"{name}, greedy": one["greedy"] for name, one in found.items()}})
 
     def _rows(self) -> str:
         pair = len(self.phases) == 2

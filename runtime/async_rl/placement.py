@@ -46,7 +46,7 @@ class HostProbe:
 
 
 @contextmanager
-def place_generators(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int) -> Iterator[Placement]:
+def assign_generators(given: AsyncConfig, notice: Notice, weights: Callable[[], int] = int) -> Iterator[Placement]:
     """Yield the placement of generators, each on its device; a lost host is added again once it is reachable.
 
     Weights go by `transfer`, else by shared memory if all hosts share it, else by the engine's transport; `notice` is called

@@ -31,7 +31,7 @@ from ..text.report import BEFORE, evaluation, with_curves, write_before
 from ..text.training_loop import learning_components, phases, policy_of
 from . import checkpoint
 from .checkpoint import TOTALS
-from .placement import Placement, place_generators
+from .placement import Placement, assign_generators
 from .run_phase import run_phase
 from .training_phase import PhaseConfig
 
@@ -79,7 +79,7 @@ def components(arguments: TextConfig, context: Context) -> Phases:
     def opened() -> Iterator[Placement]:
         over = context.kept and all((run / phase / TOTALS).exists() for phase in phases_of(arguments))
         given = AsyncConfig() if over else arguments.asynchronous
-        with place_generators(given, notice, lambda: layout(parts.whole(parts.begin())).size) as place:
+        with assign_generators(given, notice, lambda: layout(parts.whole(parts.begin())).size) as place:
             yield place
 
     return Phases(

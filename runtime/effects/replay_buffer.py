@@ -40,10 +40,10 @@ class BufferState:
     consumed: Tensor = tensor("*", "int")
 
 
-def empty_shelf(capacity: int) -> BufferState:
+def empty_buffer(capacity: int) -> BufferState:
     """Return a shelf of so many empty slots. Raises: ChoiceError.
 
-    >>> empty_shelf(2).held
+    >>> empty_buffer(2).held
     tensor([False, False])
     """
     if capacity < 1:
@@ -69,7 +69,7 @@ def add_samples(shelf: BufferState, version: Tensor) -> tuple[BufferState, Tenso
 
     Raises: ChoiceError for more samples than slots.
 
-    >>> shelf, places = add_samples(empty_shelf(3), torch.tensor([4, 5]))
+    >>> shelf, places = add_samples(empty_buffer(3), torch.tensor([4, 5]))
     >>> places, shelf.held, add_samples(shelf, torch.tensor([6, 7]))[1]
     (tensor([0, 1]), tensor([ True,  True, False]), tensor([2, 0]))
     """
@@ -94,7 +94,7 @@ def add_samples(shelf: BufferState, version: Tensor) -> tuple[BufferState, Tenso
 def expire(shelf: BufferState, version: Tensor | int, max_age: Limit) -> BufferState:
     """Return the shelf without samples more than `max_age` versions before `version`.
 
-    >>> shelf, _ = add_samples(empty_shelf(3), torch.tensor([0, 1, 2]))
+    >>> shelf, _ = add_samples(empty_buffer(3), torch.tensor([0, 1, 2]))
     >>> expire(shelf, 2, 1).held
     tensor([False,  True,  True])
     """
@@ -114,7 +114,7 @@ def draw(
     times is removed (1: consumed at once). Raises: ChoiceError.
 
     >>> from ...core.keys import key
-    >>> shelf, _ = add_samples(empty_shelf(3), torch.tensor([0, 1]))
+    >>> shelf, _ = add_samples(empty_buffer(3), torch.tensor([0, 1]))
     >>> shelf, places, enough = draw(shelf, 1, key(0), 2, uses=1)
     >>> sorted(places.tolist()), enough, shelf.consumed, draw(shelf, 1, key(0), 1)[2]
     ([0, 1], tensor(True), tensor(2), tensor(False))
@@ -173,7 +173,7 @@ def replay_buffer(
         if isinstance(limit, int) and limit < least:
             where, remedy = f"replay_buffer: {name}", "pass () for no limit"
             raise ChoiceError(message(where, got=limit, wanted=f"at least {least}", remedy=remedy))
-    shelf, lock = empty_shelf(capacity), threading.Lock()
+    shelf, lock = empty_buffer(capacity), threading.Lock()
     wide = to_tensordict(like).expand(capacity)
     rows = wide.clone().zero_() if folder is None else wide.memmap_like(str(folder))
 

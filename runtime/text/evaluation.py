@@ -196,7 +196,7 @@ def evaluate_task(task: TextTask, sample: Sample, number: int, seed: int, attemp
     return evaluation_result(task, sample(held_out(number, seed, draw=task.draw, attempts=attempts)), diagnosed=True)
 
 
-def standing_rows(one: EvaluationResult) -> dict[str, str]:
+def figure_rows(one: EvaluationResult) -> dict[str, str]:
     """Return the figures of a standing as text, by their names in a table."""
     shown = {"tasks": f"{one.tasks}"} | ({"attempts at each": f"{one.samples}"} if one.samples > 1 else {})
     passes = {name: f"{value:.3f}" for name, value in one.figures.items() if name.startswith(PASS)}
@@ -221,17 +221,17 @@ def _interval(low: float, high: float) -> str:
     return f"{low:.3f}-{high:.3f}" if low >= 0 else f"{low:.3f} to {high:.3f}"
 
 
-def standing_table(columns: Mapping[str, EvaluationResult]) -> str:
+def figure_table(columns: Mapping[str, EvaluationResult]) -> str:
     """Return standings side by side as text, a row for each figure.
 
-    >>> print(standing_table({"before": EvaluationResult(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={})}))
+    >>> print(figure_table({"before": EvaluationResult(attempts=2, reward=0.5, turns=3.0, tokens=9.0, figures={}, modes={})}))
                                    before
     tasks                               2
     reward                          0.500
     turns                            3.00
     tokens said                       9.0
     """
-    cells = [standing_rows(one) for one in columns.values()]
+    cells = [figure_rows(one) for one in columns.values()]
     widths = [max(11, len(name), *map(len, each.values())) for name, each in zip(columns, cells, strict=True)]
     head = " " * 24 + "".join(f"  {name:>{width}}" for name, width in zip(columns, widths, strict=True))
     lines = [

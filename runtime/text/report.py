@@ -34,8 +34,8 @@ from .evaluation import (
     ZERO_SPREAD,
     EvaluationResult,
     evaluate_task,
+    figure_table,
     read_evaluation_result,
-    standing_table,
 )
 from .prompting import Source, ask_prompts, completing_here
 
@@ -169,7 +169,7 @@ def table_of(results: Mapping[str, Result]) -> str:
     columns = dict[str, EvaluationResult]()
     for name, one in results.items():
         columns |= {name: one.sampled, f"{name}, greedy": one.greedy} if isinstance(one, TextEvaluation) else {}
-    return standing_table(columns)
+    return figure_table(columns)
 
 
 def read_result(task: TextTask, held: Any, where: str) -> Result:

@@ -12,13 +12,13 @@ FULL, SHARDED, HUGGING_FACE = "full", "sharded", "hugging_face"
 FORMATS = (SHARDED, FULL, HUGGING_FACE)
 
 
-def place_leaves(names: Iterable[str], divided: Iterable[str], form: str, at: str = "") -> dict[str, str]:
+def assign_leaves(names: Iterable[str], divided: Iterable[str], form: str, at: str = "") -> dict[str, str]:
     """Return the place of each leaf: `divided` are the sharded ones, `at` is the prefix of the model's.
 
     A full checkpoint holds everything in one file. Otherwise sharded leaves are stored by shards, and leaves that every rank
     has are stored once, in the file. In Hugging Face's form the leaves below `at` are the model's.
 
-    >>> place_leaves(["params.w", "moment.w", "step"], ["params.w", "moment.w"], "hugging_face", at="params")
+    >>> assign_leaves(["params.w", "moment.w", "step"], ["params.w", "moment.w"], "hugging_face", at="params")
     {'params.w': 'model', 'moment.w': 'shards', 'step': 'state'}
     """
     parts = frozenset(divided)

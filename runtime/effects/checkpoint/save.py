@@ -33,7 +33,7 @@ from .description import Description, description_bytes, facts_and_ranks, file_o
 from .directory import PARTIAL, free_name, make_temporary, prune, publish_folder, remove_remains, unwritten
 from .formats import SHARDED, Form
 from .group import ALONE, RankGroup, all_or_none, by_first, gather_values, together
-from .layout import MODEL, SHARDS, STATE, File, file_numbers, folders, one_tree, place_leaves
+from .layout import MODEL, SHARDS, STATE, File, assign_leaves, file_numbers, folders, one_tree
 from .manifest import MANIFEST, TENSORS, Leaf, Manifest, describe_leaves, leaves_by_name
 from .single import CHUNK, environment, ignore, storable
 
@@ -128,7 +128,7 @@ def _sorted_out(
         raise ChoiceError(message("save: step", got=step, wanted="0 or more", remedy="count steps from 0"))
     tensors = leaves_by_name("save", tree)
     plain = {name: leaf for name, leaf in tensors.items() if not isinstance(leaf, DTensor)}
-    places = place_leaves(tensors, tensors.keys() - plain.keys(), form.name, form.at)
+    places = assign_leaves(tensors, tensors.keys() - plain.keys(), form.name, form.at)
     cut = len(form.at) + 1
     form.check({leaf.name[cut:]: leaf for leaf in describe_leaves(tensors) if places[leaf.name] == MODEL})
     wanted = [name for name in plain if group.size > 1 or places[name] == STATE]

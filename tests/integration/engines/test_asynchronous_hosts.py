@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime.async_rl import placement
-from purestep.runtime.async_rl.placement import on_devices, place_generators, probe_hosts
+from purestep.runtime.async_rl.placement import assign_generators, on_devices, probe_hosts
 from purestep.runtime.async_rl.rollout_worker import Spec, generate
 from purestep.runtime.async_rl.version_check import packages
 from purestep.runtime.cli import run
@@ -86,7 +86,7 @@ def test_an_engine_that_is_not_installed_says_what_to_install(engine: Any, packa
     given = AsyncConfig(engine=engine, hosts="127.0.0.1:9")
     with (
         pytest.raises(EngineError, match=rf"{package} is not installed, .*pip install"),
-        place_generators(given, silent),
+        assign_generators(given, silent),
     ):
         pass
 
@@ -114,20 +114,20 @@ def test_what_nobody_encrypts_wants_a_network_that_is_trusted(monkeypatch: pytes
     refused = pytest.raises(
         EngineError, match=r"^Monarch's buffers over TCP is not encrypted and goes to 10.0.0.2, .*; --trust-network"
     )
-    with refused, place_generators(given, said.append):
+    with refused, assign_generators(given, said.append):
         pass
     assert "without TLS" in said[0]
     assert "Monarch's buffers fall back to TCP" in said[1]
     for more in ({"trust_network": True}, {"hosts": "127.0.0.1:7000"}):
-        with place_generators(evolve(given, **more), said.append):
+        with assign_generators(evolve(given, **more), said.append):
             pass
     with monkeypatch.context() as encrypted:
         encrypted.setattr(placement, "monarch_scheme", lambda: "tls")
-        with place_generators(given, said.append):
+        with assign_generators(given, said.append):
             pass
     monkeypatch.setattr(placement, "this_host", lambda: elsewhere(verbs=True))
     monkeypatch.setattr(placement, "probe_hosts", lambda *_: [elsewhere(verbs=True)])
-    with place_generators(evolve(given, transfer="monarch"), said.append):
+    with assign_generators(evolve(given, transfer="monarch"), said.append):
         pass
     assert said[-1] == "weights go by monarch: asked for, 1 host, all with RDMA"
 
@@ -161,7 +161,7 @@ def test_only_where_it_works_may_be_another_where_a_run_is_resumed(tmp_path: Pat
 
 def test_generators_of_this_machine_read_shared_memory() -> None:
     params = {"w": torch.arange(3.0)}
-    with place_generators(AsyncConfig(), silent) as place, place.publishing(params) as weights:
+    with assign_generators(AsyncConfig(), silent) as place, place.publishing(params) as weights:
         weights.publish(0, params)
         with weight_reader(weights.address, params) as reader:
             version, found = reader.fetch(-1)

@@ -200,7 +200,7 @@ class Filing:
 def own_filing() -> Filing:
     """Return the library's own functions."""
     return Filing(
-        placed=layout.place_leaves,
+        placed=layout.assign_leaves,
         numbered=layout.file_numbers,
         mine=layout.files_of_rank,
         folders=layout.folders,

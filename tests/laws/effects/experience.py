@@ -136,7 +136,7 @@ class Replaying:
 
 def own_replaying() -> Replaying:
     """Return the library's own functions."""
-    return Replaying(replay_buffer.empty_shelf, replay_buffer.add_samples, replay_buffer.draw)
+    return Replaying(replay_buffer.empty_buffer, replay_buffer.add_samples, replay_buffer.draw)
 
 
 @frozen

@@ -21,7 +21,7 @@ from purestep.runtime.effects.replay_buffer import (
     ReplayBuffer,
     add_samples,
     draw,
-    empty_shelf,
+    empty_buffer,
     replay_buffer,
 )
 
@@ -304,9 +304,9 @@ def test_limits_without_sense_are_refused(limits: dict[str, int], says: str) -> 
     with pytest.raises(ChoiceError, match=says):
         replay_buffer(LIKE, 4, **limits)  # type: ignore[arg-type]
     with pytest.raises(ChoiceError, match="count is 5, wanted 1 to the capacity 4"):
-        draw(empty_shelf(4), 0, keys.key(0), 5)
+        draw(empty_buffer(4), 0, keys.key(0), 5)
     with pytest.raises(ChoiceError, match="capacity is 0"):
-        empty_shelf(0)
+        empty_buffer(0)
 
 
 def test_threads_that_share_a_replay_count_each_sample_once() -> None:
@@ -335,7 +335,7 @@ def test_drawing_and_adding_compile_as_one_graph(compiled: Compiled) -> None:
         after, places, enough = draw(shelf, 2, key, 2, max_age=3, uses=2)
         return add_samples(after, torch.tensor([2]))[0], places, enough
 
-    shelf, _ = add_samples(empty_shelf(4), torch.tensor([0, 1, 2]))
+    shelf, _ = add_samples(empty_buffer(4), torch.tensor([0, 1, 2]))
     whole = compiled(turn)
     for seed in range(3):
         (got, *drew), (wanted, *wanted_drew) = whole(shelf, keys.key(seed)), turn(shelf, keys.key(seed))
