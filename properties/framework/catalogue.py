@@ -82,7 +82,7 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
 
 @frozen(kw_only=True)
 class Signature:
-    """How a suite calls its subject: a function, a factory of it, or an object of which `text` says what it is."""
+    """The call of a suite's subject: a function or a factory of it; for an object `text` describes it instead."""
 
     form: Literal["f", "make", ""] = ""
     positional: tuple[str, ...] = ()  # a role each, perhaps with a shape or a default
