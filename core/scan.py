@@ -20,6 +20,7 @@ C = TypeVar("C")
 X = Any
 Y = Any
 ScanStep = Callable[[C, X], tuple[C, Y]]
+Loop = tuple[int, bool, Y]  # unroll, remat, output
 
 LOWERINGS = {"auto": 0, "python": 1, "higher_order": 2}
 
@@ -33,14 +34,17 @@ def scan(
     reverse: bool = False,
     lowering: str = "auto",
     unroll: int = 1,
+    remat: bool = False,
     output: Y = None,
 ) -> tuple[C, Y]:
     """Fold `step` over the leading axis of `xs`; return the last carry and the outputs stacked in the order of `xs`.
 
     `length` is needed if `xs` has no leaves. With `reverse` the last x comes first, and y_t still has the index of x_t.
     `lowering`: "python" is a loop (unrolled when compiled), "higher_order" one loop in the compiled graph whose body holds
-    `unroll` steps, "auto" the second while compiling and the first otherwise. `output`, if given, is any tree with the
-    structure of one y; it saves a second trace of the step, whose cost doubles with each level of nested scans.
+    `unroll` steps, "auto" the second while compiling and the first otherwise. The gradient of a loop in a compiled graph is a
+    loop in reverse; with `remat` it stores the carries alone and computes each step again, which takes less memory and longer.
+    `output`, if given, is any tree with the structure of one y; it saves a second trace of the step, whose cost doubles with
+    each level of nested scans.
 
     Raises: ShapeError (lengths), StructureError (a carry whose structure changes), ChoiceError.
 
@@ -51,29 +55,29 @@ def scan(
     if unroll < 1:
         raise ChoiceError(message("scan: unroll", got=unroll, wanted="at least 1", remedy="pass 1 for a plain loop"))
     if not probing():
-        return _scan(step, init, xs, length, reverse, lowering, unroll, output)
+        return _scan(step, init, xs, length, reverse, lowering, (unroll, remat, output))
 
     def and_values(carry: C, x: X) -> tuple[C, tuple[Y, Any]]:
         (carry, y), values = probed(step)(carry, x)
         return carry, (y, values)
 
-    carry, (ys, values) = _scan(and_values, init, xs, length, reverse, lowering, unroll, None)
+    carry, (ys, values) = _scan(and_values, init, xs, length, reverse, lowering, (unroll, remat, None))
     collect(values)
     return carry, ys
 
 
 def _scan(
-    step: ScanStep[C], init: C, xs: X, length: int | None, reverse: bool, lowering: str, unroll: int, output: Y
+    step: ScanStep[C], init: C, xs: X, length: int | None, reverse: bool, lowering: str, loop: Loop
 ) -> tuple[C, Y]:
     inputs, structure = pytree.tree_flatten(xs)
     count = _length(inputs, length)
     if not inputs:
         first = next(iter(pytree.tree_leaves(init)), None)
         ticks = torch.zeros(count, device=first.device if isinstance(first, Tensor) else None)
-        return _scan(lambda carry, _: step(carry, xs), init, ticks, None, reverse, lowering, unroll, output)
-    if lowering == "python" or (lowering == "auto" and not torch.compiler.is_compiling()) or count <= unroll:
+        return _scan(lambda carry, _: step(carry, xs), init, ticks, None, reverse, lowering, loop)
+    if lowering == "python" or (lowering == "auto" and not torch.compiler.is_compiling()) or count <= loop[0]:
         return _python(step, init, inputs, structure, count, reverse)
-    return _higher_order(step, init, inputs, structure, count, reverse, unroll, output)
+    return _higher_order(step, init, inputs, structure, count, reverse, loop)
 
 
 def _length(inputs: list[Tensor], length: int | None) -> int:
@@ -106,29 +110,30 @@ def _empty(step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any) -> 
 
 
 def _higher_order(
-    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, count: int, reverse: bool, unroll: int, output: Y
+    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, count: int, reverse: bool, loop: Loop
 ) -> tuple[C, Y]:
     """Scan whole chunks with the operator, and unroll the remainder at the end of the axis."""
-    whole = count - count % unroll
+    whole = count - count % loop[0]
     main, tail = [leaf[:whole] for leaf in inputs], [leaf[whole:] for leaf in inputs]
     if whole == count:
-        return _operator(step, init, main, structure, reverse, unroll, output)
+        return _operator(step, init, main, structure, reverse, loop)
     if reverse:
         carry, after = _python(step, init, tail, structure, count - whole, reverse)
-        carry, before = _operator(step, carry, main, structure, reverse, unroll, output)
+        carry, before = _operator(step, carry, main, structure, reverse, loop)
     else:
-        carry, before = _operator(step, init, main, structure, reverse, unroll, output)
+        carry, before = _operator(step, init, main, structure, reverse, loop)
         carry, after = _python(step, carry, tail, structure, count - whole, reverse)
     return carry, pytree.tree_map(lambda a, b: torch.cat([a, b]), before, after)
 
 
 def _operator(
-    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, reverse: bool, unroll: int, output: Y
+    step: ScanStep[C], init: C, inputs: list[Tensor], structure: Any, reverse: bool, loop: Loop
 ) -> tuple[C, Y]:
     """Call the compiler's scan, which takes flat tensors without shared storage; records are rebuilt inside its body."""
     from torch._higher_order_ops.scan import scan as operator
 
     state, carry_structure = pytree.tree_flatten(init)
+    unroll, remat, output = loop
     padded = state or [inputs[0].new_zeros(())]  # the operator needs at least one tensor to carry
     if output is None and not probing():  # one run on the first element gives the structure; its values are dead code
         _, output = step(init, pytree.tree_unflatten([leaf[0] for leaf in inputs], structure))
@@ -147,6 +152,8 @@ def _operator(
         outputs = [torch.stack(group) for group in zip(*ys, strict=True)]
         return [_contiguous(leaf) for leaf in pytree.tree_leaves(current) or carry], outputs
 
+    if remat:
+        body.remat = True  # type: ignore[attr-defined]  # read by the lowering of a derivative
     # A strided input would be copied completely in every iteration (measured: 37 against 14 us per CartPole step).
     chunks = [_contiguous(leaf.reshape(-1, unroll, *leaf.shape[1:])) for leaf in inputs]
     final, stacked = operator(body, [_contiguous(leaf) for leaf in padded], chunks, reverse=reverse)

@@ -29,7 +29,9 @@ from torch.overrides import TorchFunctionMode
 
 from . import philox
 from .direct_library import Computed, Passed
+from .loop_fission import fissioned
 from .replace_attributes import replace_attributes
+from .scan_derivative import Body, NoDerivative, Order, differentiable, unwatched
 
 aten = torch.ops.aten
 SCANS = importlib.import_module("torch._higher_order_ops.scan")  # the name in its package is that of the function
@@ -40,7 +42,6 @@ READS = frozenset(
     for name in ("item", "tolist", "numpy", "__array__", "__bool__", "__int__", "__float__", "__index__")
 )
 ONE_HOT = torch.nn.functional.one_hot
-Body = Callable[..., tuple[Tensor, ...]]  # of a scan: (carry, x) -> (carry, y), all of them flat
 
 
 class Untraced(Exception):
@@ -197,18 +198,19 @@ class _Scans:
             found.append(y_structure)
             return (*pytree.tree_leaves(carry), *leaves)
 
-        results = self._lowered(body, start, [leaf.flip(0) for leaf in inputs] if reverse else inputs)
+        results = unwatched(self._lowered, body, start, inputs, Order(reverse, remat=getattr(step, "remat", False)))
         final, ys = results[: len(start)], results[len(start) :]
-        stacked = [leaf.flip(0) for leaf in ys] if reverse else ys
-        return pytree.tree_unflatten(final, carry_structure), pytree.tree_unflatten(stacked, found[-1])
+        return pytree.tree_unflatten(final, carry_structure), pytree.tree_unflatten(ys, found[-1])
 
-    def _lowered(self, body: Body, init: Sequence[Tensor], xs: Sequence[Tensor]) -> Sequence[Tensor]:
+    def _lowered(self, body: Body, init: Sequence[Tensor], xs: Sequence[Tensor], order: Order) -> Sequence[Tensor]:
         """Take the transformations off, the innermost first."""
         if peek_interpreter_stack() is None:
-            return self._node(body, init, xs)
+            return self._node(body, init, xs, order)
         interpreter = retrieve_current_functorch_interpreter()
+        if interpreter.key() == TransformType.Grad and order.sums is None:
+            return differentiable(self._lowered, body, init, xs, order, interpreter.level())
         if interpreter.key() != TransformType.Vmap:
-            raise Untraced("a derivative through a scan")
+            raise NoDerivative(NoDerivative.FORWARD)
         size, level = interpreter.batch_size(), interpreter.level()  # type: ignore[attr-defined]
         randomness = interpreter.randomness()  # type: ignore[attr-defined]
         (carry, steps), (of_carry, of_steps) = unwrap_batched((tuple(init), tuple(xs)), level)
@@ -222,17 +224,30 @@ class _Scans:
             return tuple(_batched(leaf, axis, size) for leaf, axis in zip(leaves, of_leaves, strict=True))
 
         with interpreter.lower():
-            results = self._lowered(whole, [_contiguous(leaf) for leaf in carry], [_contiguous(leaf) for leaf in steps])
-        return [_add_batch_dim(leaf, int(k >= len(carry)), level) for k, leaf in enumerate(results)]
+            carry, steps = [_contiguous(leaf) for leaf in carry], [_contiguous(leaf) for leaf in steps]
+            results = self._lowered(whole, carry, steps, order)
+        stacked = range(len(carry), len(results) - (order.sums or 0))
+        return [_add_batch_dim(leaf, int(k in stacked), level) for k, leaf in enumerate(results)]
 
-    def _node(self, body: Body, init: Sequence[Tensor], xs: Sequence[Tensor]) -> Sequence[Tensor]:
-        mode: Any = proxy_tensor.get_proxy_mode()
+    def _node(self, body: Body, init: Sequence[Tensor], xs: Sequence[Tensor], order: Order) -> Sequence[Tensor]:
         tracer: Any = proxy_tensor._CURRENT_MAKE_FX_TRACER
+        differentiated = order.sums is not None
+        inputs = [leaf.flip(0) for leaf in xs] if order.reverse and not differentiated else xs
         with proxy_tensor.disable_proxy_modes_tracing():
-            samples = [leaf.clone() for leaf in init] + [leaf[0].clone() for leaf in xs]
+            samples = [leaf.clone() for leaf in init] + [leaf[0].clone() for leaf in inputs]
         graph = tracer.trace_subgraph(body, *samples)
         captured = self._lifted(graph, len(samples))
         graph = _without_writes(graph, tracer.trace_subgraph)
+        if differentiated:
+            return fissioned(graph, init, xs, captured, order, tracer.trace_subgraph, self._scan_of)
+        results = self._scan_of(graph, init, inputs, captured)
+        return [*results[: len(init)], *(leaf.flip(0) if order.reverse else leaf for leaf in results[len(init) :])]
+
+    def _scan_of(
+        self, graph: GraphModule, init: Sequence[Tensor], xs: Sequence[Tensor], captured: Sequence[Tensor]
+    ) -> Sequence[Tensor]:
+        """Return the results of a node that scans a graph with inputs (carry, x, captured)."""
+        mode: Any = proxy_tensor.get_proxy_mode()
         _unshared(graph)
         graph.recompile()
         values = [_value(node) for node in _results(graph)]

@@ -19,17 +19,20 @@ from torch._inductor.exc import CppCompileError, InvalidCxxCompiler
 
 from ...core import errors
 from ...core.errors import CompileError, PurestepError, describe_error, message
+from .scan_derivative import NoDerivative
 
 OWN = tuple(Path(__file__).parents[2] / name for name in ("core", "algorithms", "runtime", "properties"))
 WHERE = "torch.where, scan and vmap in place of Python's own if, while and for on tensors"
-SCAN_IN_GRADIENT = "a gradient through a scan"
 NUMBER = "a number in Python that depends on a tensor's value"
 NOTHING = "a function that computes nothing"
 OUTSIDE = "a call outside torch (NumPy, C) that needs a tensor's memory"
+UNROLLED = 'write scan(..., lowering="python") there'
 REMEDIES = {
     "a Python branch on a tensor": f"take {WHERE}",
     NUMBER: "keep it a tensor",
-    SCAN_IN_GRADIENT: 'write scan(..., lowering="python") there',
+    NoDerivative.GRADIENT: UNROLLED,
+    NoDerivative.SECOND: UNROLLED,
+    NoDerivative.FORWARD: UNROLLED,
     OUTSIDE: "write it with torch, or keep it out of what is compiled",
     NOTHING: 'use it as it is, or with backend="none"',
     "`print`": "return what you want to see as an output, or run it uncompiled",
@@ -42,7 +45,6 @@ BUILTIN = re.compile(r"builtin operator `(\w+)`")
 FUNCTION = re.compile(r"trace the builtin `([\w.]+?)\.?`")
 SKIPPED = re.compile(r"the function `([\w.]+)`|qualname: ([\w.]+)")
 QUOTED = re.compile(r'File "([^"]+)", line (\d+)')
-THROUGH_A_SCAN = "a derivative through a scan"  # of direct_trace
 LIBRARIES = (Path(torch.__file__).parent, Path(sysconfig.get_paths()["stdlib"]))
 FAILED = re.compile(r"got (\w+\(.*\))\s*$", re.MULTILINE)
 
@@ -95,8 +97,8 @@ def untraceable(
         remedy = f"repair it, or name another in CXX, {UNCOMPILED}"
         return CompileError(message(f"{name}: the C++ compiler", got=got, wanted="one that works", remedy=remedy))
     got, place = _construct(fault, text), _place(fault)
-    if found is not None and str(found) == THROUGH_A_SCAN:
-        got, place = SCAN_IN_GRADIENT, _place_in_traceback(found)
+    if isinstance(found, NoDerivative):
+        got, place = str(found), _place_in_traceback(found)
     if isinstance(inner, CppCompileError):
         got = f"C++ that does not compile ({_first_error(inner.output)})"
     place = place or _operation(fault, text) or _place_in_traceback(found) or _definition(function)
@@ -134,6 +136,8 @@ def _ours(text: str) -> PurestepError | None:
 def _construct(fault: Exception, text: str) -> str:
     if "ata-dependent branching" in text:
         return "a Python branch on a tensor"
+    if "Expected FakeTensor" in text:
+        return NoDerivative.GRADIENT
     if "data-dependent expression" in text:
         return NUMBER
     if "backend_input must not be None" in text:

@@ -1,4 +1,4 @@
-"""Families of laws of function identities, traced programs, matrix products, bounds of actions and stale actors."""
+"""Families of laws of the runtime: identities of functions, traces, derivatives, products, bounds of actions, stale actors."""
 
 import torch
 
@@ -15,6 +15,8 @@ from .identity import MUTANTS as IDENTITY_MUTANTS
 from .identity import identity_laws
 from .products import MUTANTS as PRODUCT_MUTANTS
 from .products import kernel, product_laws
+from .scan_derivative import MUTANTS as SCAN_DERIVATIVE_MUTANTS
+from .scan_derivative import scan_derivative_laws
 from .stale_actor import MUTANTS as STALE_ACTOR_MUTANTS
 from .stale_actor import lagging_laws, own_lagging
 
@@ -24,6 +26,7 @@ def families() -> list[Family]:
     written = torch.backends.cpu.get_cpu_capability() in VECTORS
     return [
         Family(direct_trace_laws(), interpreted, edits(DIRECT_TRACE_MUTANTS)),
+        Family(scan_derivative_laws(), interpreted, edits(SCAN_DERIVATIVE_MUTANTS)),
         Family(identity_laws(), identity, edits(IDENTITY_MUTANTS)),
         Family(action_bounds_laws(), rollout, edits(ACTION_BOUNDS_MUTANTS)),
         Family(lagging_laws(), own_lagging, edits(STALE_ACTOR_MUTANTS)),
