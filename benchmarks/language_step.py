@@ -22,10 +22,8 @@ from torch import Tensor
 
 from purestep.algorithms.language.batch import Reading
 from purestep.algorithms.language.learner import LanguageState, learner
-from purestep.algorithms.language.micro_batches import micro_batches, padding_waste
 from purestep.algorithms.language.objectives import grpo
-from purestep.algorithms.language.packing import packed_rows
-from purestep.algorithms.language.scoring import SequenceLayout
+from purestep.algorithms.language.packing import SequenceLayout, micro_batches, packed_rows, padding_waste
 from purestep.algorithms.language.token_batch import TokenBatch
 from purestep.core.causal import CausalModel
 from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm

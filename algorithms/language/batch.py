@@ -12,11 +12,10 @@ from ...core.transcript.record import FAILED, Transcript
 from ..aggregate import divided
 from ..decoupled import interpolation
 from ..hyperparameters import Number
-from ..kl import k1
+from ..kl import Estimator, k1, kl_reward
 from .advantages import AdvantageInputs
 from .credit import episode_return, token_credit
-from .groups import zero_spread
-from .kl_penalties import Estimator, kl_reward
+from .group_advantages import zero_spread
 from .masking import neutral
 from .objectives import Objective
 from .overlong import Counted, overlong_columns

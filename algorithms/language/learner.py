@@ -31,14 +31,14 @@ from ...core.transcript.record import Transcript
 from ...core.tree import clone, leaves
 from ..algorithm import Metrics
 from ..hyperparameters import Number, check_coefficients, check_number
-from ..kl import k1, k3
+from ..kl import Estimator, k1, k3
 from . import batch as language_batch
 from . import loss as language_loss
 from .batch import Handling, Reading, learned_from, teaches
-from .kl_penalties import Estimator
 from .loss import Sums, Terms, Weights, farthest, figures_of
 from .objectives import Objective
-from .scoring import LearnerParams, Scores, SequenceLayout, score_tokens, value_head
+from .packing import SequenceLayout
+from .scoring import LearnerParams, Scores, score_tokens, value_head
 from .token_batch import Counts, TokenBatch, count_tokens, token_batch
 
 METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")

@@ -19,9 +19,8 @@ from ...core.tree import tree_map
 from ..aggregate import divided, token_mean, token_sum
 from ..decoupled import interpolated
 from ..hyperparameters import Number
-from ..kl import k3
+from ..kl import Estimator, k3, token_kl
 from ..value_losses import clipped, squared
-from .kl_penalties import Estimator, token_kl
 from .masking import neutral, spread_over_tokens
 from .scoring import Scores
 from .token_batch import Counts, TokenBatch

@@ -14,8 +14,8 @@ from ...core.record import record, tensor
 from ...core.transcript.calls import per_token
 from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
+from .advantages import next_in_mask
 from .credit import own_rewards
-from .token_gae import next_in_mask
 
 
 @record

@@ -11,8 +11,7 @@ from ...algorithms.language.batch import Reading
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from ...algorithms.language.loss import combined
 from ...algorithms.language.objectives import Objective
-from ...algorithms.language.packing import Packing, packing
-from ...algorithms.language.scoring import SequenceLayout
+from ...algorithms.language.packing import Packing, SequenceLayout, packing
 from ...algorithms.language.token_batch import Counts, TokenBatch
 from ...core.causal import CausalModel
 from ...core.optim.optimizers import Optimizer, sgd

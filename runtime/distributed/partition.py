@@ -13,15 +13,22 @@ from functools import partial
 
 import torch
 
-from ...algorithms.language.micro_batches import check_lengths, shards
-from ...algorithms.language.scoring import SequenceLayout
+from ...algorithms.language.packing import (
+    SequenceBatch,
+    SequenceLayout,
+    check_lengths,
+    packed_batches,
+    padded_batches,
+    shards,
+    trimmed,
+    with_width,
+)
 from ...algorithms.language.token_batch import TokenBatch
 from ...core.errors import ChoiceError, message
 from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
 from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
-from ..text.batching import SequenceBatch, packed_batches, padded_batches, trimmed, with_width
 
 # lengths -> equally many parts for each process
 Deal = Callable[[Sequence[int]], tuple[tuple[SequenceBatch, ...], ...]]

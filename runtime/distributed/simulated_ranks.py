@@ -16,12 +16,12 @@ from ...algorithms.algorithm import Metrics
 from ...algorithms.language.batch import Reading, teaches
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...algorithms.language.loss import Sums
-from ...algorithms.language.scoring import LearnerParams, SequenceLayout
+from ...algorithms.language.packing import SequenceBatch, SequenceLayout
+from ...algorithms.language.scoring import LearnerParams
 from ...algorithms.language.token_batch import Counts, TokenBatch
 from ...core.record import select
 from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
-from ..text.batching import SequenceBatch
 from .partition import Deal, piece, unread_piece
 from .reduce import in_order, united
 

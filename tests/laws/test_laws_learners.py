@@ -11,8 +11,8 @@ from torch import Tensor
 from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import objectives
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState
+from purestep.algorithms.language.objectives import by_token, dual_clipped
 from purestep.algorithms.language.overlong import overlong_penalty
-from purestep.algorithms.language.reductions import by_token, dual_clipped
 from purestep.algorithms.language.scoring import score_tokens
 from purestep.core.optim.optimizers import adamw
 from purestep.core.record import replace

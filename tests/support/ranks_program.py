@@ -21,8 +21,7 @@ from torch import Tensor
 from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language.batch import Reading
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
-from purestep.algorithms.language.objectives import Objective, dapo, grpo, gspo, ppo
-from purestep.algorithms.language.reductions import by_token
+from purestep.algorithms.language.objectives import Objective, by_token, dapo, grpo, gspo, ppo
 from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.errors import StructureError

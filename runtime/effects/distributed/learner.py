@@ -23,7 +23,8 @@ from ....algorithms.algorithm import Metrics
 from ....algorithms.language.batch import Reading, teaches
 from ....algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ....algorithms.language.loss import Sums
-from ....algorithms.language.scoring import LearnerParams, SequenceLayout
+from ....algorithms.language.packing import SequenceBatch, SequenceLayout
+from ....algorithms.language.scoring import LearnerParams
 from ....algorithms.language.token_batch import Counts, TokenBatch
 from ....core.causal import CausalModel
 from ....core.errors import ChoiceError, message
@@ -32,7 +33,6 @@ from ....core.transcript.record import Transcript
 from ....core.tree import tree_map
 from ...distributed.partition import Deal, by_tokens, piece, unread_piece
 from ...distributed.reduce import as_row, from_row, in_order, united
-from ...text.batching import SequenceBatch
 from .fsdp_module import Workspace, descend, inside, load_parameters, sharded_module, slopes, within, workspace
 from .process_group import ProcessGroup, gather_tensor, same_on_all, summed
 from .shard import gather_shards, spread_state

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from purestep.algorithms.language.learner import LanguageAlgorithm
-from purestep.algorithms.language.packing import packing
-from purestep.algorithms.language.scoring import SequenceLayout
+from purestep.algorithms.language.packing import SequenceLayout, packing
 from purestep.core import keys
 from purestep.core.decoding.sampling import sampled
 from purestep.core.record import replace

@@ -8,6 +8,7 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from purestep.algorithms.language.packing import SequenceBatch
 from purestep.algorithms.language.token_batch import TokenBatch, token_batch
 from purestep.core.errors import ChoiceError
 from purestep.core.record import replace
@@ -16,7 +17,6 @@ from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Broken, Law, Seen, Suite, law_constructor
 from purestep.runtime.distributed import partition
 from purestep.runtime.distributed.partition import Deal
-from purestep.runtime.text.batching import SequenceBatch
 
 # --- mutants ---
 # Common errors in partitions of a batch over ranks; each an edit of a right function.

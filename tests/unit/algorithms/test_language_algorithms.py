@@ -14,8 +14,8 @@ from purestep.algorithms.kl import k1, k3
 from purestep.algorithms.language import objectives
 from purestep.algorithms.language.batch import Reading
 from purestep.algorithms.language.learner import METRICS, LanguageState, learner
+from purestep.algorithms.language.objectives import by_sequence, by_token, clipped_ratio, dual_clipped, outside_of
 from purestep.algorithms.language.overlong import overlong_penalty
-from purestep.algorithms.language.reductions import by_sequence, by_token, clipped_ratio, dual_clipped, outside_of
 from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.errors import ChoiceError, NonFiniteError
