@@ -25,21 +25,20 @@ from torch import Tensor
 
 from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, choose, message
+from ...core.language.types import Counts, TokenBatch, Transcript
 from ...core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ...core.record import record, replace, select, tensor
-from ...core.transcript.record import Transcript
 from ...core.tree import clone, leaves
 from ..algorithm import Metrics
 from ..hyperparameters import Number, check_coefficients, check_number
 from ..kl import Estimator, k1, k3
 from . import batch as language_batch
 from . import loss as language_loss
-from .batch import Handling, Reading, learned_from, teaches
+from .batch import Handling, Reading, count_tokens, learned_from, teaches, token_batch
 from .loss import Sums, Terms, Weights, farthest, figures_of
 from .objectives import Objective
 from .packing import SequenceLayout
 from .scoring import LearnerParams, Scores, score_tokens, value_head
-from .token_batch import Counts, TokenBatch, count_tokens, token_batch
 
 METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")
 METRICS_OF = {"sampled": METRICS, "whole": tuple(name for name in METRICS if name != "outside_support")}  # by support

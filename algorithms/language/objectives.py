@@ -25,6 +25,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.errors import choose
+from ...core.language.types import Counts
 from ..aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
 from ..hyperparameters import Number, check_clip, check_coefficients, check_number
 from ..policy_losses import policy_gradient
@@ -33,7 +34,6 @@ from .advantages import Estimate, GroupEstimator, against, generalized, of_group
 from .group_advantages import dr_grpo_advantages, grpo_advantages, rloo_advantages
 from .loss import Outside, Reduction, TokenLoss, everywhere
 from .masking import mean_of_tokens, neutral
-from .token_batch import Counts
 from .token_losses import Clip
 
 

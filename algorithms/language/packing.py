@@ -25,10 +25,11 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.errors import ChoiceError, ShapeError, message
+from ...core.language.types import Transcript
 from ...core.record import record, replace, tensor
 from ...core.shapes import same_shape
 from ...core.transcript.log_probs import token_log_probs
-from ...core.transcript.record import ABSENT, TOKEN_BLANKS, Transcript
+from ...core.transcript.record import ABSENT, TOKEN_BLANKS
 from ...core.tree import tree_map
 
 Batch = tuple[int, ...]  # indices of sequences

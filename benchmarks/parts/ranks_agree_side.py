@@ -26,9 +26,10 @@ from torch import Tensor
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from purestep.core import keys
 from purestep.core.causal import CausalModel
+from purestep.core.language.types import Transcript
 from purestep.core.optim.optimizers import adamw, chain, linear, scale_by_schedule
 from purestep.core.record import replace
-from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, Transcript, empty
+from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, empty
 from purestep.runtime.distributed.clip import clip_by_whole_norm
 from purestep.runtime.distributed.partition import by_batches
 from purestep.runtime.effects.checkpoint import single

@@ -21,10 +21,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 
+from purestep.core.language.types import Sample, Transcript
 from purestep.core.record import take
-from purestep.core.transcript.record import Transcript
 from purestep.runtime.async_rl.run import arguments_in
-from purestep.runtime.async_rl.samples import Sample, stacked
+from purestep.runtime.async_rl.samples import stacked
 from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of, segment_wise
 from purestep.runtime.async_rl.training_phase import Phase
 from purestep.runtime.cli import main as cli

@@ -12,11 +12,11 @@ from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, lea
 from ...algorithms.language.loss import combined
 from ...algorithms.language.objectives import Objective
 from ...algorithms.language.packing import Packing, SequenceLayout, packing
-from ...algorithms.language.token_batch import Counts, TokenBatch
 from ...core.causal import CausalModel
+from ...core.language.types import Counts, TokenBatch, Transcript
 from ...core.optim.optimizers import Optimizer, sgd
 from ...core.record import replace, take
-from ...core.transcript.record import TOKEN_BLANKS, Transcript
+from ...core.transcript.record import TOKEN_BLANKS
 from ...core.tree import leaves, tree_map
 from ..framework.compare import DOUBLE, require, same
 from ..framework.law import Law, Seen, Suite, law_constructor

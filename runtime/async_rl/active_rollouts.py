@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from ...core.language.rollout import ModelTurn
+from ...core.language.types import ModelTurn
 from ..effects.generation.scheduling import FREE, AnyAttempt, Generation
 
 Chunk = tuple[int, int]  # a task, and its number of new tokens

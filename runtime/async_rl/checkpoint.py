@@ -19,7 +19,8 @@ from attrs import evolve, frozen
 
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, message
-from ...core.transcript.record import Transcript, empty
+from ...core.language.types import Parts, Sample, Transcript
+from ...core.transcript.record import empty
 from ...core.tree import tree_map
 from ..effects.checkpoint.description import read_description
 from ..effects.checkpoint.manifest import MANIFEST, DamagedError, damaged
@@ -28,10 +29,9 @@ from ..effects.layout import TOTALS as TOTALS
 from ..machine.persistent_map import entries, is_sound
 from ..runs.run import arguments_of, names_in, with_numbers_of
 from ..text.config import TextConfig
-from ..text.conversations import Parts
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import KeptStart
-from .samples import Sample, stacked
+from .samples import stacked
 from .scheduler.events import Name
 from .scheduler.state import CLASSES, THERE, Schedule
 from .trainer import SampleWithProximal

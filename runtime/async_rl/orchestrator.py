@@ -15,13 +15,13 @@ from attrs import Factory, define, evolve, field, frozen
 
 from ...core.language.preparation import Start
 from ...core.language.requests import Request
+from ...core.language.types import Sample
 from ...core.machine import Command, Event, Failed, tag_of
 from ..effects.clock import seconds
 from ..effects.workers import pool as workers
 from ..machine.drive import DRIVER, Effects, Entry, Finished, Inbox, Received, Session
 from .preparation import Prepare, Ready, Starts, WaitingCommand
 from .rollout_worker import Cancel, Completed, Progress, RolloutRequest
-from .samples import Sample
 from .scheduler import events as say
 
 NOTHING = -1  # no task

@@ -15,6 +15,7 @@ from ...core.language.preparation import Preparation, Start
 from ...core.language.prompting import Response
 from ...core.language.protocol import Protocol
 from ...core.language.requests import Request
+from ...core.language.types import Sample
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generation.engine import Generator, generator
@@ -31,7 +32,7 @@ from ..text.prompting import RULES, query_attempt, response_of
 from .active_rollouts import ActiveRollouts, add, cancel, pop_finished, token_progress
 from .grading import Grading
 from .preparation import Prepare, Ready, Work, begin_preparation, ready_fault, ready_of, replied
-from .samples import Sample, sample_fault, samples_of
+from .samples import sample_fault, samples_of
 from .tool_service import served_tools
 from .version_check import Packages, packages, refuse_others
 

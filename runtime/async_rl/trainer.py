@@ -10,6 +10,7 @@ from ...algorithms.language.learner import LanguageState
 from ...core import keys
 from ...core.errors import StructureError, message
 from ...core.keys import Key
+from ...core.language.types import Sample
 from ...core.record import replace, take
 from ...core.transcript.log_probs import with_proximal
 from ..text.components import TextComponents
@@ -17,7 +18,7 @@ from ..text.config import TextConfig
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, Reader
 from ..text.trainer import Trainer, TrainStepResult
 from ..text.training_loop import UPDATE
-from .samples import Sample, stacked
+from .samples import stacked
 
 
 def segment_wise(arguments: TextConfig) -> bool:

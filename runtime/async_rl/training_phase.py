@@ -9,6 +9,7 @@ from attrs import Factory, define, evolve, field, frozen
 
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import NonFiniteError
+from ...core.language.types import Sample
 from ...core.machine import Event
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
@@ -30,7 +31,7 @@ from .checkpoint import PhaseCheckpoint, PhaseState, live_samples
 from .metrics import Meter
 from .placement import Placement
 from .preparation import Ready, Starts, kept_starts, starts_from
-from .samples import Sample, stacked, summary_of_sample
+from .samples import stacked, summary_of_sample
 from .scheduler import events as say
 from .scheduler.state import Schedule
 from .trainer import SampleWithProximal, VersionedLearner, segment_wise

@@ -18,9 +18,8 @@ from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...algorithms.language.loss import Sums
 from ...algorithms.language.packing import SequenceBatch, SequenceLayout
 from ...algorithms.language.scoring import LearnerParams
-from ...algorithms.language.token_batch import Counts, TokenBatch
+from ...core.language.types import Counts, TokenBatch, Transcript
 from ...core.record import select
-from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
 from .partition import Deal, piece, unread_piece
 from .reduce import in_order, united

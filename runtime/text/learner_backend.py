@@ -9,7 +9,7 @@ from attrs import frozen
 from ...algorithms.language.batch import Reading
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...core.errors import CheckpointError
-from ...core.transcript.record import Transcript
+from ...core.language.types import Transcript
 from ..effects import folder
 from ..effects.checkpoint.description import Description, read_description
 from ..effects.checkpoint.directory import step_folders

@@ -27,13 +27,12 @@ from ...algorithms.language.packing import (
     trimmed,
     with_width,
 )
-from ...algorithms.language.token_batch import TokenBatch
 from ...core import keys
 from ...core.errors import ChoiceError, NonFiniteError, message
 from ...core.keys import Key
+from ...core.language.types import TokenBatch, Transcript
 from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
-from ...core.transcript.record import Transcript
 from ...core.tree import all_finite, tree_map
 
 NOTHING = "no advantage differs from 0, so no update was made"

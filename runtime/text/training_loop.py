@@ -17,11 +17,10 @@ from ...core.language.curriculum import CurriculumState, RowOf
 from ...core.language.grading import graded
 from ...core.language.preparation import Prepared
 from ...core.language.requests import Draw, Request, drawn_keys, expand, requests, task_keys
-from ...core.language.rollout import Rollout
 from ...core.language.task import TRAINING, TextTask
 from ...core.language.to_transcript import transcripts
+from ...core.language.types import Rollout, Transcript
 from ...core.record import record, take
-from ...core.transcript.record import Transcript
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..machine.drive import stopping

@@ -19,8 +19,8 @@ from purestep.algorithms.language.packing import (
     shards,
     unpack,
 )
+from purestep.core.language.types import Transcript
 from purestep.core.transcript.edit import Cut, cut_to
-from purestep.core.transcript.record import Transcript
 from purestep.properties import (
     ROUNDING,
     check,

@@ -25,11 +25,10 @@ from ....algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ....algorithms.language.loss import Sums
 from ....algorithms.language.packing import SequenceBatch, SequenceLayout
 from ....algorithms.language.scoring import LearnerParams
-from ....algorithms.language.token_batch import Counts, TokenBatch
 from ....core.causal import CausalModel
 from ....core.errors import ChoiceError, message
+from ....core.language.types import Counts, TokenBatch, Transcript
 from ....core.record import replace
-from ....core.transcript.record import Transcript
 from ....core.tree import tree_map
 from ...distributed.partition import Deal, by_tokens, piece, unread_piece
 from ...distributed.reduce import as_row, from_row, in_order, united

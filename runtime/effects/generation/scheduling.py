@@ -14,7 +14,8 @@ from ....core.language.codec import Codec
 from ....core.language.events import LENGTH, STOP
 from ....core.language.protocol import Protocol
 from ....core.language.requests import key_of
-from ....core.language.rollout import ModelOutput, Rollout, add_output
+from ....core.language.rollout import add_output
+from ....core.language.types import ModelOutput, Rollout
 from ....core.record import replace, take
 from ....core.tree import leaves, tree_map
 

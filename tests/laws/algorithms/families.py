@@ -9,6 +9,7 @@ from purestep.algorithms.decoupled_ppo import decoupled_ppo
 from purestep.algorithms.imitation import imitation_loss
 from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import objectives
+from purestep.algorithms.language.batch import count_tokens, renumber_groups, token_batch, token_rewards
 from purestep.algorithms.language.packing import (
     micro_batches,
     pack,
@@ -19,7 +20,6 @@ from purestep.algorithms.language.packing import (
     unpack,
 )
 from purestep.algorithms.language.scoring import score_tokens
-from purestep.algorithms.language.token_batch import count_tokens, renumber_groups, token_batch, token_rewards
 from purestep.algorithms.supervised import cross_entropy
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.suites.learner import learning

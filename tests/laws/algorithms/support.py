@@ -14,9 +14,9 @@ from purestep.algorithms.language.learner import LanguageAlgorithm
 from purestep.algorithms.language.packing import SequenceLayout, packing
 from purestep.core import keys
 from purestep.core.decoding.sampling import sampled
+from purestep.core.language.types import Transcript
 from purestep.core.record import replace
 from purestep.core.transcript.calls import per_token
-from purestep.core.transcript.record import Transcript
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import LENGTH, MODEL, Talks, params_of, talks

@@ -17,8 +17,9 @@ from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, call_key, rollouts
-from purestep.core.language.rollout import ModelTurn, begin_rollout
+from purestep.core.language.rollout import begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.types import ModelTurn
 from purestep.properties.strategies.table_causal import table_causal
 from purestep.runtime.async_rl import active_rollouts as own
 from purestep.runtime.async_rl.active_rollouts import ActiveRollouts, Chunk

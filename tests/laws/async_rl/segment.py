@@ -18,12 +18,13 @@ from purestep.algorithms.language.batch import Reading
 from purestep.algorithms.language.learner import LanguageState
 from purestep.algorithms.language.scoring import LearnerParams
 from purestep.core import keys
+from purestep.core.language.types import Sample, Transcript
 from purestep.core.record import replace
-from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, empty
 from purestep.core.tree import leaves
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.samples import OWN, Sample
+from purestep.runtime.async_rl.samples import OWN
 from purestep.runtime.async_rl.trainer import SampleWithProximal, VersionedLearner
 from purestep.runtime.text.config import TaskRun
 

@@ -8,9 +8,10 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from purestep.algorithms.language.batch import token_batch
 from purestep.algorithms.language.packing import SequenceBatch
-from purestep.algorithms.language.token_batch import TokenBatch, token_batch
 from purestep.core.errors import ChoiceError
+from purestep.core.language.types import TokenBatch
 from purestep.core.record import replace
 from purestep.core.transcript.record import empty
 from purestep.properties.framework.compare import require, same

@@ -14,7 +14,7 @@ from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import objectives
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from purestep.algorithms.language.scoring import LearnerParams
-from purestep.algorithms.language.token_batch import TokenBatch
+from purestep.core.language.types import TokenBatch
 from purestep.core.optim.optimizers import chain, clip_by_global_norm, global_norm, sgd
 from purestep.core.record import replace, take
 from purestep.core.transcript.log_probs import loss_mask

@@ -26,6 +26,7 @@ from purestep.algorithms.language.packing import (
     unpack,
 )
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
+from purestep.core.language.types import Transcript
 from purestep.core.record import check as check_record
 from purestep.core.transcript.calls import begin_call, end_call, mark_end
 from purestep.core.transcript.edit import cut_to
@@ -38,7 +39,6 @@ from purestep.core.transcript.record import (
     TOOL,
     TOOL_CALL,
     USER,
-    Transcript,
     append_context,
     append_sampled,
     empty,

@@ -12,12 +12,13 @@ import torch
 from attrs import define, evolve, field
 
 from purestep.core.language.requests import Request
+from purestep.core.language.types import Sample
 from purestep.core.machine import Command, Event, Failed, Interrupted, Machine
 from purestep.core.transcript.record import empty
 from purestep.runtime.async_rl.orchestrator import Connections, orchestrator_effects
 from purestep.runtime.async_rl.preparation import Starts
 from purestep.runtime.async_rl.rollout_worker import Cancel, Cancelled, Completed, Progress, RolloutRequest
-from purestep.runtime.async_rl.samples import OWN, Sample
+from purestep.runtime.async_rl.samples import OWN
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule

@@ -20,6 +20,7 @@ from purestep.core.language.episode import Grade
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.requests import Request
 from purestep.core.language.text_env import Outcome
+from purestep.core.language.types import Sample
 from purestep.core.language.zorplex.env import ZorplexState
 from purestep.core.record import replace
 from purestep.core.transcript.log_probs import token_log_probs
@@ -36,7 +37,7 @@ from purestep.runtime.async_rl.rollout_worker import (
     faults_of_answers,
     generate,
 )
-from purestep.runtime.async_rl.samples import Sample, samples_of
+from purestep.runtime.async_rl.samples import samples_of
 from purestep.runtime.async_rl.tool_service import served_tools
 from purestep.runtime.effects.tools.guard import ToolFailed
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, publishing
