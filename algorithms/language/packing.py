@@ -147,6 +147,9 @@ class SequenceLayout:
     packing: Any = ()  # a Packing, or ()
 
 
+Layout = SequenceLayout | tuple[()]
+
+
 def packed_rows(lengths: Sequence[int], capacity: int) -> tuple[Batch, ...]:
     """Return the sequences of each row: longest first, each in the first row with enough space (first-fit decreasing).
 

@@ -15,12 +15,12 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from attrs import evolve
 from torch import Tensor
 
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
@@ -121,7 +121,9 @@ def logged(algorithm: LanguageAlgorithm, losses: list[float]) -> LanguageAlgorit
         losses.append(float(sums.loss))
         return algorithm.apply(state, gradients, sums)
 
-    return evolve(algorithm, apply=apply)
+    names = (name for name in dir(algorithm) if not name.startswith("_"))
+    logging: Any = SimpleNamespace(**{name: getattr(algorithm, name) for name in names} | {"apply": apply})
+    return logging  # type: ignore[no-any-return]
 
 
 def make_of(*, exact: bool) -> Callable[[CausalModel], LanguageAlgorithm]:
