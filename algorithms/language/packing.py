@@ -353,7 +353,11 @@ def trimmed(transcripts: Transcript, width: int) -> Transcript:
 
 
 def with_width(column: Tensor, width: int) -> Tensor:
-    """Return a column [n, w] with `width` of them: cut, or filled with 0; [n] stays."""
+    """Return a column [n, w] with `width` of them: cut, or filled with 0; [n] stays.
+
+    >>> with_width(torch.tensor([[5, 6]]), 3), with_width(torch.tensor([[5, 6]]), 1)
+    (tensor([[5, 6, 0]]), tensor([[5]]))
+    """
     if column.ndim < 2 or column.shape[1] >= width:
         return column[:, :width] if column.ndim > 1 else column
     return torch.cat([column, column.new_zeros(len(column), width - column.shape[1])], 1)

@@ -23,10 +23,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from torch import Tensor
 
+from purestep import Transcript
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from purestep.core import keys
 from purestep.core.causal import CausalModel
-from purestep.core.language.types import Transcript
 from purestep.core.optim.optimizers import adamw, chain, linear, scale_by_schedule
 from purestep.core.record import replace
 from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, empty

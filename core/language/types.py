@@ -8,6 +8,7 @@ TokenBatch    the columns that a loss needs, with advantages, of all transcripts
 
 from typing import Any, ClassVar, Generic, TypeVar
 
+import attrs
 import torch
 from attrs import field, frozen
 from torch import Tensor
@@ -131,11 +132,13 @@ class Sample:
     tokens: int  # number of tokens sampled by the model
     raised: str = ""  # the error that its environment raised, if any
     parts: Parts = ()  # of its reward, by name
+    final: frozenset[int] = frozenset()  # versions of its tokens whose proximal log-probs are set; by the trainer
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the tensors as bytes: tensors sent one by one take ten times as long, or more."""
         columns = {name: _packed(value) for name, value in vars(self.row).items()}
-        return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens, self.raised, self.parts)
+        own = attrs.fields(Sample)[1:]
+        return _sent, (columns, *(getattr(self, one.name) for one in own))
 
 
 def _packed(value: Tensor) -> Packed:

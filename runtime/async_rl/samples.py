@@ -144,6 +144,8 @@ def _fault_of_summary(task: TextTask, sample: Sample) -> str:
     named = isinstance(figures, dict) and set(figures) == set(figure_names(task))
     if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
         return "rewards or figures that are not numbers"
+    if sample.final:
+        return "proximal log-probs, which the trainer sets"
     if not fits(sample.parts, Parts):
         return "parts of a reward that are not names and numbers"
     if not isinstance(sample.raised, str) or bool(sample.raised) != (int(sample.row.reason[0]) == FAILED):
