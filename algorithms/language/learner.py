@@ -64,45 +64,57 @@ class LanguageAlgorithm(Protocol):
     @property
     def reads(self) -> tuple[str, ...]:
         """The fields that `read` fills; if empty, `read` need not be called."""
+        ...
 
     @property
     def support(self) -> str:
         """The support of the policy: the tokens "sampled" from, by top_p, or the "whole" vocabulary."""
+        ...
 
     @property
     def metrics(self) -> tuple[str, ...]:
         """The names of the metrics that `update` returns, in that order."""
+        ...
 
     def init(self, policy: Any) -> LanguageState:
         """Return the state before the first update, of the policy's parameters."""
+        ...
 
     def read(self, state: LanguageState, transcript: Transcript, layout: Layout = ()) -> Reading:
         """Return what `prepare` needs of the model."""
+        ...
 
     def prepare(
         self, state: LanguageState, transcript: Transcript, reading: Reading
     ) -> tuple[TokenBatch, LanguageState, Metrics]:
         """Return the batch of transcripts, the state with the memory after them, and their metrics."""
+        ...
 
     def counts(self, batch: TokenBatch) -> Counts:
         """Return the denominators of a whole batch."""
+        ...
 
     def loss(self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()) -> tuple[Tensor, Sums]:
         """Return the loss of a part, which `gradient` differentiates."""
+        ...
 
     def gradient(
         self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()
     ) -> tuple[LearnerParams, Sums]:
         """Return the gradient of a part, and its contribution to the metrics."""
+        ...
 
     def distance(self, params: LearnerParams, part: TokenBatch, layout: Layout = ()) -> Tensor:
         """Return the largest |log-prob - sampler's| in the mask."""
+        ...
 
     def apply(self, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
         """Return the state after the optimiser's step, and the metrics."""
+        ...
 
     def update(self, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
         """Return the state after one update with all transcripts at once, and the metrics."""
+        ...
 
 
 @frozen(kw_only=True)
