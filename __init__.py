@@ -105,11 +105,12 @@ if TYPE_CHECKING:
     from .core.language.requests import repeat as repeat
     from .core.language.requests import requests as requests
     from .core.language.requests import task_keys as task_keys
-    from .core.language.rollout import Rollout as Rollout
     from .core.language.task import TextTask as TextTask
     from .core.language.text_env import Outcome as Outcome
     from .core.language.text_env import TextEnv as TextEnv
     from .core.language.to_transcript import transcripts as transcripts
+    from .core.language.types import Rollout as Rollout
+    from .core.language.types import Transcript as Transcript
     from .core.machine import Machine as Machine
     from .core.networks import Network as Network
     from .core.networks import functional as functional
@@ -156,7 +157,6 @@ if TYPE_CHECKING:
     from .core.steps import ended as ended
     from .core.steps import first as first
     from .core.steps import following as following
-    from .core.transcript.record import Transcript as Transcript
     from .core.tree import tree_map as tree_map
     from .runtime.compile import program as program
     from .runtime.effects.bounded_queue import queue as queue
@@ -223,10 +223,10 @@ else:
         ),
         "core.language.protocol": ("Protocol", "protocol"),
         "core.language.requests": ("Request", "expand", "repeat", "requests", "task_keys"),
-        "core.language.rollout": ("Rollout",),
         "core.language.task": ("TextTask",),
         "core.language.text_env": ("Outcome", "TextEnv"),
         "core.language.to_transcript": ("transcripts",),
+        "core.language.types": ("Rollout", "Transcript"),
         "core.machine": ("Machine",),
         "core.networks": ("Network", "functional", "mlp"),
         "core.optim.optimizers": (
@@ -257,7 +257,6 @@ else:
         "core.scan": ("scan",),
         "core.spaces": ("Box", "Discrete", "Fields"),
         "core.steps": ("TimeStep", "Trajectory", "Transition", "ended", "first", "following"),
-        "core.transcript.record": ("Transcript",),
         "core.tree": ("tree_map",),
         "runtime.compile": ("program",),
         "runtime.effects.bounded_queue": ("queue",),

@@ -8,9 +8,9 @@ from attrs import frozen
 from torch import Tensor
 
 from ..core.causal import CausalModel
+from ..core.language.types import Transcript
 from ..core.optim.optimizers import Optimizer, apply_updates, device_of, global_norm
 from ..core.transcript.log_probs import loss_mask, token_log_probs
-from ..core.transcript.record import Transcript
 from ..core.tree import all_finite
 from .aggregate import Denominator, token_mean
 from .algorithm import Metrics, TrainState

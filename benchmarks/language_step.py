@@ -22,15 +22,13 @@ from torch import Tensor
 
 from purestep.algorithms.language.batch import Reading
 from purestep.algorithms.language.learner import LanguageState, learner
-from purestep.algorithms.language.micro_batches import micro_batches, padding_waste
 from purestep.algorithms.language.objectives import grpo
-from purestep.algorithms.language.packing import packed_rows
-from purestep.algorithms.language.scoring import SequenceLayout
-from purestep.algorithms.language.token_batch import TokenBatch
+from purestep.algorithms.language.packing import SequenceLayout, micro_batches, packed_rows, padding_waste
 from purestep.core.causal import CausalModel
+from purestep.core.language.types import TokenBatch, Transcript
 from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm
 from purestep.core.record import replace, take
-from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, empty
 from purestep.core.tree import leaf_paths, leaves, tree_map
 from purestep.runtime.text.trainer import language_trainer
 

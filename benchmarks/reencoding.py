@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from purestep.core.language.rollout import Rollout
+from purestep.core.language.types import Rollout
 from purestep.runtime.effects.generation.engine import generator
 from purestep.runtime.effects.reporting.plot import bars
 

@@ -22,7 +22,7 @@ def packages() -> tuple[str, ...]:
     """Return the packages, each before all that import it; two modules are packages of their own."""
     return (
         *("core", "algorithms", "runtime.files", "runtime.inductor", "runtime", "runtime.machine"),
-        *("runtime.text.batching", "runtime.text.trainer", "runtime.distributed", "runtime.logic"),
+        *("runtime.text.trainer", "runtime.distributed", "runtime.logic"),
         *("runtime.async_rl.scheduler", "runtime.async_rl.simulation"),
         *("runtime.effects", "runtime.runs", "runtime.text", "runtime.async_rl", "runtime.recipes", "runtime.cli"),
         "properties",

@@ -15,9 +15,9 @@ from attrs import evolve, frozen
 
 from purestep.core import keys
 from purestep.core.language.parsers import Parsed
-from purestep.core.language.rollout import Rollout
 from purestep.core.language.task import TextTask
 from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.types import Rollout
 
 DAYS, LOW, HIGH = 20, 1, 9
 LABELS = ("rich", "poor", "ruined", "unfinished")

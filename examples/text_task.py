@@ -17,9 +17,9 @@ from attrs import frozen
 
 from purestep.core import keys
 from purestep.core.language.parsers import Call, Parsed
-from purestep.core.language.rollout import Rollout
 from purestep.core.language.task import TextTask
 from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.types import Rollout
 
 
 @frozen

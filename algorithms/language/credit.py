@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from ...core.errors import ShapeError, message
+from ...core.language.types import Transcript
 from ...core.shapes import rank
 from ...core.transcript.calls import per_token
 from ...core.transcript.log_probs import loss_mask
-from ...core.transcript.record import Transcript
 from ..hyperparameters import Number, check_number
 from ..recurrence import backwards
 

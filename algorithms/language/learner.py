@@ -15,9 +15,8 @@ machine or several):
 """
 
 import math
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import torch
 from attrs import frozen
@@ -25,23 +24,22 @@ from torch import Tensor
 
 from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, choose, message
+from ...core.language.types import Counts, TokenBatch, Transcript
 from ...core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ...core.record import record, replace, select, tensor
-from ...core.transcript.record import Transcript
 from ...core.tree import clone, leaves
 from ..algorithm import Metrics
 from ..hyperparameters import Number, check_coefficients, check_number
-from ..kl import k1, k3
-from . import batch as language_batch
-from . import loss as language_loss
-from .batch import Handling, Reading, learned_from, teaches
-from .kl_penalties import Estimator
-from .loss import Sums, Terms, Weights, farthest, figures_of
+from ..kl import Estimator, k1, k3
+from .batch import FIGURES as BATCH_FIGURES
+from .batch import Handling, Reading, count_tokens, learned_from, teaches, token_batch
+from .loss import FIGURES as LOSS_FIGURES
+from .loss import Sums, Terms, Weights, farthest, figures_of, language_loss
 from .objectives import Objective
-from .scoring import LearnerParams, Scores, SequenceLayout, score_tokens, value_head
-from .token_batch import Counts, TokenBatch, count_tokens, token_batch
+from .packing import Layout
+from .scoring import LearnerParams, Scores, score_tokens, value_head
 
-METRICS = (*language_batch.FIGURES, *language_loss.FIGURES, "gradient_norm")
+METRICS = (*BATCH_FIGURES, *LOSS_FIGURES, "gradient_norm")
 METRICS_OF = {"sampled": METRICS, "whole": tuple(name for name in METRICS if name != "outside_support")}  # by support
 TREATMENTS = ("keep", "mask", "down_weight", "drop", "bootstrap")
 
@@ -57,32 +55,71 @@ class LanguageState:
     reference: Any = ()  # parameters of the reference policy
 
 
-@frozen(kw_only=True)
-class LanguageAlgorithm:
-    """A learner as a set of functions; the module's docstring shows the order in which they are called.
+class LanguageAlgorithm(Protocol):
+    """A learner as one value; the module's docstring shows the order in which its functions are called.
 
-    `read`, `loss`, `gradient` and `distance` take a `SequenceLayout` as last argument, which may be ().
+    A `layout` is that of the part's sequences in the model's input; () is one row for each.
     """
 
-    init: Callable[[Any], LanguageState]  # of the policy's parameters
-    read: Callable[..., Reading]  # (state, transcripts, layout=())
-    prepare: Callable[[LanguageState, Transcript, Reading], tuple[TokenBatch, LanguageState, Metrics]]
-    counts: Callable[[TokenBatch], Counts]
-    loss: Callable[
-        ..., tuple[Tensor, Sums]
-    ]  # (params, part, counts of the whole, layout=()): the loss that `gradient` differentiates
-    gradient: Callable[..., tuple[LearnerParams, Sums]]  # (params, part, counts of the whole, layout=())
-    distance: Callable[..., Tensor]  # (params, part, layout=()): largest |log-prob - sampler's| in the mask
-    apply: Callable[[LanguageState, LearnerParams, Sums], tuple[LanguageState, Metrics]]
-    update: Callable[[LanguageState, Transcript], tuple[LanguageState, Metrics]]
-    reads: tuple[str, ...]  # the fields that `read` fills; if empty, `read` need not be called
-    support: str = "sampled"  # of the policy: the tokens "sampled" from, by top_p, or the "whole" vocabulary
-    metrics: tuple[str, ...] = METRICS  # names of the metrics that `update` returns, in that order
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The fields that `read` fills; if empty, `read` need not be called."""
+        ...
+
+    @property
+    def support(self) -> str:
+        """The support of the policy: the tokens "sampled" from, by top_p, or the "whole" vocabulary."""
+        ...
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the metrics that `update` returns, in that order."""
+        ...
+
+    def init(self, policy: Any) -> LanguageState:
+        """Return the state before the first update, of the policy's parameters."""
+        ...
+
+    def read(self, state: LanguageState, transcript: Transcript, layout: Layout = ()) -> Reading:
+        """Return what `prepare` needs of the model."""
+        ...
+
+    def prepare(
+        self, state: LanguageState, transcript: Transcript, reading: Reading
+    ) -> tuple[TokenBatch, LanguageState, Metrics]:
+        """Return the batch of transcripts, the state with the memory after them, and their metrics."""
+        ...
+
+    def counts(self, batch: TokenBatch) -> Counts:
+        """Return the denominators of a whole batch."""
+        ...
+
+    def loss(self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()) -> tuple[Tensor, Sums]:
+        """Return the loss of a part, which `gradient` differentiates."""
+        ...
+
+    def gradient(
+        self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()
+    ) -> tuple[LearnerParams, Sums]:
+        """Return the gradient of a part, and its contribution to the metrics."""
+        ...
+
+    def distance(self, params: LearnerParams, part: TokenBatch, layout: Layout = ()) -> Tensor:
+        """Return the largest |log-prob - sampler's| in the mask."""
+        ...
+
+    def apply(self, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+        """Return the state after the optimiser's step, and the metrics."""
+        ...
+
+    def update(self, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
+        """Return the state after one update with all transcripts at once, and the metrics."""
+        ...
 
 
 @frozen(kw_only=True)
-class _LossInputs:
-    """Settings shared by the functions of a learner."""
+class Learner:
+    """A `LanguageAlgorithm` that computes all of a part at once, in this process."""
 
     model: CausalModel
     optimizer: Optimizer
@@ -92,6 +129,91 @@ class _LossInputs:
     reads: tuple[str, ...]
     denominators: str
     support: str
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the metrics that `update` returns, in that order."""
+        return METRICS_OF[self.support]
+
+    def init(self, policy: Any) -> LanguageState:
+        """Return the state before the first update."""
+        like = next(leaf for leaf in leaves(policy) if leaf.is_floating_point())
+        params = LearnerParams(policy=policy, critic=value_head(self.model, like) if self.objective.critic else ())
+        start = self.objective.memory
+        return LanguageState(
+            params=params,
+            optimizer=self.optimizer.init(params),
+            step=torch.zeros((), dtype=torch.int64, device=like.device),
+            memory=() if isinstance(start, tuple) else torch.full((1,), start, dtype=torch.float32, device=like.device),
+            reference=clone(policy) if "reference_log_prob" in self.reads else (),
+        )
+
+    def read(self, state: LanguageState, transcript: Transcript, layout: Layout = ()) -> Reading:
+        """Return log-probs and values under the weights of a state, and log-probs under those of the reference."""
+        found: dict[str, Any] = {}
+        columns = token_batch(transcript, of=self.support)
+        given = columns.token, columns.length, columns.temperature
+        if {"log_prob", "values"} & set(self.reads):
+            own = score_tokens(self.model, state.params, *given, top_p=columns.top_p, layout=layout)
+            found = {"log_prob": own.log_prob, "values": own.values, "beyond": own.beyond}
+        if "reference_log_prob" in self.reads:
+            stand = LearnerParams(policy=state.reference)
+            other = score_tokens(self.model, stand, *given, top_p=columns.top_p, layout=layout)
+            found["reference_log_prob"] = other.log_prob
+        return Reading(**{name: found[name].detach() for name in self.reads})
+
+    def prepare(
+        self, state: LanguageState, transcript: Transcript, reading: Reading
+    ) -> tuple[TokenBatch, LanguageState, Metrics]:
+        """Return the batch of transcripts, the state with the memory after them, and their metrics."""
+        given = transcript, reading, state.memory, state.step
+        batch, memory, figures = learned_from(self.objective, self.handling, *given, support=self.support)
+        return batch, replace(state, memory=memory), figures
+
+    def counts(self, batch: TokenBatch) -> Counts:
+        """Return the denominators of a whole batch."""
+        return count_tokens(batch, of=self.denominators)
+
+    def loss(self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()) -> tuple[Tensor, Sums]:
+        """Return the loss of a part, and its contribution to the metrics."""
+        return language_loss(self.terms, self._scores(params, part, layout), part, whole)
+
+    def gradient(
+        self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()
+    ) -> tuple[LearnerParams, Sums]:
+        """Return the gradient of `loss`, and the contribution to the metrics."""
+
+        def loss(params: LearnerParams) -> tuple[Tensor, Sums]:
+            return self.loss(params, part, whole, layout)
+
+        gradients, sums = torch.func.grad(loss, has_aux=True)(params)
+        return gradients, sums
+
+    def distance(self, params: LearnerParams, part: TokenBatch, layout: Layout = ()) -> Tensor:
+        """Return the largest |log-prob - sampler's| in the mask."""
+        return farthest(self._scores(params, part, layout).log_prob, part)
+
+    def apply(self, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+        """Return the state after the optimiser's step, and the metrics."""
+        updates, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
+        params = apply_updates(state.params, updates)
+        after = replace(state, params=params, optimizer=optimizer, step=state.step + 1)
+        figures = {name: value for name, value in figures_of(sums).items() if name in self.metrics}
+        return after, {**figures, "gradient_norm": global_norm(gradients)}
+
+    def update(self, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
+        """Return the state after one update with all transcripts at once, and the metrics."""
+        reading = self.read(state, transcript) if self.reads else Reading()
+        batch, state, figures = self.prepare(state, transcript, reading)
+        gradients, sums = self.gradient(state.params, batch, self.counts(batch))
+        after, more = self.apply(state, gradients, sums)
+        return select(teaches(batch), after, state), {**figures, **more}
+
+    def _scores(self, params: LearnerParams, part: TokenBatch, layout: Layout) -> Scores:
+        # Outside the mask a temperature may have any value, and a division by 0 would leave NaN in the gradient.
+        heat = torch.where(part.mask, part.temperature, 1.0)
+        top_p = torch.where(part.mask, part.top_p, 1.0) if isinstance(part.top_p, Tensor) else ()
+        return score_tokens(self.model, params, part.token, part.length, heat, top_p=top_p, layout=layout)
 
 
 def learner(
@@ -143,7 +265,7 @@ def learner(
     check_coefficients("learner", entropy_coefficient=entropy_coefficient, value_coefficient=value_coefficient)
     check_number("learner: value_clip", value_clip, 0.0)
     check_number("learner: down_weight", down_weight, 0.0, 1.0)
-    parts = _LossInputs(
+    return Learner(
         model=model,
         optimizer=optimizer,
         objective=objective,
@@ -169,20 +291,6 @@ def learner(
         denominators=denominators,
         support=support,
     )
-    return LanguageAlgorithm(
-        init=partial(_init, parts),
-        read=partial(_read, parts),
-        prepare=partial(_prepare, parts),
-        counts=partial(_counts, parts),
-        loss=partial(_loss, parts),
-        gradient=partial(_gradient, parts),
-        distance=partial(_distance, parts),
-        apply=partial(_apply, parts),
-        update=partial(_update, parts),
-        reads=parts.reads,
-        support=support,
-        metrics=METRICS_OF[support],
-    )
 
 
 def _check(
@@ -203,92 +311,3 @@ def _reads(objective: Objective, proximal: str, *divergences: Number) -> tuple[s
     names = ["log_prob"] if proximal == "recomputed" or objective.critic else []
     names += ["reference_log_prob"] if any(isinstance(each, Tensor) or each != 0 for each in divergences) else []
     return (*names, *(("values", "beyond") if objective.critic else ()))
-
-
-def _init(parts: _LossInputs, policy: Any) -> LanguageState:
-    like = next(leaf for leaf in leaves(policy) if leaf.is_floating_point())
-    head = value_head(parts.model, like) if parts.objective.critic else ()
-    params = LearnerParams(policy=policy, critic=head)
-    start = parts.objective.memory
-    return LanguageState(
-        params=params,
-        optimizer=parts.optimizer.init(params),
-        step=torch.zeros((), dtype=torch.int64, device=like.device),
-        memory=() if isinstance(start, tuple) else torch.full((1,), start, dtype=torch.float32, device=like.device),
-        reference=clone(policy) if "reference_log_prob" in parts.reads else (),
-    )
-
-
-def _read(
-    parts: _LossInputs, state: LanguageState, transcript: Transcript, layout: SequenceLayout | tuple[()] = ()
-) -> Reading:
-    found: dict[str, Any] = {}
-    columns = token_batch(transcript, of=parts.support)
-    given = columns.token, columns.length, columns.temperature
-    if {"log_prob", "values"} & set(parts.reads):
-        own = score_tokens(parts.model, state.params, *given, top_p=columns.top_p, layout=layout)
-        found = {"log_prob": own.log_prob, "values": own.values, "beyond": own.beyond}
-    if "reference_log_prob" in parts.reads:
-        stand = LearnerParams(policy=state.reference)
-        other = score_tokens(parts.model, stand, *given, top_p=columns.top_p, layout=layout)
-        found["reference_log_prob"] = other.log_prob
-    return Reading(**{name: found[name].detach() for name in parts.reads})
-
-
-def _prepare(
-    parts: _LossInputs, state: LanguageState, transcript: Transcript, reading: Reading
-) -> tuple[TokenBatch, LanguageState, Metrics]:
-    given = transcript, reading, state.memory, state.step
-    batch, memory, figures = learned_from(parts.objective, parts.handling, *given, support=parts.support)
-    return batch, replace(state, memory=memory), figures
-
-
-def _counts(parts: _LossInputs, batch: TokenBatch) -> Counts:
-    return count_tokens(batch, of=parts.denominators)
-
-
-def _loss(
-    parts: _LossInputs, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: SequenceLayout | tuple[()] = ()
-) -> tuple[Tensor, Sums]:
-    return language_loss.language_loss(parts.terms, _said(parts, params, batch, layout), batch, whole)
-
-
-def _gradient(
-    parts: _LossInputs, params: LearnerParams, batch: TokenBatch, whole: Counts, layout: SequenceLayout | tuple[()] = ()
-) -> tuple[LearnerParams, Sums]:
-    def loss(params: LearnerParams) -> tuple[Tensor, Sums]:
-        return _loss(parts, params, batch, whole, layout)
-
-    gradients, sums = torch.func.grad(loss, has_aux=True)(params)
-    return gradients, sums
-
-
-def _said(parts: _LossInputs, params: LearnerParams, batch: TokenBatch, layout: SequenceLayout | tuple[()]) -> Scores:
-    # Outside the mask a temperature may have any value, and a division by 0 would leave NaN in the gradient.
-    heat = torch.where(batch.mask, batch.temperature, 1.0)
-    top_p = torch.where(batch.mask, batch.top_p, 1.0) if isinstance(batch.top_p, Tensor) else ()
-    return score_tokens(parts.model, params, batch.token, batch.length, heat, top_p=top_p, layout=layout)
-
-
-def _distance(
-    parts: _LossInputs, params: LearnerParams, batch: TokenBatch, layout: SequenceLayout | tuple[()] = ()
-) -> Tensor:
-    return farthest(_said(parts, params, batch, layout).log_prob, batch)
-
-
-def _apply(
-    parts: _LossInputs, state: LanguageState, gradients: LearnerParams, sums: Sums
-) -> tuple[LanguageState, Metrics]:
-    updates, optimizer = parts.optimizer.update(gradients, state.optimizer, state.params)
-    params = apply_updates(state.params, updates)
-    after = replace(state, params=params, optimizer=optimizer, step=state.step + 1)
-    figures = {name: value for name, value in figures_of(sums).items() if name in METRICS_OF[parts.support]}
-    return after, {**figures, "gradient_norm": global_norm(gradients)}
-
-
-def _update(parts: _LossInputs, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
-    reading = _read(parts, state, transcript) if parts.reads else Reading()
-    batch, state, figures = _prepare(parts, state, transcript, reading)
-    gradients, sums = _gradient(parts, state.params, batch, _counts(parts, batch))
-    after, more = _apply(parts, state, gradients, sums)
-    return select(teaches(batch), after, state), {**figures, **more}

@@ -14,17 +14,16 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
+from ...core.language.types import Counts, TokenBatch
 from ...core.record import record, tensor
 from ...core.tree import tree_map
 from ..aggregate import divided, token_mean, token_sum
 from ..decoupled import interpolated
 from ..hyperparameters import Number
-from ..kl import k3
+from ..kl import Estimator, k3, token_kl
 from ..value_losses import clipped, squared
-from .kl_penalties import Estimator, token_kl
 from .masking import neutral, spread_over_tokens
 from .scoring import Scores
-from .token_batch import Counts, TokenBatch
 
 TokenLoss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # (log_prob, proximal, advantage, mask) -> [N, L]
 Reduction = Callable[[Tensor, Tensor, Counts], Tensor]  # (loss [N, L], mask, counts of the whole) -> []
@@ -125,7 +124,7 @@ def proximal(log_prob: Tensor, batch: TokenBatch) -> Tensor:
 
     >>> from ...core.record import replace
     >>> from ...core.transcript.record import empty
-    >>> from .token_batch import token_batch
+    >>> from .batch import token_batch
     >>> batch = token_batch(empty(2, 1, id=torch.tensor([0])))
     >>> half = replace(batch, mask=torch.tensor([[False, True]]), share=torch.full((1, 2), 0.5))
     >>> proximal(torch.tensor([[-1.0, -1.0]]), batch), proximal(torch.tensor([[-1.0, -1.0]]), half)
@@ -188,7 +187,7 @@ def farthest(log_prob: Tensor, batch: TokenBatch) -> Tensor:
 
     >>> from ...core.record import replace
     >>> from ...core.transcript.record import empty
-    >>> from .token_batch import token_batch
+    >>> from .batch import token_batch
     >>> batch = replace(token_batch(empty(2, 1, id=torch.tensor([0]))), mask=torch.tensor([[False, True]]))
     >>> farthest(torch.tensor([[-9.0, -3.0]]), batch)
     tensor(3.)

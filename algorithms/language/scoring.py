@@ -16,7 +16,7 @@ from ...core.errors import ShapeError, message
 from ...core.networks import Linear
 from ...core.record import record, tensor
 from ...core.shapes import same_shape
-from .packing import Packing, pack, segment_mask, unpack
+from .packing import Packing, SequenceLayout, pack, segment_mask, unpack
 
 
 @record
@@ -36,14 +36,6 @@ class Scores:
     outside: Any = ()  # [* L] 1 where the nucleus leaves token t out; () without one
     values: Any = ()  # [* L] value of the prefix before token t; () without a critic
     beyond: Any = ()  # [*] value after the last token
-
-
-@record
-class SequenceLayout:
-    """Layout of sequences in the model's input. By default one row per sequence, with every token scored."""
-
-    places: Any = ()  # int [P] indices of the tokens to score, among all N x L; the first of a sequence scores 0
-    packing: Any = ()  # a Packing, or ()
 
 
 def value_head(model: CausalModel, like: Tensor) -> Linear:

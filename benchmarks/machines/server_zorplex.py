@@ -35,15 +35,15 @@ from purestep.core.language.cached_reset import remembering
 from purestep.core.language.codec import Codec
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, expand, requests, rollouts, task_keys
-from purestep.core.language.rollout import Rollout, begin_rollout
+from purestep.core.language.rollout import begin_rollout
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import Rollout, Transcript
 from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.demonstrations import play_script
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.language.zorplex.task import zorplex_task
 from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm, linear, scale_by_schedule
 from purestep.core.transcript.log_probs import loss_mask, token_log_probs
-from purestep.core.transcript.record import Transcript
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.chat_template import chat_codec, speller
 from purestep.runtime.effects.hugging_face.folder import save_model

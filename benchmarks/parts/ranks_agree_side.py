@@ -15,20 +15,21 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from attrs import evolve
 from torch import Tensor
 
+from purestep import Transcript
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.optim.optimizers import adamw, chain, linear, scale_by_schedule
 from purestep.core.record import replace
-from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, Transcript, empty
+from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, empty
 from purestep.runtime.distributed.clip import clip_by_whole_norm
 from purestep.runtime.distributed.partition import by_batches
 from purestep.runtime.effects.checkpoint import single
@@ -120,7 +121,9 @@ def logged(algorithm: LanguageAlgorithm, losses: list[float]) -> LanguageAlgorit
         losses.append(float(sums.loss))
         return algorithm.apply(state, gradients, sums)
 
-    return evolve(algorithm, apply=apply)
+    names = (name for name in dir(algorithm) if not name.startswith("_"))
+    logging: Any = SimpleNamespace(**{name: getattr(algorithm, name) for name in names} | {"apply": apply})
+    return logging  # type: ignore[no-any-return]
 
 
 def make_of(*, exact: bool) -> Callable[[CausalModel], LanguageAlgorithm]:

@@ -13,8 +13,9 @@ from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.rollout import Rollout, begin_rollout
+from purestep.core.language.rollout import begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.types import Rollout
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 
 VOCABULARY = 400

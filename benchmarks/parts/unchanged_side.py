@@ -21,12 +21,12 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 
+from purestep import Transcript
 from purestep.core.record import take
-from purestep.core.transcript.record import Transcript
+from purestep.runtime.async_rl import run_phase, samples, training_phase
 from purestep.runtime.async_rl.run import arguments_in
-from purestep.runtime.async_rl.samples import Sample, stacked
-from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of, segment_wise
-from purestep.runtime.async_rl.training_phase import Phase
+from purestep.runtime.async_rl.samples import stacked
+from purestep.runtime.async_rl.training_phase import Phase, segment_wise
 from purestep.runtime.cli import main as cli
 from purestep.runtime.effects.checkpoint.single import save
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors, write_tensors
@@ -35,6 +35,11 @@ from purestep.runtime.text.components import text_components
 from purestep.runtime.text.training_loop import learning_components
 
 from .ranks_agree_side import READ, batches_of, compact
+
+# where they were before, too, as `unchanged` runs this file with older commits
+learning_of: Any = vars(run_phase)["learning_of"]
+Sample: Any = vars(samples)["Sample"]
+with_versions: Any = vars(training_phase).get("SampleWithProximal", lambda sample: sample)
 
 LOSSES: Mapping[str, Mapping[str, str]] = {
     "segment_wise": {"loss": "decoupled", "proximal": "segment_wise"},
@@ -72,9 +77,9 @@ def record(run: Path, samples: Path) -> None:
     """Trains the run and writes down its weights before the first update, and what each update learned from."""
     held = dict[str, Any]()
     arrived, train = Phase.arrived, Phase.train
-    whole = dict[Any, Sample]()
+    whole = dict[Any, Any]()
 
-    def arriving(self: Phase, name: Any, sample: Sample) -> None:
+    def arriving(self: Phase, name: Any, sample: Any) -> None:
         whole[name] = sample
         arrived(self, name, sample)
 
@@ -112,16 +117,16 @@ def replayed(run: Path, held: Mapping[str, torch.Tensor], out: Path, changes: Ma
     learning = learning_of(arguments, parts, 0, algorithm.init(policy), {})
     rows = []
     for version, batch in enumerate(batches_of(held, torch.float32)):
-        given = {place: SampleWithProximal(sample_at(batch, place)) for place in range(len(batch.token))}
+        given = {place: with_versions(sample_at(batch, place)) for place in range(len(batch.token))}
         if segment_wise(arguments):
             given = learning.with_proximal(given)
-        learned = learning.update(version, [one.sample for one in given.values()])
+        learned = learning.update(version, [getattr(one, "sample", one) for one in given.values()])
         rows.append({"iteration": version + 1, **learned.figures})
     save(out, len(rows), {"learner": learning.state})
     (out / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def sample_at(batch: Transcript, place: int) -> Sample:
+def sample_at(batch: Transcript, place: int) -> Any:
     """A sample of a batch; nothing that reports say of it."""
     row = take(batch, [place])
     made = row.version[row.is_action].tolist()

@@ -11,8 +11,8 @@ from attrs import evolve
 
 from ..errors import ShapeError, message
 from .episode import Grade, Step
-from .rollout import ModelTurn, Rollout
 from .text_env import Raised
+from .types import ModelTurn, Rollout
 
 Attempts = tuple[Rollout[Any], ...]
 Grader = Callable[[Attempts], Sequence[Grade]]
@@ -46,7 +46,8 @@ def with_grade(attempt: Rollout[Any], grade: Grade) -> Rollout[Any]:
     >>> from .parsers import Parsed
     >>> from .protocol import protocol
     >>> from .requests import Request, rollouts
-    >>> from .rollout import ModelOutput, add_output, begin_rollout
+    >>> from .types import ModelOutput
+    >>> from .rollout import add_output, begin_rollout
     >>> from .text_env import Outcome, TextEnv
     >>> env = TextEnv((), lambda _, key: ((), "2?"), lambda _, state, action, key: (state, Outcome(terminated=True)))
     >>> rules, codec = protocol(env, Parsed, max_steps=1), byte_codec()

@@ -11,7 +11,7 @@ from attrs import frozen
 from ..keys import Key
 from .events import STOP
 from .requests import Words
-from .rollout import ModelOutput
+from .types import ModelOutput
 
 S = TypeVar("S")
 R = TypeVar("R")

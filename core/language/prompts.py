@@ -22,10 +22,10 @@ from .events import Assistant, Event, Sampled, System, ToolResult, User
 from .grading import Attempts
 from .parsers import Parsed
 from .requests import STREAMS, Draw, Words, words_of
-from .rollout import ModelTurn, Rollout
 from .task import EVALUATION, TRAINING, Figure, TextTask
 from .text_env import MAX_SEQ_LEN, Outcome, TextEnv, Truncated
 from .tools import ToolSet, results_of
+from .types import ModelTurn, Rollout
 
 ROLES: Mapping[str, Callable[[str], Event]] = {"system": System, "user": User, "assistant": Assistant}
 NAMES = {System: "system", User: "user", Assistant: "assistant", Sampled: "assistant"}

@@ -4,18 +4,19 @@ Only this module converts between text and ids. Ids are appended and never re-en
 were sampled, even if a tokenizer would encode the same text differently.
 """
 
-from typing import ClassVar, Generic, TypeVar
+from typing import TypeVar
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from ..errors import ChoiceError, ShapeError, choose, message
 from ..transcript import record
 from .codec import CLOSED, NOTHING, OPEN, Codec, Ids, Standing
-from .episode import Completion, Episode, Grade
-from .events import ABORT, FINISH_REASONS, STOP, Assistant, Event, Feedback, Sampled, System, ToolResult, User
+from .episode import Completion
+from .events import ABORT, FINISH_REASONS, Assistant, Event, Feedback, Sampled, System, ToolResult, User
 from .protocol import Protocol, begin_episode, turn_after
 from .requests import RolloutSpec, key_of, world_key
-from .text_env import MAX_SEQ_LEN, End, Truncated
+from .text_env import MAX_SEQ_LEN, Truncated
+from .types import ContextTurn, ModelOutput, ModelTurn, Rollout
 
 P = TypeVar("P")
 S = TypeVar("S")
@@ -27,70 +28,6 @@ SOURCES: dict[type[Event], int] = {
     ToolResult: record.TOOL,
     Feedback: record.FEEDBACK,
 }
-
-
-@frozen(kw_only=True)
-class ModelOutput:
-    """The output of one model call: ids, each with its sampling log-prob and the version of the weights.
-
-    A stop token that ended it is its last id. `temperature` and `top_p` are those of the sampler. A call that was cancelled
-    from outside has the finish_reason "abort" and is discarded: the call is repeated.
-    """
-
-    TAG: ClassVar[str] = "said"
-    ids: Ids
-    log_probs: tuple[float, ...]
-    versions: tuple[int, ...]
-    finish_reason: str = STOP
-    temperature: float = 1.0
-    top_p: float = 1.0
-
-
-@frozen
-class ContextTurn:
-    """Context ids, not sampled by the model, with their source (as in `core.transcript.record`) and env step."""
-
-    ids: Ids
-    source: int
-    turn: int
-
-
-@frozen(kw_only=True)
-class ModelTurn:
-    """A model call and its result: whether parsing failed, and its reward from environment and parser."""
-
-    said: ModelOutput
-    turn: int
-    parse_error: bool
-    reward: float
-
-
-Piece = ContextTurn | ModelTurn
-
-
-@frozen(kw_only=True)
-class Rollout(Generic[S]):
-    """An episode so far, with the ids of its whole conversation. `end` is () while it is running."""
-
-    rollout: RolloutSpec
-    episode: Episode[S]
-    pieces: tuple[Piece, ...]
-    capacity: int  # maximum number of ids
-    max_new_tokens: int  # maximum number of ids sampled by one call
-    ids: Ids = field(repr=False)  # all ids, in order
-    pending: Ids = field(repr=False)  # the last ids, appended since the model's last output
-    end: End | tuple[()] = ()
-    grade: Grade | tuple[()] = ()  # of a finished attempt, where rewards are computed after sampling
-
-    @property
-    def call(self) -> int:
-        """The number of the next call; `requests.call_key(rollout, call)` is its key."""
-        return self.episode.calls
-
-    @property
-    def room(self) -> int:
-        """The number of ids that the next call may sample; 0 after the end."""
-        return min(self.max_new_tokens, self.capacity - len(self.ids)) if isinstance(self.end, tuple) else 0
 
 
 def begin_rollout(

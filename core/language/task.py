@@ -16,9 +16,9 @@ from .grading import Grader
 from .parsers import Parser
 from .preparation import Preparation
 from .requests import Draw
-from .rollout import Rollout
 from .text_env import ENV, MAX_SEQ_LEN, MAX_STEPS, Raised, Terminated, TextEnv, Truncated
 from .tools import ToolSet
+from .types import Rollout
 
 TERMINATED, RAISED, OPEN = "terminated", "raised", "open"
 ENDS = (TERMINATED, ENV, MAX_STEPS, MAX_SEQ_LEN, RAISED, OPEN)

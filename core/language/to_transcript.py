@@ -21,13 +21,12 @@ from ..transcript.record import (
     STOP,
     TOOL_CALL,
     USER,
-    Transcript,
     append_context,
     append_sampled,
     empty,
 )
 from . import events, text_env
-from .rollout import ContextTurn, ModelOutput, ModelTurn, Piece, Rollout
+from .types import ContextTurn, ModelOutput, ModelTurn, Piece, Rollout, Transcript
 
 FINISH = {events.STOP: STOP, events.LENGTH: LENGTH, events.TOOL_CALL: TOOL_CALL, events.ABORT: ABORT}
 REASONS = {text_env.ENV: ENV, text_env.MAX_STEPS: MAX_STEPS, text_env.MAX_SEQ_LEN: MAX_SEQ_LEN}

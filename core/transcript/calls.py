@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ChoiceError, ShapeError, message
+from ..language.types import Transcript
 from ..record import replace
-from .record import ABORT, FAILED, NONE, OTHER, Transcript, for_each, in_call
+from .record import ABORT, FAILED, NONE, OTHER, for_each, in_call
 
 
 def begin_call(transcript: Transcript, temperature: Tensor | float, top_p: Tensor | float) -> Transcript:

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from ..errors import ChoiceError, message
+from ..language.types import Transcript
 from ..record import record, replace, tensor
 from .calls import mark_end
-from .record import MAX_SEQ_LEN, TOKEN_BLANKS, Transcript
+from .record import MAX_SEQ_LEN, TOKEN_BLANKS
 
 
 @record

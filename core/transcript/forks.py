@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ShapeError, message
+from ..language.types import Transcript
 from ..record import replace
-from .record import ABORT, ABSENT, CALL_BLANKS, NONE, TOKEN_BLANKS, Transcript, for_each
+from .record import ABORT, ABSENT, CALL_BLANKS, NONE, TOKEN_BLANKS, for_each
 
 
 def fork(transcript: Transcript, at: Tensor | int, id: Tensor | int) -> Transcript:

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from ..decoding.sampling import support
 from ..errors import ChoiceError, DtypeError, ShapeError, message
+from ..language.types import Transcript
 from ..record import replace
 from ..shapes import boolean, same_shape
-from .record import FAILED, Transcript
+from .record import FAILED
 
 
 def loss_mask(transcript: Transcript) -> Tensor:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ..check import KINDS
 from ..errors import ChoiceError, DtypeError, ShapeError, message
-from ..record import record, replace, tensor
+from ..language.types import Transcript
+from ..record import replace
 from ..shapes import same_shape
 
 ABSENT = -1  # no version, no call, no parent, no token
@@ -41,37 +42,6 @@ CALL_BLANKS: dict[str, int | float] = {
     "parse_error": False,
 }
 DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float32}
-
-
-@record
-class Transcript:
-    """One episode of a language model: L columns for tokens, C for calls of the model."""
-
-    token: Tensor = tensor("* L", "int")
-    source: Tensor = tensor("* L", "int")  # SYSTEM, USER, TOOL, FEEDBACK, SAMPLED
-    is_action: Tensor = tensor("* L", "bool")  # whether the model sampled it
-    behaviour_log_prob: Tensor = tensor("* L", "float")  # under the distribution it was sampled from; 0 for context
-    proximal_log_prob: Tensor = tensor("* L", "float")  # the behaviour's until `with_proximal` sets others
-    version: Tensor = tensor("* L", "int")  # of the weights that sampled it, from 0 on; ABSENT for context
-    call: Tensor = tensor("* L", "int")  # number of the model call, ABSENT for context
-    turn: Tensor = tensor("* L", "int")  # number of the env step
-    length: Tensor = tensor("*", "int")  # number of tokens
-    temperature: Tensor = tensor("* C", "float")  # of each call's sampling
-    top_p: Tensor = tensor("* C", "float")
-    reward: Tensor = tensor("* C", "float")  # of each call
-    credit: Tensor = tensor("* C", "float")  # learning signal of each call
-    finish_reason: Tensor = tensor("* C", "int")  # NONE, STOP, LENGTH, TOOL_CALL, ABORT
-    parse_error: Tensor = tensor("* C", "bool")  # whether its output could not be parsed
-    calls: Tensor = tensor("*", "int")  # number of calls started
-    turns: Tensor = tensor("*", "int")  # number of env steps so far
-    overflow: Tensor = tensor("*", "int")  # operations dropped for lack of room
-    inherited: Tensor = tensor("*", "int")  # number of tokens, the first ones, that are the parent's
-    id: Tensor = tensor("*", "int")
-    group: Tensor = tensor("*", "int")  # of episodes compared with each other, ABSENT if none
-    parent: Tensor = tensor("*", "int")  # the id of the transcript this is a fork of, ABSENT if none
-    terminated: Tensor = tensor("*", "bool")  # the episode terminated: no value beyond
-    truncated: Tensor = tensor("*", "bool")  # the episode was cut: bootstrap from the value beyond
-    reason: Tensor = tensor("*", "int")  # of the first truncation; NONE exactly where not truncated
 
 
 def for_each(where: str, value: Tensor | float, like: Tensor, kind: str, *, width: int | None = None) -> Tensor:

@@ -16,8 +16,8 @@ from ...algorithms.algorithm import Algorithm
 from ...algorithms.importance import masked_weights, truncated_weights
 from ...algorithms.kl import k2, k3
 from ...algorithms.language import credit, objectives
+from ...algorithms.language.advantages import token_gae
 from ...algorithms.language.group_advantages import grpo_advantages, rloo_advantages
-from ...algorithms.language.token_gae import token_gae
 from ...algorithms.language.token_losses import cispo, dual_clip, gspo
 from ...algorithms.policy_losses import ppo_clip
 from ...algorithms.ppo import minibatch_rows, ppo

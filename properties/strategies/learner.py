@@ -8,10 +8,11 @@ from torch import Tensor
 
 from ...core import keys
 from ...core.causal import CausalModel, Params
+from ...core.language.types import Transcript
 from ...core.record import replace
 from ...core.transcript.calls import per_token
 from ...core.transcript.log_probs import token_log_probs
-from ...core.transcript.record import ABSENT, Transcript, empty
+from ...core.transcript.record import ABSENT, empty
 from .tiny_causal import tiny_causal
 from .values import POISON, dyadic, flags, integers, seeds
 

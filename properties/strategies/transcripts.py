@@ -9,23 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
+from ...core.language.types import Transcript
 from ...core.transcript import calls as transcript_calls
 from ...core.transcript import forks
 from ...core.transcript import record as transcript
 from ...core.transcript.log_probs import loss_mask, with_proximal
-from ...core.transcript.record import (
-    ABORT,
-    FEEDBACK,
-    LENGTH,
-    NONE,
-    OTHER,
-    STOP,
-    SYSTEM,
-    TOOL,
-    TOOL_CALL,
-    USER,
-    Transcript,
-)
+from ...core.transcript.record import ABORT, FEEDBACK, LENGTH, NONE, OTHER, STOP, SYSTEM, TOOL, TOOL_CALL, USER
 
 T = TypeVar("T")
 Given = tuple[Tensor, ...]

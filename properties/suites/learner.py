@@ -1,9 +1,9 @@
 """Laws of learners from transcripts (L1 to L10 of whole algorithms). The subject: `factory(model, optimizer)` returns one."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
-import attrs
 import torch
 from torch import Tensor
 
@@ -11,13 +11,12 @@ from ...algorithms.language.batch import Reading
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from ...algorithms.language.loss import combined
 from ...algorithms.language.objectives import Objective
-from ...algorithms.language.packing import Packing, packing
-from ...algorithms.language.scoring import SequenceLayout
-from ...algorithms.language.token_batch import Counts, TokenBatch
+from ...algorithms.language.packing import Packing, SequenceLayout, packing
 from ...core.causal import CausalModel
+from ...core.language.types import Counts, TokenBatch, Transcript
 from ...core.optim.optimizers import Optimizer, sgd
 from ...core.record import replace, take
-from ...core.transcript.record import TOKEN_BLANKS, Transcript
+from ...core.transcript.record import TOKEN_BLANKS
 from ...core.tree import leaves, tree_map
 from ..framework.compare import DOUBLE, require, same
 from ..framework.law import Law, Seen, Suite, law_constructor
@@ -34,12 +33,24 @@ Made = Callable[[LanguageAlgorithm], LanguageAlgorithm]
 Gradient = Callable[..., Any]
 
 
+def with_functions(one: LanguageAlgorithm, **functions: Any) -> LanguageAlgorithm:
+    """Return the learner with some of its functions replaced; its other functions still call its own.
+
+    >>> from ...algorithms.language.objectives import grpo
+    >>> with_functions(learner(MODEL, sgd(0.1), grpo()), update=print).update
+    <built-in function print>
+    """
+    names = (name for name in vars(LanguageAlgorithm) if not name.startswith("_"))
+    edited: Any = SimpleNamespace(**{name: getattr(one, name) for name in names} | functions)
+    return edited  # type: ignore[no-any-return]
+
+
 def _edited(change: Made) -> Callable[[Factory], Factory]:
     return lambda subject: lambda model, optimizer: change(subject(model, optimizer))
 
 
 def _gradient(change: Callable[[LanguageAlgorithm, Gradient], Gradient]) -> Callable[[Factory], Factory]:
-    return _edited(lambda one: attrs.evolve(one, gradient=change(one, one.gradient)))
+    return _edited(lambda one: with_functions(one, gradient=change(one, one.gradient)))
 
 
 def _batch(change: Callable[[TokenBatch], TokenBatch]) -> Callable[[Factory], Factory]:
@@ -50,7 +61,7 @@ def _batch(change: Callable[[TokenBatch], TokenBatch]) -> Callable[[Factory], Fa
             batch, state, figures = one.prepare(*given)
             return change(batch), state, figures
 
-        return attrs.evolve(one, prepare=prepare)
+        return with_functions(one, prepare=prepare)
 
     return _edited(edit)
 
@@ -127,14 +138,14 @@ def _decayed(one: LanguageAlgorithm) -> LanguageAlgorithm:
         after, figures = one.update(state, transcripts)
         return replace(after, params=tree_map(lambda leaf: 0.99 * leaf, after.params)), figures
 
-    return attrs.evolve(one, update=update)
+    return with_functions(one, update=update)
 
 
 def _twice(one: LanguageAlgorithm) -> LanguageAlgorithm:
     def update(state: LanguageState, transcripts: Any) -> Any:
         return one.update(one.update(state, transcripts)[0], transcripts)
 
-    return attrs.evolve(one, update=update)
+    return with_functions(one, update=update)
 
 
 def _always(one: LanguageAlgorithm) -> LanguageAlgorithm:
@@ -142,7 +153,7 @@ def _always(one: LanguageAlgorithm) -> LanguageAlgorithm:
         after, figures = one.update(state, transcripts)
         return replace(after, step=state.step + 1), figures
 
-    return attrs.evolve(one, update=update)
+    return with_functions(one, update=update)
 
 
 def _centred(batch: TokenBatch) -> TokenBatch:

@@ -19,7 +19,8 @@ from attrs import evolve, frozen
 
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, message
-from ...core.transcript.record import Transcript, empty
+from ...core.language.types import Parts, Sample, Transcript
+from ...core.transcript.record import empty
 from ...core.tree import tree_map
 from ..effects.checkpoint.description import read_description
 from ..effects.checkpoint.manifest import MANIFEST, DamagedError, damaged
@@ -28,13 +29,11 @@ from ..effects.layout import TOTALS as TOTALS
 from ..machine.persistent_map import entries, is_sound
 from ..runs.run import arguments_of, names_in, with_numbers_of
 from ..text.config import TextConfig
-from ..text.conversations import Parts
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import KeptStart
-from .samples import Sample, stacked
+from .samples import stacked
 from .scheduler.events import Name
 from .scheduler.state import CLASSES, THERE, Schedule
-from .trainer import SampleWithProximal
 
 T = TypeVar("T")
 EVENTS, LEDGER, TIMELINE = "events.jsonl", "ledger.jsonl", "timeline.jsonl"
@@ -82,7 +81,7 @@ class PhaseState:
     kept: PhaseCheckpoint
     learner: LanguageState
     past: dict[int, Any]  # parameters
-    samples: dict[Name, SampleWithProximal]
+    samples: dict[Name, Sample]
 
 
 def live_samples(schedule: Schedule, names: Iterable[Name]) -> tuple[Name, ...]:
@@ -107,16 +106,16 @@ def save(
     """Write a checkpoint of the scheduler's version. Raises: CheckpointError."""
     names = tuple(sorted(standing.samples))
     waiting = tuple(_pending(name, standing.samples[name]) for name in names)
-    rows = stacked([standing.samples[name].sample for name in names]) if names else ()
+    rows = stacked([standing.samples[name] for name in names]) if names else ()
     past = {str(version): standing.past[version] for version in sorted(standing.past)}
     kept = evolve(standing.kept, waiting=waiting, past=tuple(sorted(standing.past)))
     tree = {"learner": standing.learner, "rows": rows, "past": past}
     backend.save(phase, kept.schedule.version, tree, machine=kept, facts=facts, metadata=metadata)
 
 
-def _pending(name: Name, held: SampleWithProximal) -> PendingSample:
-    summary: dict[str, Any] = {one: getattr(held.sample, one) for one in SUMMARY}
-    return PendingSample(name=name, done=tuple(sorted(held.done)), **summary)
+def _pending(name: Name, sample: Sample) -> PendingSample:
+    summary: dict[str, Any] = {one: getattr(sample, one) for one in SUMMARY}
+    return PendingSample(name=name, done=tuple(sorted(sample.final)), **summary)
 
 
 def use_newest_of_phase(
@@ -194,7 +193,7 @@ def blank(arguments: TextConfig, number: int) -> Transcript:
     return empty(arguments.sampling.capacity, arguments.episodes.max_turns, id=torch.zeros(number, dtype=torch.int64))
 
 
-def _restored(pending: PendingSample, rows: Transcript, place: int) -> SampleWithProximal:
+def _restored(pending: PendingSample, rows: Transcript, place: int) -> Sample:
     row = tree_map(lambda leaf: leaf[place : place + 1], rows)
     summary: dict[str, Any] = {one: getattr(pending, one) for one in SUMMARY}
-    return SampleWithProximal(Sample(row=row, **summary), frozenset(pending.done))
+    return Sample(row=row, final=frozenset(pending.done), **summary)

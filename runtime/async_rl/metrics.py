@@ -9,6 +9,7 @@ from pathlib import Path
 from attrs import define, field
 
 from ...core.language.task import TextTask
+from ...core.language.types import Sample
 from ..effects import folder
 from ..effects.clock import seconds
 from ..effects.reporting.metrics import Row, jsonl, rewind, tensorboard
@@ -21,7 +22,7 @@ from ..text.preparation import STATES, THROUGHPUT
 from ..text.report import evaluation_names
 from ..text.training_loop import episodes_of, metric_columns
 from .preparation import Ready
-from .samples import Sample, mean_figures
+from .samples import mean_figures
 
 
 @define

@@ -1,11 +1,11 @@
 """Effects of the scheduler: generators that sample, a trainer that runs concurrently, and pauses. An `Effects` for `drive`.
 
-Everything but the trainer runs in the driver's thread. This module tracks which command belongs to which worker and task; the
-scheduler decides what to do with the events.
+Everything but the trainer runs in the driver's thread. A piece of work has one id, the number of the scheduler's command, which
+is the number of the generator's task, too. Answers of generators are checked here alone; the scheduler decides what to do with
+the events.
 """
 
 import heapq
-import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,16 +15,18 @@ from attrs import Factory, define, evolve, field, frozen
 
 from ...core.language.preparation import Start
 from ...core.language.requests import Request
+from ...core.language.types import Sample
 from ...core.machine import Command, Event, Failed, tag_of
 from ..effects.clock import seconds
 from ..effects.workers import pool as workers
 from ..machine.drive import DRIVER, Effects, Entry, Finished, Inbox, Received, Session
-from .preparation import Prepare, Ready, Starts, WaitingCommand
-from .rollout_worker import Cancel, Completed, Progress, RolloutRequest
-from .samples import Sample
+from ..text.components import TextComponents
+from ..text.config import TextConfig
+from .preparation import Prepare, Ready, Starts, WaitingCommand, ready_fault
+from .rollout_worker import Cancel, Cancelled, Progress, RolloutRequest
+from .samples import sample_fault
 from .scheduler import events as say
 
-NOTHING = -1  # no task
 LOOK = 0.01  # seconds between two polls of the trainer
 Name = say.Name
 
@@ -47,65 +49,70 @@ class Connections:
     prepared: Callable[[Starts, Ready], None]  # called when there are more starts
 
 
-@frozen
-class WorkerTask:
-    """A task given to a generator: sample an attempt, or cancel one."""
+@define
+class Sampling:
+    """A sample under way. Its id, for the scheduler and for generators, is the number of the command that asked for it."""
 
-    number: int  # of the command
-    command: say.Dispatch | say.Abort
-    asked: tuple[int, ...] = ()  # the id and the group of the request to sample
-
-    @property
-    def kind(self) -> str:
-        """Return the tag of the command's class."""
-        return tag_of(type(self.command))
+    command: say.Dispatch
+    request: tuple[int, int] | tuple[()] = ()  # id and group of the request that was sent; () as long as none was
+    tokens: int = 0  # sampled so far
+    cancelled: bool = False
 
     @property
     def name(self) -> Name:
         """Return the name of the sample: group, seat, attempt."""
         return self.command.group, self.command.seat, self.command.attempt
 
+    @property
+    def wanted(self) -> bool:
+        """Return whether a generator was asked for it, and not to cancel it."""
+        return bool(self.request) and not self.cancelled
+
     def wrong(self, answer: Any) -> str:
         """Return why an answer does not fit this task, although it may fit another one; "" if it fits."""
-        if not isinstance(answer, Completed):
+        if not isinstance(answer, Sample):
             return "was given up, and nobody had asked for that"
-        row = answer.sample.row
-        got = int(row.id[0]), int(row.group[0])
-        return "" if got == self.asked else f"is of the (request, group) {got}, not of {self.asked}"
+        got = int(answer.row.id[0]), int(answer.row.group[0])
+        return "" if got == self.request else f"is of the (request, group) {got}, not of {self.request}"
+
+
+def faults_of_answers(arguments: TextConfig, parts: TextComponents) -> Callable[[int, Any], str]:
+    """Return a function (task, answer) that returns the fault of an answer, whatever the task, or "": for `workers.working`."""
+    room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
+
+    def refuse(task: int, payload: Any) -> str:
+        del task
+        if isinstance(payload, Cancelled):
+            return ""
+        if isinstance(payload, Ready):
+            return ready_fault(parts.task.preparation, payload)
+        return sample_fault(parts.task, payload, vocabulary=parts.speaker.vocabulary, **room)
+
+    return refuse
 
 
 @define
 class Orchestrator:
-    """Commands under way."""
+    """Commands under way, by their numbers. A preparation is asked for under a number of its own below 0."""
 
     connections: Connections
     inbox: Inbox
     pool: ThreadPoolExecutor
-    tasks: dict[int, WorkerTask] = field(factory=dict)  # by the worker's task number
-    numbers: dict[Name, int] = field(factory=dict)  # task numbers of samples under way that are not cancelled
+    sampling: dict[int, Sampling] = field(factory=dict)
     ready: deque[Entry] = field(factory=deque)
     pauses: list[tuple[float, int, Any]] = field(factory=list)
     trained: deque[tuple[int, Any, "Future[Event]"]] = field(factory=deque)
-    sampled: dict[int, int] = field(factory=dict)  # tokens of each sample under way, by the worker's task number
     there: set[int] = field(factory=set)  # generators that are connected, as reported to the scheduler
     held: list[Entry] = field(factory=list)  # entries deferred until a generator is connected
     starts: Starts = field(default=Factory(lambda self: self.connections.starts, takes_self=True))
-    waiting: dict[int, say.Dispatch] = field(factory=dict)  # commands whose groups have no start yet, by number
-    preparing: dict[int, int] = field(factory=dict)  # preparations under way, by the worker's task number
-    following: Any = field(factory=itertools.count)
 
     def begin(self, number: int, command: Command) -> None:
         """Start a command."""
         if isinstance(command, say.Dispatch):
-            self.dispatch(number, command)
+            self.sampling[number] = Sampling(command)
+            self.dispatch(number)
         elif isinstance(command, say.Abort):
-            task = WorkerTask(number, command)
-            given = self.numbers.pop(task.name, NOTHING)
-            if given == NOTHING:
-                self.drop([one for one, held in self.waiting.items() if WorkerTask(one, held).name == task.name])
-                self.over(number, say.Abort.TAG)
-            else:
-                self.give(command.worker, task, Cancel(given))
+            self.cancel(number, command)
         elif isinstance(command, say.RetryAfter):
             heapq.heappush(self.pauses, (seconds() + command.seconds, number, command.command))
         elif isinstance(command, say.Report):
@@ -116,31 +123,41 @@ class Orchestrator:
             done = self.pool.submit(self.connections.trainer[type(command)], command)
             self.trained.append((number, command, done))
 
-    def dispatch(self, number: int, command: say.Dispatch) -> None:
-        """Send a sampling task to a generator; if its group needs a start that is not prepared yet, prepare that first."""
+    def dispatch(self, number: int) -> None:
+        """Ask a generator for a sample; if its group needs a start that is not prepared yet, prepare that first."""
+        command = self.sampling[number].command
         start: Start | tuple[()] = ()
         if self.starts.groups:
             start = self.starts.ready.get(command.prompt, ())
             if isinstance(start, tuple):
-                self.waiting[number] = command
                 held = WaitingCommand(number, command.prompt, command.worker)
                 self.starts, first = self.starts.asked(held)
                 if first:
                     self.prepare(held)
                 return
         request = self.connections.request(command.prompt, command.seat)
-        task = WorkerTask(number, command, (request.id, request.group))
-        self.give(command.worker, task, RolloutRequest(request, command.version, start))
+        self.sampling[number].request = request.id, request.group
+        self.connections.workers.send(command.worker, number, RolloutRequest(request, command.version, start))
+
+    def cancel(self, number: int, command: say.Abort) -> None:
+        """Ask a generator to cancel a sample; one that was not asked for yet is dropped."""
+        name = command.group, command.seat, command.attempt
+        found = [one for one, each in self.sampling.items() if each.name == name and not each.cancelled]
+        for one in found:
+            if self.sampling[one].wanted:
+                self.sampling[one].cancelled = True
+                self.connections.workers.send(command.worker, number, Cancel(one))
+                return
+        self.drop(found)
+        self.over(number, say.Abort.TAG)
 
     def prepare(self, held: WaitingCommand) -> None:
-        """Send the preparation of a command's group to the command's generator."""
-        number, preparation = next(self.following), held.prompt // self.starts.groups
-        self.preparing[number] = preparation
-        self.connections.workers.send(held.worker, number, Prepare(preparation, self.waiting[held.number].version))
+        """Ask the command's generator for the preparation of the command's group."""
+        preparation, version = held.prompt // self.starts.groups, self.sampling[held.number].command.version
+        self.connections.workers.send(held.worker, -1 - preparation, Prepare(preparation, version))
 
-    def prepared(self, worker: int, number: int, answer: Any) -> None:
+    def prepared(self, worker: int, wanted: int, answer: Any) -> None:
         """Accept a finished preparation; one with the wrong number is discarded and prepared again."""
-        wanted = self.preparing.pop(number)
         if not isinstance(answer, Ready) or answer.preparation != wanted:
             again = [one for one in self.starts.waiting if one.prompt // self.starts.groups == wanted]
             for held in again[:1]:
@@ -149,22 +166,14 @@ class Orchestrator:
         self.starts, freed = self.starts.come(answer)
         self.connections.prepared(self.starts, answer)
         for one in freed:
-            self.dispatch(one, self.waiting.pop(one))
+            self.dispatch(one)
 
     def drop(self, numbers: Sequence[int]) -> None:
         """Cancel commands that wait for a start, and mark them as finished."""
         for number in numbers:
-            del self.waiting[number]
+            del self.sampling[number]
             self.starts = self.starts.without(number)
             self.over(number, say.Dispatch.TAG)
-
-    def give(self, worker: int, task: WorkerTask, payload: Any) -> None:
-        """Send a task to a generator; if the generator is gone, the task is reported as lost."""
-        number = next(self.following)
-        self.tasks[number] = task
-        if task.kind == say.Dispatch.TAG:
-            self.numbers[task.name] = number
-        self.connections.workers.send(worker, number, payload)
 
     def follow(self) -> Entry:
         """Return the next entry for the driver; wait for it if there is none."""
@@ -219,8 +228,8 @@ class Orchestrator:
             if isinstance(report.payload, Progress):
                 self.progressed(report.worker, report.payload)
         elif isinstance(report, workers.WorkerAnswer):
-            if report.task in self.preparing:
-                self.prepared(report.worker, report.task, report.payload)
+            if report.task < 0:
+                self.prepared(report.worker, -1 - report.task, report.payload)
             else:
                 self.answered(report.task, report.payload)
         else:
@@ -233,29 +242,22 @@ class Orchestrator:
         if progress.tool_failures:
             self.connections.failures(progress.tool_failures)
         for number, tokens, version in progress.tokens:
-            if self.wanted(number):
-                task = self.tasks[number]
-                self.sampled[number] = self.sampled.get(number, 0) + tokens
-                self.queue(task.number, task.kind, say.TokenChunk(*task.name, self.sampled[number], version))
-
-    def wanted(self, number: int) -> bool:
-        """Return whether a task is a sample under way that is not cancelled."""
-        return number in self.tasks and self.numbers.get(self.tasks[number].name) == number
+            one = self.sampling.get(number)
+            if one and one.wanted:
+                one.tokens += tokens
+                self.queue(number, say.Dispatch.TAG, say.TokenChunk(*one.name, one.tokens, version))
 
     def answered(self, number: int, answer: Any) -> None:
-        """Handle the answer to a task. A sample of another request is reported as failed, and sampled again."""
-        wanted, task = self.wanted(number), self.tasks.pop(number)
-        self.sampled.pop(number, 0)
-        if wanted:
-            del self.numbers[task.name]
-            if wrong := task.wrong(answer):
-                self.queue(task.number, task.kind, Failed(task.command, f"a sample {wrong}"))
+        """Handle an answer. A sample of another request is reported as failed, and sampled again."""
+        one = self.sampling.pop(number, None)
+        if one and one.wanted:
+            if wrong := one.wrong(answer):
+                self.queue(number, say.Dispatch.TAG, Failed(one.command, f"a sample {wrong}"))
             else:
-                sample = answer.sample
-                self.connections.arrived(task.name, sample)
-                whole = say.Finished(*task.name, sample.tokens, sample.head, sample.tail)
-                self.queue(task.number, task.kind, whole)
-        self.over(task.number, task.kind)
+                self.connections.arrived(one.name, answer)
+                whole = say.Finished(*one.name, answer.tokens, answer.head, answer.tail)
+                self.queue(number, say.Dispatch.TAG, whole)
+        self.over(number, say.Dispatch.TAG if one else say.Abort.TAG)
 
     def left(self, report: workers.WorkerLost) -> None:
         """Handle the loss of a generator together with its tasks."""
@@ -263,18 +265,12 @@ class Orchestrator:
             self.there.remove(report.worker)
             self.connections.lost(report.worker, report.why)
             self.queue(DRIVER, "", say.Lost(report.worker))
-        for number in [number for number, _ in report.work if number in self.preparing]:
-            del self.preparing[number]
         self.starts, again, gone = self.starts.lost(report.worker)
         self.drop(gone)
         for held in again:
             self.prepare(held)
-        for number in [number for number, _ in report.work if number in self.tasks]:
-            wanted, task = self.wanted(number), self.tasks.pop(number)
-            self.sampled.pop(number, 0)
-            if wanted:
-                del self.numbers[task.name]
-            self.over(task.number, task.kind)
+        for number in [number for number, _ in report.work if number >= 0]:
+            self.over(number, say.Dispatch.TAG if self.sampling.pop(number, None) else say.Abort.TAG)
 
 
 def orchestrator_effects(connections: Connections, events: deque[Event]) -> Effects:

@@ -1,7 +1,7 @@
 """A generator: the body of a worker that samples several attempts at a time and fetches new weights when they are published."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -18,7 +18,7 @@ from ...core.language.requests import Request
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generation.engine import Generator, generator
-from ..effects.generation.scheduling import AnyAttempt
+from ..effects.generation.scheduling import ActiveRollouts, AnyAttempt, add, cancel, pop_finished, token_progress
 from ..effects.hugging_face.tokenizer import unfolded
 from ..effects.task_reference import trust
 from ..effects.tools.guard import ToolFailed
@@ -28,10 +28,9 @@ from ..text.components import TextComponents, attempts_at, text_components
 from ..text.config import TextConfig
 from ..text.preparation import attempt_from, usable
 from ..text.prompting import RULES, query_attempt, response_of
-from .active_rollouts import ActiveRollouts, add, cancel, pop_finished, token_progress
 from .grading import Grading
-from .preparation import Prepare, Ready, Work, begin_preparation, ready_fault, ready_of, replied
-from .samples import Sample, sample_fault, samples_of
+from .preparation import Prepare, Ready, Work, begin_preparation, ready_of, replied
+from .samples import samples_of
 from .tool_service import served_tools
 from .version_check import Packages, packages, refuse_others
 
@@ -42,7 +41,7 @@ LOOK = 0.02  # seconds between two polls for weights when all jobs wait for them
 
 @frozen
 class RolloutRequest:
-    """A task: sample this attempt, with weights of at least this version."""
+    """A task: sample this attempt, with weights of at least this version. Its answer is the `Sample`."""
 
     request: Request
     version: int
@@ -54,13 +53,6 @@ class Cancel:
     """A task: cancel that task, which is answered with `Cancelled` too if it was not answered before."""
 
     task: int
-
-
-@frozen
-class Completed:
-    """The answer to a job: the sample."""
-
-    sample: Sample
 
 
 @frozen
@@ -86,23 +78,6 @@ class Spec:
     weights: str  # the address of the weights
     device: str = "cpu"
     packages: Packages = field(factory=dict)  # versions required on its host
-
-
-def faults_of_answers(arguments: TextConfig, parts: TextComponents) -> Callable[[int, Any], str]:
-    """Return a function (task, answer) that returns the fault of an answer, whatever the task, or "": for `workers.working`."""
-    room = {"capacity": arguments.sampling.capacity, "calls": arguments.episodes.max_turns}
-
-    def refuse(task: int, payload: Any) -> str:
-        del task
-        if isinstance(payload, Cancelled):
-            return ""
-        if isinstance(payload, Ready):
-            return ready_fault(parts.task.preparation, payload)
-        if not isinstance(payload, Completed):
-            return f"{type(payload).__name__}, which is no answer"
-        return sample_fault(parts.task, payload.sample, vocabulary=parts.speaker.vocabulary, **room)
-
-    return refuse
 
 
 @define
@@ -215,7 +190,7 @@ class RolloutWorker:
         room = {"capacity": self.arguments.sampling.capacity, "calls": self.arguments.episodes.max_turns}
         samples = samples_of(self.parts.task, [attempt for _, attempt in over], **room) if over else ()
         for (task, _), sample in zip(over, samples, strict=True):
-            self.mailbox.answer(task, Completed(sample))
+            self.mailbox.answer(task, sample)
 
     def _chunk(self) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, AnyAttempt], ...]]:
         """Sample one chunk of tokens for samples; return the new token counts and the finished attempts."""

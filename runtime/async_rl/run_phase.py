@@ -1,14 +1,17 @@
 """Running a phase: its newest checkpoint, generators, files, and the loop that drives its scheduler."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from attrs import asdict, evolve
 
 from ...algorithms.language.learner import LanguageState
+from ...core.keys import Key
+from ...core.language.requests import Draw, Request
 from ...core.machine import Event
 from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
@@ -22,18 +25,17 @@ from ..machine.replay import observe_events, to_lines
 from ..text.config import TextConfig, generator_count
 from ..text.conversations import keep_conversations
 from ..text.run import preparations_writer
+from ..text.training_loop import prompt_requests
 from . import checkpoint
 from .checkpoint import EVENTS, LEDGER, TIMELINE, TOTALS, PhaseCheckpoint, PhaseState
 from .metrics import metering
-from .orchestrator import Connections, orchestrator_effects
+from .orchestrator import Connections, faults_of_answers, orchestrator_effects
 from .preparation import Starts, starts_from
-from .requests import caching_requests
-from .rollout_worker import Spec, faults_of_answers, generate
+from .rollout_worker import Spec, generate
 from .scheduler import events as say
 from .scheduler.machine import begin_schedule, scheduler
 from .scheduler.state import KEEP, PUBLISH, RECOMPUTE, Rules, Schedule, with_workers
-from .trainer import learning_of, segment_wise
-from .training_phase import Phase, PhaseConfig
+from .training_phase import Phase, PhaseConfig, learning_of, segment_wise
 from .version_check import packages
 
 COUNTS = (  # counters of the scheduler that are recorded at the end of a phase
@@ -220,3 +222,12 @@ def phase_totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[s
         "staleness": arguments.asynchronous.staleness,
         "settings": asdict(arguments.asynchronous),
     }
+
+
+KEPT = 4096  # largest number of prompts whose requests are cached
+
+
+def caching_requests(arguments: TextConfig, key: Key, draw: Draw | tuple[()] = ()) -> Callable[[int, int], Request]:
+    """Return a function (prompt, seat) -> request that caches the requests of a group."""
+    group = lru_cache(KEPT)(partial(prompt_requests, arguments, key, draw=draw))
+    return lambda prompt, seat: group(prompt)[seat]

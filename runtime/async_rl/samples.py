@@ -5,58 +5,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from attrs import frozen
-from torch import Tensor
 
 from ...core.check import check
 from ...core.errors import ChoiceError, PurestepError, StructureError, message
 from ...core.language.episode import total_reward
 from ...core.language.equal_rewards import AttemptSummary
-from ...core.language.rollout import ModelTurn, Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
 from ...core.language.to_transcript import transcripts
+from ...core.language.types import ModelTurn, Parts, Rollout, Sample, Transcript
 from ...core.record import take
-from ...core.transcript.record import FAILED, LENGTH, Transcript
+from ...core.transcript.record import FAILED, LENGTH
 from ...core.tree import tree_map
 from ..machine.json_codec import fits
 from ..text.columns import figure_of, label_of
-from ..text.conversations import Parts, named_rewards
+from ..text.conversations import named_rewards
 from ..text.evaluation import ACCURACY
 
 OWN = ("reward", "turns", "tokens")  # figures of any task's samples
-Packed = tuple[str, tuple[int, ...], bytes]  # a tensor: the name of its dtype, its shape, its bytes
-
-
-@frozen
-class Sample:
-    """A finished attempt, as input of a learner."""
-
-    row: Transcript  # [1]
-    figures: dict[str, float]  # by the names in `figure_names`
-    mode: str  # the label of its outcome, one of the task's labels
-    head: int  # the oldest version of the weights that sampled its tokens
-    tail: int  # the newest
-    tokens: int  # number of tokens sampled by the model
-    raised: str = ""  # the error that its environment raised, if any
-    parts: Parts = ()  # of its reward, by name
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the tensors as bytes: tensors sent one by one take ten times as long, or more."""
-        columns = {name: _packed(value) for name, value in vars(self.row).items()}
-        return _sent, (columns, self.figures, self.mode, self.head, self.tail, self.tokens, self.raised, self.parts)
-
-
-def _packed(value: Tensor) -> Packed:
-    return str(value.dtype).removeprefix("torch."), tuple(value.shape), value.detach().cpu().numpy().tobytes()
-
-
-def _sent(columns: dict[str, Packed], *rest: Any) -> Sample:
-    unpacked = {
-        name: torch.frombuffer(bytearray(content), dtype=getattr(torch, kind)).reshape(shape)
-        for name, (kind, shape, content) in columns.items()
-    }
-    return Sample(Transcript(**unpacked), *rest)
 
 
 def figure_names(task: TextTask) -> tuple[str, ...]:
@@ -178,6 +144,8 @@ def _fault_of_summary(task: TextTask, sample: Sample) -> str:
     named = isinstance(figures, dict) and set(figures) == set(figure_names(task))
     if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
         return "rewards or figures that are not numbers"
+    if sample.final:
+        return "proximal log-probs, which the trainer sets"
     if not fits(sample.parts, Parts):
         return "parts of a reward that are not names and numbers"
     if not isinstance(sample.raised, str) or bool(sample.raised) != (int(sample.row.reason[0]) == FAILED):

@@ -1,15 +1,21 @@
-"""A running phase: handlers of the trainer's commands, and the state and logs written meanwhile."""
+"""The trainer's side of a phase: weights by version, the handlers of its commands, and the state and logs written meanwhile."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from attrs import Factory, define, evolve, field, frozen
 
 from ...algorithms.language.learner import LanguageState
-from ...core.errors import NonFiniteError
+from ...core import keys
+from ...core.errors import NonFiniteError, StructureError, message
+from ...core.keys import Key
+from ...core.language.types import Sample
 from ...core.machine import Event
+from ...core.record import replace, take
+from ...core.transcript.log_probs import with_proximal
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..effects.json_lines import Lines
@@ -22,18 +28,125 @@ from ..text.config import TextConfig, held_out_tasks
 from ..text.conversations import Keep, TrainedAttempt
 from ..text.equal_rewards import EqualRewards
 from ..text.failures import Failures, failures_of
-from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
+from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, Reader
 from ..text.report import on_the_way
-from ..text.training_loop import Publish, evaluation_due
+from ..text.trainer import Trainer, TrainStepResult
+from ..text.training_loop import UPDATE, Publish, evaluation_due
 from . import checkpoint
 from .checkpoint import PhaseCheckpoint, PhaseState, live_samples
 from .metrics import Meter
 from .placement import Placement
 from .preparation import Ready, Starts, kept_starts, starts_from
-from .samples import Sample, stacked, summary_of_sample
+from .samples import stacked, summary_of_sample
 from .scheduler import events as say
 from .scheduler.state import Schedule
-from .trainer import SampleWithProximal, VersionedLearner, segment_wise
+
+
+def segment_wise(arguments: TextConfig) -> bool:
+    """Return whether each token's proximal policy is the one that follows the version that sampled it, by one update.
+
+    >>> from ..text.config import TaskRun
+    >>> segment_wise(TaskRun())
+    False
+    """
+    given = arguments.asynchronous
+    return given.loss == "decoupled" and given.proximal == "segment_wise"
+
+
+def due_versions(sample: Sample, version: int) -> set[int]:
+    """Return the token versions below `version`, so that an update of them exists, whose proximal log-probs are not set."""
+    found: set[int] = set(sample.row.version[sample.row.is_action].tolist())
+    return {one for one in found if 0 <= one < version} - sample.final
+
+
+@define
+class VersionedLearner:
+    """The weights of a version and, where segment-wise proximal policies need them, of earlier ones."""
+
+    arguments: TextConfig
+    parts: TextComponents
+    trainer: Trainer
+    read: Reader
+    key: Key
+    version: int
+    state: LanguageState
+    past: dict[int, Any] = field(factory=dict)  # parameters by version, as far as samples may still need them
+
+    def whole(self) -> dict[str, torch.Tensor]:
+        """Return all parameters of the library's model, for generators and evaluation."""
+        return self.parts.whole(self.state.params.policy)
+
+    def with_proximal(self, samples: Mapping[Any, Sample]) -> dict[Any, Sample]:
+        """Return samples with proximal log-probs under the weights of version + 1, for each token of a version already updated.
+
+        log q_t = log pi_{v_t + 1}(token_t),   v_t < v
+
+        Source: worlds E.2's invariant; Fu et al. 2025, arXiv:2505.24298, section 5, segment by segment.
+        Raises: StructureError where weights of a version are not kept any more.
+        """
+        after = dict(samples)
+        wanted = sorted({one for each in samples.values() for one in due_versions(each, self.version)})
+        for made_by in wanted:
+            names = [name for name, each in after.items() if made_by in due_versions(each, self.version)]
+            rows = stacked([after[name] for name in names])
+            read = self.read(replace(self.state, params=self._params(made_by + 1)), rows)
+            rows = with_proximal(rows, read.log_prob, rows.version == made_by)
+            for place, name in enumerate(names):
+                each = after[name]
+                after[name] = evolve(each, row=take(rows, [place]), final=each.final | {made_by})
+        return after
+
+    def _params(self, version: int) -> Any:
+        if version == self.version:
+            return self.state.params
+        if version not in self.past:
+            wanted, remedy = f"one of {sorted(self.past)}", "keep weights as long as samples may need them"
+            raise StructureError(
+                message("with_proximal: weights of version", got=version, wanted=wanted, remedy=remedy)
+            )
+        return replace(self.state.params, policy=self.past[version])
+
+    def update(self, version: int, samples: Sequence[Sample]) -> TrainStepResult:
+        """Run all optimizer steps that turn weights `version` into `version + 1`.
+
+        A learner counts its optimizer steps; here its step is set to the version, so that "interpolated" compares equal units.
+        Raises: StructureError for another version, NonFiniteError; then nothing has changed.
+        """
+        if version != self.version:
+            remedy = "train each version once, in order"
+            raise StructureError(message("update: version", got=version, wanted=self.version, remedy=remedy))
+        step = torch.full_like(self.state.step, version)
+        key = keys.fold_in(keys.fold_in(self.key, UPDATE), version)
+        learned = self.trainer(replace(self.state, step=step), stacked(samples), key)
+        if segment_wise(self.arguments):
+            self.past[version] = self.state.params.policy
+            oldest = version + 1 - self.arguments.asynchronous.staleness
+            self.past = {one: params for one, params in self.past.items() if one >= oldest}
+        self.state = replace(learned.state, step=step + 1)
+        self.version = version + 1
+        return learned
+
+
+def learning_of(
+    arguments: TextConfig,
+    parts: TextComponents,
+    version: int,
+    state: LanguageState,
+    past: dict[int, Any],
+    backend: LearnerBackend = SINGLE_PROCESS,
+) -> VersionedLearner:
+    """Return the trainer of a run, with weights of a version. Raises: ChoiceError."""
+    _, trainer = backend.learner(arguments, parts)
+    return VersionedLearner(
+        arguments=arguments,
+        parts=parts,
+        trainer=trainer,
+        read=backend.reader(arguments, parts),
+        key=keys.key(arguments.episodes.seed),
+        version=version,
+        state=state,
+        past=past,
+    )
 
 
 @frozen(kw_only=True)
@@ -62,7 +175,7 @@ class Phase:
     ledger: Lines
     timeline: Lines
     kept: PhaseCheckpoint
-    samples: dict[say.Name, SampleWithProximal]
+    samples: dict[say.Name, Sample]
     publish_record: Publish
     starts: Starts  # of groups, where the task's episodes are prepared
     keep: Keep  # called with the attempts of each update
@@ -100,7 +213,7 @@ class Phase:
 
     def arrived(self, name: say.Name, sample: Sample) -> None:
         """Store a finished sample."""
-        self.samples[name] = SampleWithProximal(sample)
+        self.samples[name] = sample
         self.meter.arrived(sample)
 
     def prepared(self, starts: Starts, ready: Ready) -> None:
@@ -140,7 +253,7 @@ class Phase:
             self.samples.update(self.learning.with_proximal({name: self.samples[name] for name in names}))
             self.meter.add_recompute_seconds(self.did("recompute", start, command.version))
             start = seconds()
-        batch = [self.samples[name].sample for name in names]
+        batch = [self.samples[name] for name in names]
         self.failures.add(f"update {command.version + 1}", [one.raised for one in batch if one.raised], len(batch))
         self.equal.add(f"update {command.version + 1}", [summary_of_sample(one) for one in batch])
         try:

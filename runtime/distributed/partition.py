@@ -13,15 +13,21 @@ from functools import partial
 
 import torch
 
-from ...algorithms.language.micro_batches import check_lengths, shards
-from ...algorithms.language.scoring import SequenceLayout
-from ...algorithms.language.token_batch import TokenBatch
+from ...algorithms.language.packing import (
+    SequenceBatch,
+    SequenceLayout,
+    check_lengths,
+    packed_batches,
+    padded_batches,
+    shards,
+    trimmed,
+    with_width,
+)
 from ...core.errors import ChoiceError, message
+from ...core.language.types import TokenBatch, Transcript
 from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
-from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
-from ..text.batching import SequenceBatch, packed_batches, padded_batches, trimmed, with_width
 
 # lengths -> equally many parts for each process
 Deal = Callable[[Sequence[int]], tuple[tuple[SequenceBatch, ...], ...]]
@@ -117,7 +123,7 @@ def _part(lengths: Sequence[int], places: Sequence[int]) -> SequenceBatch:
 def piece(batch: TokenBatch, part: SequenceBatch) -> tuple[TokenBatch, SequenceLayout]:
     """Return the part of a batch, and its layout for the model. In a part without sequences no token counts.
 
-    >>> from ...algorithms.language.token_batch import token_batch
+    >>> from ...algorithms.language.batch import token_batch
     >>> from ...core.transcript.record import empty
     >>> batch = token_batch(empty(4, 1, id=torch.arange(2)))
     >>> some, layout = piece(replace(batch, mask=batch.mask | True), NOBODY)

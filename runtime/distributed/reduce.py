@@ -9,9 +9,9 @@ from attrs import fields
 from torch import Tensor
 
 from ...algorithms.language.loss import Sums, combined
+from ...algorithms.language.packing import SequenceBatch
 from ...core.errors import ChoiceError, message
 from ...core.tree import leaves, tree_map
-from ..text.batching import SequenceBatch
 
 NAMES = tuple(field.name for field in fields(cast(Any, Sums)))
 MULTIPLIER = 6364136223846793005  # of a linear congruential generator modulo 2^64

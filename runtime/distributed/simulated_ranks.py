@@ -7,25 +7,23 @@ deal or objective without starting processes.
 """
 
 from functools import partial, reduce
+from typing import Any
 
 import torch
-from attrs import evolve
+from attrs import frozen
 from torch import Tensor
 
 from ...algorithms.algorithm import Metrics
 from ...algorithms.language.batch import Reading, teaches
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...algorithms.language.loss import Sums
-from ...algorithms.language.scoring import LearnerParams, SequenceLayout
-from ...algorithms.language.token_batch import Counts, TokenBatch
+from ...algorithms.language.packing import Layout, SequenceBatch, SequenceLayout
+from ...algorithms.language.scoring import LearnerParams
+from ...core.language.types import Counts, TokenBatch, Transcript
 from ...core.record import select
-from ...core.transcript.record import Transcript
 from ...core.tree import tree_map
-from ..text.batching import SequenceBatch
 from .partition import Deal, piece, unread_piece
 from .reduce import in_order, united
-
-Layout = SequenceLayout | tuple[()]
 
 
 def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
@@ -41,39 +39,73 @@ def simulated_ranks(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorit
     >>> simulated_ranks(learner(bigram(3), sgd(0.1), grpo()), by_tokens(8, ranks=2)).reads
     ()
     """
+    own = {"reads": algorithm.reads, "support": algorithm.support, "metrics": algorithm.metrics}
+    return SimulatedRanks(algorithm=algorithm, deal=deal, **own)  # type: ignore[arg-type]
 
-    def dealt(lengths: Tensor) -> list[SequenceBatch]:
-        """Return the parts of all processes, one process after the other."""
-        return [part for own in deal([int(length) for length in lengths]) for part in own]
 
-    def pieces(batch: TokenBatch) -> list[tuple[TokenBatch, SequenceLayout]]:
-        return [piece(batch, part) for part in dealt(batch.length)]
+@frozen(kw_only=True)
+class SimulatedRanks:
+    """A `LanguageAlgorithm` whose work on the model is that of the parts of a deal, one after the other."""
 
-    def read(state: LanguageState, transcripts: Transcript, layout: Layout = ()) -> Reading:
-        parts = dealt(transcripts.length)
-        found = [algorithm.read(state, *unread_piece(transcripts, part)) for part in parts]
-        whole: Reading = in_order(found, parts, *transcripts.token.shape)
+    algorithm: LanguageAlgorithm
+    deal: Deal
+    reads: tuple[str, ...]
+    support: str
+    metrics: tuple[str, ...]
+
+    def init(self, policy: Any) -> LanguageState:
+        """Return the algorithm's own state."""
+        return self.algorithm.init(policy)
+
+    def read(self, state: LanguageState, transcript: Transcript, layout: Layout = ()) -> Reading:
+        """Return the readings of all parts, in the order of the rows."""
+        parts = self._parts(transcript.length)
+        found = [self.algorithm.read(state, *unread_piece(transcript, part)) for part in parts]
+        whole: Reading = in_order(found, parts, *transcript.token.shape)
         return whole
 
-    def loss(params: LearnerParams, batch: TokenBatch, counts: Counts, layout: Layout = ()) -> tuple[Tensor, Sums]:
-        found = [algorithm.loss(params, some, counts, own) for some, own in pieces(batch)]
+    def prepare(
+        self, state: LanguageState, transcript: Transcript, reading: Reading
+    ) -> tuple[TokenBatch, LanguageState, Metrics]:
+        """Return the algorithm's own batch: groups are compared whole."""
+        return self.algorithm.prepare(state, transcript, reading)
+
+    def counts(self, batch: TokenBatch) -> Counts:
+        """Return the algorithm's own denominators."""
+        return self.algorithm.counts(batch)
+
+    def loss(self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()) -> tuple[Tensor, Sums]:
+        """Return the sum of the losses of all parts."""
+        found = [self.algorithm.loss(params, some, whole, own) for some, own in self._pieces(part)]
         return reduce(torch.add, [loss for loss, _ in found]), united([sums for _, sums in found])
 
     def gradient(
-        params: LearnerParams, batch: TokenBatch, counts: Counts, layout: Layout = ()
+        self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()
     ) -> tuple[LearnerParams, Sums]:
-        found = [algorithm.gradient(params, some, counts, own) for some, own in pieces(batch)]
+        """Return the sum of the gradients of all parts."""
+        found = [self.algorithm.gradient(params, some, whole, own) for some, own in self._pieces(part)]
         gradients: LearnerParams = reduce(partial(tree_map, torch.add), [gradient for gradient, _ in found])
         return gradients, united([sums for _, sums in found])
 
-    def distance(params: LearnerParams, batch: TokenBatch, layout: Layout = ()) -> Tensor:
-        return torch.stack([algorithm.distance(params, some, own) for some, own in pieces(batch)]).amax()
+    def distance(self, params: LearnerParams, part: TokenBatch, layout: Layout = ()) -> Tensor:
+        """Return the largest distance of all parts."""
+        return torch.stack([self.algorithm.distance(params, some, own) for some, own in self._pieces(part)]).amax()
 
-    def update(state: LanguageState, transcripts: Transcript) -> tuple[LanguageState, Metrics]:
-        reading = read(state, transcripts) if algorithm.reads else Reading()
-        batch, state, figures = algorithm.prepare(state, transcripts, reading)
-        gradients, sums = gradient(state.params, batch, algorithm.counts(batch))
-        after, more = algorithm.apply(state, gradients, sums)
+    def apply(self, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+        """Return the algorithm's own step."""
+        return self.algorithm.apply(state, gradients, sums)
+
+    def update(self, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
+        """Return the state after one update, and the metrics."""
+        reading = self.read(state, transcript) if self.reads else Reading()
+        batch, state, figures = self.prepare(state, transcript, reading)
+        gradients, sums = self.gradient(state.params, batch, self.counts(batch))
+        after, more = self.apply(state, gradients, sums)
         return select(teaches(batch), after, state), {**figures, **more}
 
-    return evolve(algorithm, read=read, loss=loss, gradient=gradient, distance=distance, update=update)
+    def _parts(self, lengths: Tensor) -> list[SequenceBatch]:
+        """Return the parts of all processes, one process after the other."""
+        return [part for own in self.deal([int(length) for length in lengths]) for part in own]
+
+    def _pieces(self, batch: TokenBatch) -> list[tuple[TokenBatch, SequenceLayout]]:
+        return [piece(batch, part) for part in self._parts(batch.length)]

@@ -8,9 +8,9 @@ from attrs import evolve
 
 from ...algorithms.importance import masked_weights, truncated_weights
 from ...algorithms.language import objectives
+from ...algorithms.language.batch import overlong_penalty
 from ...algorithms.language.learner import LanguageAlgorithm, learner
 from ...algorithms.language.objectives import Objective
-from ...algorithms.language.overlong import overlong_penalty
 from ...core.causal import CausalModel
 from ...core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, linear, scale_by_schedule
 from .config import ALONE, TextConfig

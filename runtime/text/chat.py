@@ -4,9 +4,9 @@ from typing import Any
 
 from ...core.language.episode import total_reward
 from ...core.language.events import Assistant, Event, Feedback, Sampled, System, ToolResult, User
-from ...core.language.rollout import Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised, Truncated
+from ...core.language.types import Rollout
 
 WHO: dict[type[Event], str] = {
     System: "system",

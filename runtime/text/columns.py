@@ -14,8 +14,8 @@ from ...core.errors import (
     describe_error,
     message,
 )
-from ...core.language.rollout import Rollout
 from ...core.language.task import Figure, TextTask
+from ...core.language.types import Rollout
 from ..effects.reporting.metrics import Row
 
 FIGURES = (

@@ -17,9 +17,10 @@ from ...core.language.events import User
 from ...core.language.grading import graded
 from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request, rollouts
-from ...core.language.rollout import Rollout, begin_rollout
+from ...core.language.rollout import begin_rollout
 from ...core.language.task import EVALUATION, TRAINING, TextTask
 from ...core.language.tool_calls import tool_call_parser
+from ...core.language.types import Rollout
 from ..effects.generation.engine import complete, generator
 from ..effects.hugging_face.causal_lm import from_config, tiny_llama
 from ..effects.hugging_face.chat_template import chat_codec, speller

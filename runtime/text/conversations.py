@@ -20,12 +20,12 @@ from torch import Tensor
 from ...algorithms.language.credit import episode_return
 from ...core.language.codec import Codec, Ids
 from ...core.language.episode import Grade
-from ...core.language.rollout import Rollout
 from ...core.language.task import OPEN, RAISED, TERMINATED, TextTask
 from ...core.language.text_env import Raised
 from ...core.language.to_transcript import FINISH, REASONS
 from ...core.language.token_pieces import Decode, token_pieces
-from ...core.transcript.record import FAILED, FEEDBACK, SAMPLED, SYSTEM, TOOL, USER, Transcript
+from ...core.language.types import Parts, Rollout, Transcript
+from ...core.transcript.record import FAILED, FEEDBACK, SAMPLED, SYSTEM, TOOL, USER
 from ..effects.layout import CONVERSATIONS
 from ..effects.step_lines import step_lines
 from .columns import label_of
@@ -35,7 +35,6 @@ REMEMBERED, SHORT = 1 << 16, 4  # sequences of tokens whose text is remembered: 
 ROLES = {SYSTEM: "system", USER: "user", TOOL: "tool", FEEDBACK: "feedback", SAMPLED: "assistant"}
 FINISHED = {number: name for name, number in FINISH.items()}
 TRUNCATED = {number: name for name, number in REASONS.items()}
-Parts = tuple[tuple[str, float], ...]
 
 
 @frozen

@@ -40,7 +40,7 @@ from ..runs.store import load_content as load_full
 from .build_learner import language_algorithm, reading_of, trainer_of
 from .components import TextComponents
 from .config import TextConfig
-from .learner_backend import LearnerBackend, Reader
+from .learner_backend import LearnerBackend, LearnerInit, Reader
 from .trainer import Trainer, TrainStepResult, language_reader
 
 WAIT = 600.0  # seconds after which a rank that does not answer counts as lost
@@ -154,8 +154,9 @@ def distributed_backend(driver: Driver) -> LearnerBackend:
             driver.call("open", arguments, parts.config, parts.buffers)
             ready.append(arguments)
 
-    def of_ranks(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:
+    def of_ranks(arguments: TextConfig, parts: TextComponents) -> tuple[LearnerInit, Trainer]:
         check_ranks(arguments, driver.ranks.size)
+        language_algorithm(arguments, parts.model)  # raises ChoiceError here and not on the ranks
 
         def init(params: Any) -> LanguageState:
             prepared(arguments, parts)
@@ -166,7 +167,7 @@ def distributed_backend(driver: Driver) -> LearnerBackend:
             prepared(arguments, parts)
             return TrainStepResult(*driver.call("learn", state, transcripts, key))
 
-        return evolve(language_algorithm(arguments, parts.model), init=init), train
+        return LearnerInit(init), train
 
     def reader(arguments: TextConfig, parts: TextComponents) -> Reader:
         def read(state: LanguageState, transcripts: Any) -> Reading:

@@ -19,9 +19,9 @@ from ...core.language.equal_rewards import (
     extended,
 )
 from ...core.language.events import LENGTH
-from ...core.language.rollout import ModelTurn, Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
+from ...core.language.types import ModelTurn, Rollout
 from ..runs.arguments import flag, flatten
 from .columns import figure_of
 from .config import ALONE, TextConfig, generator_count

@@ -14,8 +14,8 @@ from ...core.intervals import wilson as wilson
 from ...core.language.episode import total_reward
 from ...core.language.pass_at_k import mean_pass_at_k, shown_ks
 from ...core.language.requests import Draw, Request, drawn_keys, expand, requests, task_keys
-from ...core.language.rollout import ModelTurn, Rollout
 from ...core.language.task import EVALUATION, TextTask
+from ...core.language.types import ModelTurn, Rollout
 from .columns import PASS, figure_of, label_of, shares
 
 ACCURACY = "accuracy"  # the figure, 0 or 1, that gets an interval

@@ -6,9 +6,9 @@ from typing import Any
 from attrs import define
 
 from ...core.errors import WorldError, message
-from ...core.language.rollout import Rollout
 from ...core.language.task import TextTask
 from ...core.language.text_env import Raised
+from ...core.language.types import Rollout
 
 
 def errors_of(attempts: Sequence[Rollout[Any]]) -> tuple[str, ...]:

@@ -7,9 +7,9 @@ from typing import Any
 from attrs import frozen
 
 from ...algorithms.language.batch import Reading
-from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
+from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError
-from ...core.transcript.record import Transcript
+from ...core.language.types import Transcript
 from ..effects import folder
 from ..effects.checkpoint.description import Description, read_description
 from ..effects.checkpoint.directory import step_folders
@@ -23,6 +23,13 @@ from .trainer import Trainer, language_reader
 Reader = Callable[[LanguageState, Transcript], Reading]
 
 
+@frozen
+class LearnerInit:
+    """The function of a learner that a run calls itself; the trainer calls the others."""
+
+    init: Callable[[Any], LanguageState]  # of the policy's parameters
+
+
 @frozen(kw_only=True)
 class LearnerBackend:
     """The learner of a run and its `Store`. The state that a learner's `init` returns fits the backend's other functions."""
@@ -30,8 +37,7 @@ class LearnerBackend:
     size: int  # ranks
     check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support
     parts: Callable[[TextComponents], TextComponents]  # the same parts, whose `whole` also takes sharded parameters
-    # only `init` of the algorithm may be called
-    learner: Callable[[TextConfig, TextComponents], tuple[LanguageAlgorithm, Trainer]]
+    learner: Callable[[TextConfig, TextComponents], tuple[LearnerInit, Trainer]]
     reader: Callable[[TextConfig, TextComponents], Reader]  # returns a state's readings of samples
     save: Callable[..., None]  # this and the following as in `Store`
     settle: Callable[[], None]
@@ -39,10 +45,10 @@ class LearnerBackend:
     load: Callable[..., Checkpoint[Any]]
 
 
-def learner_alone(arguments: TextConfig, parts: TextComponents) -> tuple[LanguageAlgorithm, Trainer]:
+def learner_alone(arguments: TextConfig, parts: TextComponents) -> tuple[LearnerInit, Trainer]:
     """Return the learner and the trainer of a run of one process. Raises: ChoiceError."""
     algorithm = language_algorithm(arguments, parts.model)
-    return algorithm, trainer_of(arguments, algorithm)
+    return LearnerInit(algorithm.init), trainer_of(arguments, algorithm)
 
 
 def reader_alone(arguments: TextConfig, parts: TextComponents) -> Reader:

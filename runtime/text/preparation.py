@@ -9,7 +9,7 @@ from ...core.errors import ChoiceError, message
 from ...core.keys import Key
 from ...core.language.preparation import Preparation, Prepared, Start, start_requests, throughput
 from ...core.language.requests import Request
-from ...core.language.rollout import Rollout
+from ...core.language.types import Rollout
 from ..effects.clock import seconds
 from .components import Attempts, TextComponents, begin_attempt, behind
 from .prompting import prompt_fits

@@ -11,9 +11,10 @@ from ...core.language.parsers import chain
 from ...core.language.prompting import Prompting, Query, Response, prompted
 from ...core.language.protocol import Protocol, protocol
 from ...core.language.requests import Request
-from ...core.language.rollout import ModelOutput, ModelTurn, Rollout, add_output
+from ...core.language.rollout import add_output
 from ...core.language.task import Conversation
 from ...core.language.text_env import Outcome, TextEnv
+from ...core.language.types import ModelOutput, ModelTurn, Rollout
 from ..effects.clock import sleep
 from ..effects.generation.engine import complete, generator
 from ..machine.batched_effects import side_by_side

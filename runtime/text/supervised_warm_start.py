@@ -12,20 +12,19 @@ from attrs import frozen
 from torch import Tensor
 
 from ...algorithms.algorithm import TrainState
+from ...algorithms.language.packing import trimmed
 from ...algorithms.supervised import Supervised
 from ...core import keys
 from ...core.keys import Key
 from ...core.language.codec import Codec, Ids
 from ...core.language.protocol import Protocol
 from ...core.language.requests import expand, requests, rollouts, task_keys
-from ...core.language.rollout import Rollout
 from ...core.language.task import Script
+from ...core.language.types import Rollout, Transcript
 from ...core.language.zorplex.demonstrate import demonstrate
 from ...core.optim.muon import by_label, muon
 from ...core.optim.optimizers import Optimizer, adamw, chain, linear, scale_by_schedule, warmup
 from ...core.record import take
-from ...core.transcript.record import Transcript
-from .batching import trimmed
 
 WARM_UP = 0.1  # share of the steps in which the learning rate rises
 EACH = 4  # demonstrations of one task

@@ -19,16 +19,21 @@ from torch import Tensor
 from ...algorithms.language.batch import Reading, teaches
 from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ...algorithms.language.loss import combined, farthest
-from ...algorithms.language.scoring import SequenceLayout
-from ...algorithms.language.token_batch import TokenBatch
+from ...algorithms.language.packing import (
+    SequenceBatch,
+    SequenceLayout,
+    packed_batches,
+    padded_batches,
+    trimmed,
+    with_width,
+)
 from ...core import keys
 from ...core.errors import ChoiceError, NonFiniteError, message
 from ...core.keys import Key
+from ...core.language.types import TokenBatch, Transcript
 from ...core.record import replace, take
 from ...core.transcript.log_probs import loss_mask
-from ...core.transcript.record import Transcript
 from ...core.tree import all_finite, tree_map
-from .batching import SequenceBatch, packed_batches, padded_batches, trimmed, with_width
 
 NOTHING = "no advantage differs from 0, so no update was made"
 

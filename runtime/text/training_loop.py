@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from attrs import Factory, define, field, frozen
 
-from ...algorithms.language.learner import LanguageAlgorithm, LanguageState
+from ...algorithms.language.learner import LanguageState
 from ...algorithms.supervised import Supervised, supervised
 from ...core import keys
 from ...core.errors import ChoiceError, NonFiniteError, message
@@ -17,11 +17,10 @@ from ...core.language.curriculum import CurriculumState, RowOf
 from ...core.language.grading import graded
 from ...core.language.preparation import Prepared
 from ...core.language.requests import Draw, Request, drawn_keys, expand, requests, task_keys
-from ...core.language.rollout import Rollout
 from ...core.language.task import TRAINING, TextTask
 from ...core.language.to_transcript import transcripts
+from ...core.language.types import Rollout, Transcript
 from ...core.record import record, take
-from ...core.transcript.record import Transcript
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..machine.drive import stopping
@@ -36,7 +35,7 @@ from .curriculum import RESAMPLED, SKIPPED, StepAttempts, curriculum_of, sample_
 from .equal_rewards import EqualRewards, summary_of
 from .evaluation import EvaluationResult, evaluation_result
 from .failures import errors_of, failures_of
-from .learner_backend import SINGLE_PROCESS, LearnerBackend
+from .learner_backend import SINGLE_PROCESS, LearnerBackend, LearnerInit
 from .preparation import PREPARED, STATES, THROUGHPUT, Rate, attempts_of_step
 from .preparation import preparation_columns as prepared_columns
 from .prompting import Complete, spoken
@@ -92,7 +91,7 @@ class TextTrainingLoop:
     run: Path
     arguments: TextConfig
     parts: TextComponents
-    algorithm: LanguageAlgorithm
+    algorithm: LearnerInit
     trainer: Trainer
     ask: Asking
     complete: Completing
@@ -380,7 +379,7 @@ def warm_learner_of(arguments: TextConfig, parts: TextComponents, params: Any) -
     return supervised(parts.model, optimizer)
 
 
-def held_at(arguments: TextConfig, parts: TextComponents, algorithm: LanguageAlgorithm, iteration: int) -> LearnerState:
+def held_at(arguments: TextConfig, parts: TextComponents, algorithm: LearnerInit, iteration: int) -> LearnerState:
     """Return the tree of a checkpoint of an iteration, as to its structure.
 
     At the beginning it is the run's initial state.
@@ -405,6 +404,6 @@ def policy_of(held: LearnerState) -> Any:
 
 def learning_components(
     arguments: TextConfig, parts: TextComponents, backend: LearnerBackend = SINGLE_PROCESS
-) -> tuple[LanguageAlgorithm, Trainer]:
+) -> tuple[LearnerInit, Trainer]:
     """Return the learner and the trainer of a run. Raises: ChoiceError."""
     return backend.learner(arguments, parts)

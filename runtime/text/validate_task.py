@@ -15,10 +15,11 @@ from ...core.language.parsers import Call, Parsed, Parser
 from ...core.language.preparation import Preparation
 from ...core.language.protocol import protocol
 from ...core.language.requests import Request, key_of, requests, rollouts, task_keys
-from ...core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
+from ...core.language.rollout import add_output, begin_rollout
 from ...core.language.task import EVALUATION, TRAINING, TextTask, World
 from ...core.language.text_env import MAX_STEPS, Outcome, TextEnv, Truncated
 from ...core.language.tools import ToolSet
+from ...core.language.types import ModelOutput, Rollout
 from .columns import ON_THE_WAY, PASS, TAKEN, call_task, figure_of, finite_number, label_of, show_value
 
 PROBES = ("", "?", "0", "yes", "[ANSWER] 0")  # completions that a parser may accept or reject

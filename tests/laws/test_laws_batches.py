@@ -7,12 +7,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.algorithms.language import credit
+from purestep.algorithms.language.advantages import token_gae
 from purestep.algorithms.language.group_advantages import rloo_advantages
-from purestep.algorithms.language.micro_batches import micro_batches, shards
-from purestep.algorithms.language.packing import Packing, pack, packed_log_probs, packing, segment_mask, unpack
-from purestep.algorithms.language.token_gae import token_gae
+from purestep.algorithms.language.packing import (
+    Packing,
+    micro_batches,
+    pack,
+    packed_log_probs,
+    packing,
+    segment_mask,
+    shards,
+    unpack,
+)
+from purestep.core.language.types import Transcript
 from purestep.core.transcript.edit import Cut, cut_to
-from purestep.core.transcript.record import Transcript
 from purestep.properties import (
     ROUNDING,
     check,

@@ -4,7 +4,7 @@ import pytest
 
 from purestep.properties import check, verify
 from purestep.properties.framework.profiles import named_profile
-from purestep.runtime.async_rl.trainer import VersionedLearner
+from purestep.runtime.async_rl.training_phase import VersionedLearner
 
 from .async_rl.active_rollouts import desk_laws
 from .async_rl.conversation_rows import conversation_laws, own_lines

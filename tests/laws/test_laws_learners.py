@@ -10,13 +10,13 @@ from torch import Tensor
 
 from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import objectives
+from purestep.algorithms.language.batch import overlong_penalty
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState
-from purestep.algorithms.language.overlong import overlong_penalty
-from purestep.algorithms.language.reductions import by_token, dual_clipped
+from purestep.algorithms.language.objectives import by_token, dual_clipped
 from purestep.algorithms.language.scoring import score_tokens
+from purestep.core.language.types import Transcript
 from purestep.core.optim.optimizers import adamw
 from purestep.core.record import replace
-from purestep.core.transcript.record import Transcript
 from purestep.properties import ROUNDING, Suite, check, learner_laws, step_laws
 from purestep.properties.strategies.learner import MODEL, talks
 from purestep.properties.suites.aggregate import WEIGHTS

@@ -18,16 +18,15 @@ from purestep.algorithms.aggregate import (
     token_sum,
 )
 from purestep.algorithms.importance import importance_weights, masked_weights, truncated_weights
-from purestep.algorithms.kl import k2
+from purestep.algorithms.kl import k2, k3_with_gradient_of_k2, token_kl
 from purestep.algorithms.language.group_advantages import (
     dr_grpo_advantages,
     ema_baseline,
     group_advantages,
     grpo_advantages,
     rloo_advantages,
+    zero_spread,
 )
-from purestep.algorithms.language.groups import zero_spread
-from purestep.algorithms.language.kl_penalties import k3_with_gradient_of_k2, token_kl
 from purestep.algorithms.language.masking import spread_over_tokens
 from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 from purestep.algorithms.policy_losses import ppo_clip

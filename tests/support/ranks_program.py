@@ -21,14 +21,14 @@ from torch import Tensor
 from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language.batch import Reading
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
-from purestep.algorithms.language.objectives import Objective, dapo, grpo, gspo, ppo
-from purestep.algorithms.language.reductions import by_token
+from purestep.algorithms.language.objectives import Objective, by_token, dapo, grpo, gspo, ppo
 from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.errors import StructureError
+from purestep.core.language.types import Transcript
 from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm
 from purestep.core.record import replace
-from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, empty
 from purestep.core.tree import leaves, tree_map
 from purestep.runtime.distributed.clip import clip_by_whole_norm
 from purestep.runtime.distributed.partition import Deal, by_batches, by_tokens, deal_sequences

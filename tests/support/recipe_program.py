@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from purestep.core import keys
+from purestep.core.language.types import Transcript
 from purestep.core.record import replace
-from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, empty
 from purestep.runtime.cli import main as cli
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed

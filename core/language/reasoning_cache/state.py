@@ -5,7 +5,7 @@ from typing import ClassVar
 from attrs import frozen
 
 from ..events import STOP
-from ..rollout import ModelOutput
+from ..types import ModelOutput
 
 REASONING, SUMMARIZATION = "reasoning", "summarization"
 

@@ -18,8 +18,8 @@ from ..list_reduction.problems import ProblemSource, list_source
 from ..parsers import chain
 from ..preparation import Preparation, Prepared, Record, Start
 from ..requests import key_of
-from ..rollout import Rollout
 from ..task import EVALUATION, TRAINING, Conversation, Room, TextTask, World
+from ..types import Rollout
 from .conversations import Shows, draw_conversations
 from .corpus import longest_texts, reasoning_texts
 from .cycles import Cycles, cycling

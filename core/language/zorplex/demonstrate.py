@@ -8,7 +8,8 @@ from ...keys import Key
 from ..codec import Codec, Ids
 from ..protocol import Protocol
 from ..requests import RolloutSpec
-from ..rollout import ModelOutput, Rollout, add_output, begin_rollout
+from ..rollout import add_output, begin_rollout
+from ..types import ModelOutput, Rollout
 
 
 def demonstrate(

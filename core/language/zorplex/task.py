@@ -3,9 +3,9 @@
 from typing import Any
 
 from ... import keys
-from ..rollout import Rollout
 from ..task import TRAINING, TextTask
 from ..text_env import TextEnv
+from ..types import Rollout
 from .corpus import zorplex_texts
 from .demonstrations import play_script
 from .env import ZorplexEnv, ZorplexState, instructions, zorplex, zorplex_parser

@@ -9,9 +9,9 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ....algorithms.language.group_advantages import rloo_advantages
+from ....core.language.types import Transcript
 from ....core.record import take
 from ....core.transcript.record import SAMPLED as FROM_MODEL
-from ....core.transcript.record import Transcript
 from ...framework.compare import ROUNDING, require, same
 from ...framework.law import Law, Seen, Suite, law_constructor
 from ...strategies.transcripts import (

@@ -17,8 +17,8 @@ from ....core.keys import Key
 from ....core.language.events import LENGTH, STOP
 from ....core.language.preparation import Preparation, Prepared
 from ....core.language.prompting import Prompting, Query, Response
-from ....core.language.rollout import ModelOutput
 from ....core.language.task import TRAINING, TextTask
+from ....core.language.types import ModelOutput
 from ....runtime.async_rl.preparation import kept_starts, starts_from
 from ...framework.compare import require, same
 from ...framework.law import Law, Mutant, Seen, Suite, always

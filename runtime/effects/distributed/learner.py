@@ -12,42 +12,31 @@ process for the batch, up to the order of sums, whatever the number of processes
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NoReturn
 
 import torch
-from attrs import evolve, frozen
+from attrs import frozen
 from torch import Tensor
 
 from ....algorithms.algorithm import Metrics
 from ....algorithms.language.batch import Reading, teaches
 from ....algorithms.language.learner import LanguageAlgorithm, LanguageState
 from ....algorithms.language.loss import Sums
-from ....algorithms.language.scoring import LearnerParams, SequenceLayout
-from ....algorithms.language.token_batch import Counts, TokenBatch
+from ....algorithms.language.packing import Layout, SequenceBatch, SequenceLayout
+from ....algorithms.language.scoring import LearnerParams
 from ....core.causal import CausalModel
 from ....core.errors import ChoiceError, message
+from ....core.language.types import Counts, TokenBatch, Transcript
 from ....core.record import replace
-from ....core.transcript.record import Transcript
 from ....core.tree import tree_map
 from ...distributed.partition import Deal, by_tokens, piece, unread_piece
 from ...distributed.reduce import as_row, from_row, in_order, united
-from ...text.batching import SequenceBatch
 from .fsdp_module import Workspace, descend, inside, load_parameters, sharded_module, slopes, within, workspace
 from .process_group import ProcessGroup, gather_tensor, same_on_all, summed
 from .shard import gather_shards, spread_state
 
 Absent = tuple[()]
 OTHERS = "give all ranks one batch and one state, with `shared` say"
-
-
-@frozen(kw_only=True, eq=False)
-class _ShardedInputs:
-    """The data that the functions of a learner on ranks share."""
-
-    algorithm: LanguageAlgorithm  # computes with the module's own weights
-    space: Workspace
-    deal: Deal
 
 
 def ranked_learner(
@@ -77,122 +66,121 @@ def ranked_learner(
     critic = "values" in algorithm.reads
     space = workspace(policy, ranks, width=model.width, critic=critic, precision=precision, reduction=reduction)
     chosen = by_tokens(budget, ranks=ranks.size, packed=packed) if isinstance(deal, tuple) else deal
-    parts = _ShardedInputs(algorithm=algorithm, space=space, deal=chosen)
-    own = evolve(
-        algorithm,
-        init=lambda params: spread_state(ranks, algorithm.init(params)),
-        read=partial(_read, parts),
-        loss=_refuse_loss,
-        gradient=partial(_gradient, parts),
-        distance=partial(_distance, parts),
-        apply=partial(_apply, parts),
-    )
-    return evolve(own, update=partial(_update, own))
+    own = {"reads": algorithm.reads, "support": algorithm.support, "metrics": algorithm.metrics}
+    return RankedLearner(algorithm=algorithm, space=space, deal=chosen, **own)  # type: ignore[arg-type]
 
 
-def _refuse_loss(*arguments: Any) -> NoReturn:
-    remedy = "call gradient, whose sums hold the loss of the whole"
-    raise ChoiceError(message("loss on ranks", got="called", wanted="gradient", remedy=remedy))
+@frozen(kw_only=True, eq=False)
+class RankedLearner:
+    """A `LanguageAlgorithm` whose work on the model all processes share."""
 
+    algorithm: LanguageAlgorithm  # computes with the module's own weights
+    space: Workspace
+    deal: Deal
+    reads: tuple[str, ...]
+    support: str
+    metrics: tuple[str, ...]
 
-def _own(parts: _ShardedInputs, lengths: Tensor) -> tuple[SequenceBatch, ...]:
-    """Return the parts of the batch for this process."""
-    return parts.deal([int(length) for length in lengths])[parts.space.ranks.rank]
+    def init(self, policy: Any) -> LanguageState:
+        """Return this process's shards of the algorithm's state."""
+        return spread_state(self.space.ranks, self.algorithm.init(policy))
 
+    def read(self, state: LanguageState, transcript: Transcript, layout: Layout = ()) -> Reading:
+        """Return the readings of all transcripts, on all processes."""
+        same_on_all("read: the transcripts", self.space.ranks, transcript, OTHERS)
+        found: dict[str, Tensor] = {}
+        own = tuple(name for name in self.reads if name != "reference_log_prob")
+        if own:
+            found |= self._read_with(state.params, state, transcript, own)
+        if "reference_log_prob" in self.reads:
+            stand = replace(state.params, policy=state.reference)
+            found |= self._read_with(stand, state, transcript, ("reference_log_prob",))
+        return Reading(**found)
 
-def _gradient(
-    parts: _ShardedInputs,
-    params: LearnerParams,
-    batch: TokenBatch,
-    counts: Counts,
-    layout: SequenceLayout | Absent = (),
-) -> tuple[LearnerParams, Sums]:
-    del layout
-    space = parts.space
-    same_on_all("gradient: the batch", space.ranks, (batch, counts), OTHERS)
-    load_parameters(space, params)
-    own, found = _own(parts, batch.length), []
-    for number, part in enumerate(own, 1):
-        given = (*piece(batch, part), counts)
+    def _read_with(
+        self, params: LearnerParams, state: LanguageState, transcripts: Transcript, names: tuple[str, ...]
+    ) -> dict[str, Tensor]:
+        """Return these fields of every transcript under these parameters, by name, on all processes."""
+        space = self.space
+        load_parameters(space, params)
+        mine, read = self._own(transcripts.length), []
+        for part in mine:
+            some, own = unread_piece(transcripts, part)
 
-        def work(given: tuple[TokenBatch, SequenceLayout, Counts] = given) -> tuple[Tensor, Sums]:
-            some, layout, whole_counts = given
-            return parts.algorithm.loss(inside(space), some, whole_counts, layout)
+            def work(some: Transcript = some, own: SequenceLayout = own) -> Reading:
+                return self.algorithm.read(replace(state, params=inside(space)), some, own)
 
-        loss, sums = within(space, work)
-        descend(space, loss, last=number == len(own))
-        found.append(tree_map(lambda leaf: leaf.detach().double(), sums))
-    rows = gather_tensor(space.ranks, as_row(united(found)))
-    return slopes(space, params), united([from_row(row) for row in rows])
+            with torch.no_grad():
+                told = within(space, work)
+            read.append({name: getattr(told, name) for name in names})
+        number, width = transcripts.token.shape
+        columns: dict[str, Tensor] = in_order(read, mine, number, width)
+        return {name: summed(space.ranks, column) for name, column in columns.items()}
 
+    def prepare(
+        self, state: LanguageState, transcript: Transcript, reading: Reading
+    ) -> tuple[TokenBatch, LanguageState, Metrics]:
+        """Return the algorithm's own batch: groups are compared whole."""
+        return self.algorithm.prepare(state, transcript, reading)
 
-def _read(
-    parts: _ShardedInputs, state: LanguageState, transcripts: Transcript, layout: SequenceLayout | Absent = ()
-) -> Reading:
-    del layout
-    space = parts.space
-    same_on_all("read: the transcripts", space.ranks, transcripts, OTHERS)
-    found: dict[str, Tensor] = {}
-    own = tuple(name for name in parts.algorithm.reads if name != "reference_log_prob")
-    if own:
-        found |= _read_with(parts, state.params, state, transcripts, own)
-    if "reference_log_prob" in parts.algorithm.reads:
-        stand = replace(state.params, policy=state.reference)
-        found |= _read_with(parts, stand, state, transcripts, ("reference_log_prob",))
-    return Reading(**found)
+    def counts(self, batch: TokenBatch) -> Counts:
+        """Return the algorithm's own denominators."""
+        return self.algorithm.counts(batch)
 
+    def loss(self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()) -> NoReturn:
+        """Raise ChoiceError: no process has the loss of the whole batch."""
+        remedy = "call gradient, whose sums hold the loss of the whole"
+        raise ChoiceError(message("loss on ranks", got="called", wanted="gradient", remedy=remedy))
 
-def _read_with(
-    parts: _ShardedInputs, params: LearnerParams, state: LanguageState, transcripts: Transcript, names: tuple[str, ...]
-) -> dict[str, Tensor]:
-    """Return these fields of every transcript under these parameters, by name, on all processes."""
-    space = parts.space
-    load_parameters(space, params)
-    mine, read = _own(parts, transcripts.length), []
-    for part in mine:
-        some, own = unread_piece(transcripts, part)
+    def gradient(
+        self, params: LearnerParams, part: TokenBatch, whole: Counts, layout: Layout = ()
+    ) -> tuple[LearnerParams, Sums]:
+        """Return this process's shards of the gradient, and the sums of all processes."""
+        space = self.space
+        same_on_all("gradient: the batch", space.ranks, (part, whole), OTHERS)
+        load_parameters(space, params)
+        own, found = self._own(part.length), []
+        for number, mine in enumerate(own, 1):
+            given = (*piece(part, mine), whole)
 
-        def work(some: Transcript = some, own: SequenceLayout = own) -> Reading:
-            return parts.algorithm.read(replace(state, params=inside(space)), some, own)
+            def work(given: tuple[TokenBatch, SequenceLayout, Counts] = given) -> tuple[Tensor, Sums]:
+                some, layout, whole_counts = given
+                return self.algorithm.loss(inside(space), some, whole_counts, layout)
 
-        with torch.no_grad():
-            told = within(space, work)
-        read.append({name: getattr(told, name) for name in names})
-    number, width = transcripts.token.shape
-    columns: dict[str, Tensor] = in_order(read, mine, number, width)
-    return {name: summed(space.ranks, column) for name, column in columns.items()}
+            loss, sums = within(space, work)
+            descend(space, loss, last=number == len(own))
+            found.append(tree_map(lambda leaf: leaf.detach().double(), sums))
+        rows = gather_tensor(space.ranks, as_row(united(found)))
+        return slopes(space, params), united([from_row(row) for row in rows])
 
+    def distance(self, params: LearnerParams, part: TokenBatch, layout: Layout = ()) -> Tensor:
+        """Return the largest distance of all processes."""
+        space = self.space
+        load_parameters(space, params)
+        found = []
+        for mine in self._own(part.length):
+            some, own = piece(part, mine)
 
-def _distance(
-    parts: _ShardedInputs, params: LearnerParams, batch: TokenBatch, layout: SequenceLayout | Absent = ()
-) -> Tensor:
-    del layout
-    space = parts.space
-    load_parameters(space, params)
-    found = []
-    for part in _own(parts, batch.length):
-        some, own = piece(batch, part)
+            def work(some: TokenBatch = some, own: SequenceLayout = own) -> Tensor:
+                return self.algorithm.distance(inside(space), some, own)
 
-        def work(some: TokenBatch = some, own: SequenceLayout = own) -> Tensor:
-            return parts.algorithm.distance(inside(space), some, own)
+            with torch.no_grad():
+                found.append(within(space, work))
+        return torch.stack(gather_tensor(space.ranks, torch.stack(found).amax())).amax()
 
-        with torch.no_grad():
-            found.append(within(space, work))
-    return torch.stack(gather_tensor(space.ranks, torch.stack(found).amax())).amax()
+    def apply(self, state: LanguageState, gradients: LearnerParams, sums: Sums) -> tuple[LanguageState, Metrics]:
+        """Return the algorithm's own step on shards, and whole metrics."""
+        after, figures = self.algorithm.apply(state, gradients, sums)
+        return after, gather_shards(dict(figures))
 
+    def update(self, state: LanguageState, transcript: Transcript) -> tuple[LanguageState, Metrics]:
+        """Return the state after one update, and the metrics."""
+        reading = self.read(state, transcript) if self.reads else Reading()
+        batch, state, figures = self.prepare(state, transcript, reading)
+        gradients, sums = self.gradient(state.params, batch, self.counts(batch))
+        after, more = self.apply(state, gradients, sums)
+        return (after if bool(teaches(batch)) else state), {**figures, **more}
 
-def _apply(
-    parts: _ShardedInputs, state: LanguageState, gradients: LearnerParams, sums: Sums
-) -> tuple[LanguageState, Metrics]:
-    after, figures = parts.algorithm.apply(state, gradients, sums)
-    return after, gather_shards(dict(figures))
-
-
-def _update(
-    algorithm: LanguageAlgorithm, state: LanguageState, transcripts: Transcript
-) -> tuple[LanguageState, Metrics]:
-    reading = algorithm.read(state, transcripts) if algorithm.reads else Reading()
-    batch, state, figures = algorithm.prepare(state, transcripts, reading)
-    gradients, sums = algorithm.gradient(state.params, batch, algorithm.counts(batch))
-    after, more = algorithm.apply(state, gradients, sums)
-    return (after if bool(teaches(batch)) else state), {**figures, **more}
+    def _own(self, lengths: Tensor) -> tuple[SequenceBatch, ...]:
+        """Return the parts of the batch for this process."""
+        return self.deal([int(length) for length in lengths])[self.space.ranks.rank]

@@ -9,7 +9,7 @@ from typing import Any
 from ....core.errors import ChoiceError, choose, message
 from ....core.language.codec import Codec
 from ....core.language.events import ABORT, LENGTH, STOP, TOOL_CALL
-from ....core.language.rollout import ModelOutput, Rollout
+from ....core.language.types import ModelOutput, Rollout
 from .client import refused, seed_of
 
 FINISH = {"stop": STOP, "length": LENGTH, "tool_calls": TOOL_CALL, "abort": ABORT}

@@ -14,7 +14,8 @@ from ....core.errors import ChoiceError, message
 from ....core.language.codec import Codec
 from ....core.language.events import ABORT
 from ....core.language.protocol import Protocol
-from ....core.language.rollout import ModelOutput, Rollout, add_output
+from ....core.language.rollout import add_output
+from ....core.language.types import ModelOutput, Rollout
 from .client import Server, all_of, aside, read_response, refused, run_job
 from .client import ServerError as ServerError
 from .client import server as server

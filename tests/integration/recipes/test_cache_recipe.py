@@ -36,8 +36,8 @@ from purestep.core.language.reasoning_cache.rollouts import answers_problem
 from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import Problem
 from purestep.core.language.reasoning_cache.templates import thought
-from purestep.core.language.rollout import ModelOutput, ModelTurn
 from purestep.core.language.task import TextTask
+from purestep.core.language.types import ModelOutput, ModelTurn
 from purestep.properties import check as check_laws
 from purestep.properties import preparation_laws
 from purestep.properties.framework.families import own_prepared

@@ -13,10 +13,10 @@ import torch
 
 pytest.importorskip("transformers")
 
-from purestep.core.transcript.record import SAMPLED, Transcript
+from purestep.core.language.types import Transcript
+from purestep.core.transcript.record import SAMPLED
 from purestep.runtime.async_rl.scheduler.state import Schedule
-from purestep.runtime.async_rl.trainer import VersionedLearner
-from purestep.runtime.async_rl.training_phase import Phase
+from purestep.runtime.async_rl.training_phase import Phase, VersionedLearner
 from purestep.runtime.cli import main
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.runs import run as runs

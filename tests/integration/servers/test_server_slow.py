@@ -20,8 +20,9 @@ from purestep.core.causal import CausalModel
 from purestep.core.language.codec import Codec
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import RolloutSpec, requests, rollouts, task_keys
-from purestep.core.language.rollout import Rollout, begin_rollout
+from purestep.core.language.rollout import begin_rollout
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import Rollout
 from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.env import instructions, zorplex, zorplex_parser
 from purestep.core.transcript.calls import per_token

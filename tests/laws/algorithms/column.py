@@ -7,10 +7,10 @@ import attrs
 import torch
 from torch import Tensor
 
-from purestep.algorithms.language.token_batch import Counts, TokenBatch
+from purestep.core.language.types import Counts, TokenBatch, Transcript
 from purestep.core.record import replace
 from purestep.core.transcript.calls import per_token
-from purestep.core.transcript.record import ABSENT, Transcript
+from purestep.core.transcript.record import ABSENT
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import Talks, talks

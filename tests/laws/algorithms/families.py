@@ -9,10 +9,17 @@ from purestep.algorithms.decoupled_ppo import decoupled_ppo
 from purestep.algorithms.imitation import imitation_loss
 from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import objectives
-from purestep.algorithms.language.micro_batches import micro_batches, shards
-from purestep.algorithms.language.packing import pack, packed_log_probs, packing, segment_mask, unpack
+from purestep.algorithms.language.batch import count_tokens, renumber_groups, token_batch, token_rewards
+from purestep.algorithms.language.packing import (
+    micro_batches,
+    pack,
+    packed_log_probs,
+    packing,
+    segment_mask,
+    shards,
+    unpack,
+)
 from purestep.algorithms.language.scoring import score_tokens
-from purestep.algorithms.language.token_batch import count_tokens, renumber_groups, token_batch, token_rewards
 from purestep.algorithms.supervised import cross_entropy
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.suites.learner import learning

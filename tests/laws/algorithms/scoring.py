@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from purestep.algorithms.language.packing import Packing, packing
-from purestep.algorithms.language.scoring import LearnerParams, Scores, SequenceLayout
+from purestep.algorithms.language.packing import Packing, SequenceLayout, packing
+from purestep.algorithms.language.scoring import LearnerParams, Scores
 from purestep.core.networks import Linear
 from purestep.core.record import replace
 from purestep.core.tree import tree_map

@@ -6,22 +6,20 @@ The subject: `factory(model, optimizer)` returns a learner.
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import torch
 from torch import Tensor
 
 from purestep.algorithms.language.learner import LanguageAlgorithm
-from purestep.algorithms.language.packing import packing
-from purestep.algorithms.language.scoring import SequenceLayout
+from purestep.algorithms.language.packing import SequenceLayout, packing
 from purestep.core import keys
 from purestep.core.decoding.sampling import sampled
+from purestep.core.language.types import Transcript
 from purestep.core.record import replace
 from purestep.core.transcript.calls import per_token
-from purestep.core.transcript.record import Transcript
 from purestep.properties.framework.compare import DOUBLE, require, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import LENGTH, MODEL, Talks, params_of, talks
-from purestep.properties.suites.learner import Factory, new_learner, prepared
+from purestep.properties.suites.learner import Factory, new_learner, prepared, with_functions
 
 LIMITS = (0.3, 0.6, 1.0)
 
@@ -37,7 +35,7 @@ def over_all_tokens(factory: Factory) -> Factory:
         def forgotten(transcripts: Transcript) -> Transcript:
             return replace(transcripts, top_p=torch.ones_like(transcripts.top_p))
 
-        return attrs.evolve(
+        return with_functions(
             one,
             read=lambda state, transcripts, *rest: one.read(state, forgotten(transcripts), *rest),
             prepare=lambda state, transcripts, reading: one.prepare(state, forgotten(transcripts), reading),
@@ -51,7 +49,7 @@ def reads_all_tokens(factory: Factory) -> Factory:
 
     def make(*given: Any) -> LanguageAlgorithm:
         one = factory(*given)
-        return attrs.evolve(one, read=over_all_tokens(lambda *_: one)(*given).read)
+        return with_functions(one, read=over_all_tokens(lambda *_: one)(*given).read)
 
     return make
 
@@ -66,7 +64,7 @@ def one_for_all(factory: Factory) -> Factory:
             batch, state, figures = one.prepare(*rest)
             return replace(batch, top_p=torch.full_like(batch.temperature, min(LIMITS))), state, figures
 
-        return attrs.evolve(one, prepare=prepare)
+        return with_functions(one, prepare=prepare)
 
     return make
 

@@ -14,9 +14,8 @@ from hypothesis.strategies import SearchStrategy
 
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.active_rollouts import ActiveRollouts, Chunk
 from purestep.runtime.effects.generation.engine import Generator
-from purestep.runtime.effects.generation.scheduling import FREE, AnyAttempt, Generation
+from purestep.runtime.effects.generation.scheduling import FREE, ActiveRollouts, AnyAttempt, Chunk, Generation
 
 from .rollout_schedules import Course, Desking, Scene, alone, by_definition, calls_of, played, scenes
 

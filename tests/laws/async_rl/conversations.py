@@ -13,13 +13,12 @@ from purestep.core import keys
 from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.rollout import ModelOutput, ModelTurn, Rollout, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
+from purestep.core.language.types import ModelOutput, ModelTurn, Rollout, Sample, Transcript
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.language.zorplex.task import zorplex_task
 from purestep.core.language.zorplex.tasks import ZorplexTask, letters
-from purestep.core.transcript.record import Transcript
 from purestep.runtime.async_rl import samples
-from purestep.runtime.async_rl.samples import Sample
 
 CODEC = byte_codec()
 CALLS = 5

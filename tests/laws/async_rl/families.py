@@ -4,7 +4,7 @@ from purestep.properties.framework.families import Family, edits
 from purestep.runtime.async_rl.audit import audited
 from purestep.runtime.async_rl.preparation import Starts
 from purestep.runtime.async_rl.replay import fold_rows
-from purestep.runtime.async_rl.trainer import VersionedLearner
+from purestep.runtime.async_rl.training_phase import VersionedLearner
 
 from .active_rollouts import MUTANTS as ACTIVE_ROLLOUTS_MUTANTS
 from .active_rollouts import desk_laws

@@ -17,13 +17,13 @@ from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, call_key, rollouts
-from purestep.core.language.rollout import ModelTurn, begin_rollout
+from purestep.core.language.rollout import begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.types import ModelTurn
 from purestep.properties.strategies.table_causal import table_causal
-from purestep.runtime.async_rl import active_rollouts as own
-from purestep.runtime.async_rl.active_rollouts import ActiveRollouts, Chunk
+from purestep.runtime.effects.generation import scheduling as own
 from purestep.runtime.effects.generation.engine import Generator, complete, generator
-from purestep.runtime.effects.generation.scheduling import AnyAttempt, Generation
+from purestep.runtime.effects.generation.scheduling import ActiveRollouts, AnyAttempt, Chunk, Generation
 
 LETTERS, STOP, MARK, MODEL_SPEAKS = "abcde", 5, 6, 7
 MODEL = table_causal(8)
@@ -39,7 +39,7 @@ Told = tuple[int, int, int]  # task, tokens, version
 
 @frozen
 class Desking:
-    """The functions of `runtime.async_rl.active_rollouts`, and the function that advances the generation between them."""
+    """The functions of `runtime.effects.generation.scheduling`, and the function that advances the generation between them."""
 
     added: Callable[[ActiveRollouts, int, AnyAttempt], ActiveRollouts]
     given_up: Callable[[ActiveRollouts, int], ActiveRollouts]

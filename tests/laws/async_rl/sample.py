@@ -10,14 +10,13 @@ import torch
 from attrs import evolve
 
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import Sample, Transcript
 from purestep.core.language.zorplex.failure_modes import FAILURE_MODES
 from purestep.core.language.zorplex.task import zorplex_task
 from purestep.core.record import replace, take
-from purestep.core.transcript.record import Transcript
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import ROUNDING, bits_of, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.samples import Sample
 from purestep.runtime.text.evaluation import evaluation_result
 
 from .conversations import CALLS, CODEC, ROOM, AnyAttempt, Talk, Writing, ended, talks, versions_of, written

@@ -7,8 +7,8 @@ import torch
 from attrs import evolve
 from torch import Tensor
 
+from purestep.core.language.types import Sample
 from purestep.core.record import replace
-from purestep.runtime.async_rl.samples import Sample
 
 Spoil = Callable[[Sample], Any]
 NOTHING: Any = ()

@@ -18,27 +18,28 @@ from purestep.algorithms.language.batch import Reading
 from purestep.algorithms.language.learner import LanguageState
 from purestep.algorithms.language.scoring import LearnerParams
 from purestep.core import keys
+from purestep.core.language.types import Sample, Transcript
 from purestep.core.record import replace
-from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, empty
 from purestep.core.tree import leaves
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.samples import OWN, Sample
-from purestep.runtime.async_rl.trainer import SampleWithProximal, VersionedLearner
+from purestep.runtime.async_rl.samples import OWN
+from purestep.runtime.async_rl.training_phase import VersionedLearner, due_versions
 from purestep.runtime.text.config import TaskRun
 
 # --- mutants ---
 # Common errors in segment-wise proximal log-probs: edits of a function like `VersionedLearner.anchored`.
 
 
-Anchor = Callable[[VersionedLearner, Mapping[Any, SampleWithProximal]], dict[Any, SampleWithProximal]]
-Samples = Mapping[Any, SampleWithProximal]
+Anchor = Callable[[VersionedLearner, Mapping[Any, Sample]], dict[Any, Sample]]
+Samples = Mapping[Any, Sample]
 
 
 def newest_for_all(anchor: Anchor) -> Anchor:
     """Use one pass under the newest weights, whatever the version is."""
 
-    def newest(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
+    def newest(learning: VersionedLearner, samples: Samples) -> dict[Any, Sample]:
         policy = learning.state.params.policy
         return anchor(evolve(learning, past=dict.fromkeys(learning.past, policy)), samples)
 
@@ -48,23 +49,23 @@ def newest_for_all(anchor: Anchor) -> Anchor:
 def sets_again(anchor: Anchor) -> Anchor:
     """Forget which versions are done, and use the current weights for versions that are no longer kept."""
 
-    def again(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
+    def again(learning: VersionedLearner, samples: Samples) -> dict[Any, Sample]:
         policy = learning.state.params.policy
         past = defaultdict(lambda: policy, {version: learning.past.get(version, policy) for version in range(99)})
         return anchor(
-            evolve(learning, past=past), {name: SampleWithProximal(one.sample) for name, one in samples.items()}
+            evolve(learning, past=past), {name: evolve(one, final=frozenset()) for name, one in samples.items()}
         )
 
     return again
 
 
 def _behind(
-    change: Callable[[VersionedLearner, SampleWithProximal, SampleWithProximal], Tensor],
+    change: Callable[[VersionedLearner, Sample, Sample], Tensor],
 ) -> Callable[[Anchor], Anchor]:
     """The edit of each sample's proximal log-probs: `change(learning, before, after)`."""
 
     def make(anchor: Anchor) -> Anchor:
-        def edited(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
+        def edited(learning: VersionedLearner, samples: Samples) -> dict[Any, Sample]:
             done = anchor(learning, samples)
             return {name: _with(one, change(learning, samples[name], one)) for name, one in done.items()}
 
@@ -73,35 +74,37 @@ def _behind(
     return make
 
 
-def _with(one: SampleWithProximal, log_prob: Tensor) -> SampleWithProximal:
-    return evolve(one, sample=evolve(one.sample, row=replace(one.sample.row, proximal_log_prob=log_prob)))
+def _with(one: Sample, log_prob: Tensor) -> Sample:
+    return evolve(one, row=replace(one.row, proximal_log_prob=log_prob))
 
 
-def _own(learning: VersionedLearner, before: SampleWithProximal, after: SampleWithProximal) -> Tensor:
-    row = after.sample.row
+def _own(learning: VersionedLearner, before: Sample, after: Sample) -> Tensor:
+    row = after.row
     read = learning.read(learning.state, row).log_prob
     return torch.where(row.version == learning.version, read, row.proximal_log_prob)
 
 
-def _told(learning: VersionedLearner, before: SampleWithProximal, after: SampleWithProximal) -> Tensor:
-    row = after.sample.row
+def _told(learning: VersionedLearner, before: Sample, after: Sample) -> Tensor:
+    row = after.row
     read = learning.read(learning.state, row).log_prob
     return row.proximal_log_prob if row.is_action.all() else torch.where(row.is_action, row.proximal_log_prob, read)
 
 
-def _all_at_once(learning: VersionedLearner, before: SampleWithProximal, after: SampleWithProximal) -> Tensor:
+def _all_at_once(learning: VersionedLearner, before: Sample, after: Sample) -> Tensor:
     """Set all tokens of a sample if some of them are due."""
-    row = after.sample.row
+    row = after.row
     read = learning.read(learning.state, row).log_prob
     return (
-        torch.where(row.is_action, read, row.proximal_log_prob) if after.done != before.done else row.proximal_log_prob
+        torch.where(row.is_action, read, row.proximal_log_prob)
+        if after.final != before.final
+        else row.proximal_log_prob
     )
 
 
 def other_order(anchor: Anchor) -> Anchor:
     """Reverse the order of the rows that were scored together."""
 
-    def turned(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
+    def turned(learning: VersionedLearner, samples: Samples) -> dict[Any, Sample]:
         def read(state: LanguageState, rows: Transcript) -> Reading:
             return replace(learning.read(state, rows), log_prob=learning.read(state, rows).log_prob.flip(0))
 
@@ -113,8 +116,8 @@ def other_order(anchor: Anchor) -> Anchor:
 def _no_version_zero(anchor: Anchor) -> Anchor:
     """Treat version 0 as absent."""
 
-    def zero(learning: VersionedLearner, samples: Samples) -> dict[Any, SampleWithProximal]:
-        return anchor(learning, {name: evolve(one, done=one.done | {0}) for name, one in samples.items()})
+    def zero(learning: VersionedLearner, samples: Samples) -> dict[Any, Sample]:
+        return anchor(learning, {name: evolve(one, final=one.final | {0}) for name, one in samples.items()})
 
     return zero
 
@@ -156,7 +159,7 @@ class Course:
     """The samples as they came, and as they were at each version once all that was due had been set."""
 
     came: dict[int, Sample] = field(factory=dict)
-    at: list[dict[int, SampleWithProximal]] = field(factory=list)
+    at: list[dict[int, Sample]] = field(factory=list)
 
 
 def scenes() -> SearchStrategy[Scene]:
@@ -214,12 +217,12 @@ def learning_at(version: int, staleness: int) -> VersionedLearner:
 
 def played(anchor: Anchor, scene: Scene) -> Course:
     """Return the course of a scene: at each version samples arrive, and all log-probs that are due are set."""
-    course, there = Course(), dict[int, SampleWithProximal]()
+    course, there = Course(), dict[int, Sample]()
     for version in range(scene.updates):
         for number, arrival in enumerate(scene.arrivals):
             if arrival.at == version:
                 course.came[number] = sample_at(arrival)
-                there[number] = SampleWithProximal(course.came[number])
+                there[number] = course.came[number]
         there = anchor(learning_at(version, scene.staleness), there)
         course.at.append(dict(there))
     return course
@@ -252,7 +255,7 @@ def _next_one() -> Law:
     def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
         for version, samples in enumerate(course.at):
             for number, one in samples.items():
-                row = one.sample.row
+                row = one.row
                 for made_by in set(row.version[row.is_action].tolist()) & set(range(version)):
                     chosen = row.version == made_by
                     seen("tokens of version 0", made_by == 0)
@@ -272,12 +275,12 @@ def _newest() -> Law:
     def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
         for version, samples in enumerate(course.at):
             for number, one in samples.items():
-                row = one.sample.row
+                row = one.row
                 newest = row.version == version
                 seen("tokens of the newest weights", newest.any())
                 got, wanted = row.proximal_log_prob[newest], row.behaviour_log_prob[newest]
                 same(f"sample {number} at version {version}, its newest tokens", got.tolist(), wanted.tolist())
-                due = one.due(version)
+                due = due_versions(one, version)
                 require(not due, f"sample {number} at version {version}: versions {sorted(due)} are still due")
 
     claim = "Tokens of the newest weights wait for the next ones, and nothing else is left."
@@ -293,11 +296,11 @@ def _set_once() -> Law:
                 same(f"sample {number} again at version {version}", _bits(again[number]), _bits(one))
             for later in course.at[version + 1 :]:
                 for number, one in samples.items():
-                    then = one.sample.row.version
+                    then = one.row.version
                     chosen = (then >= 0) & (then < version)
                     seen("what was set before", chosen.any())
-                    new = later[number].sample.row.proximal_log_prob[chosen]
-                    same(f"sample {number}, set at version {version}", new, one.sample.row.proximal_log_prob[chosen])
+                    new = later[number].row.proximal_log_prob[chosen]
+                    same(f"sample {number}, set at version {version}", new, one.row.proximal_log_prob[chosen])
 
     claim = "What is set stays, without the weights that it was set with."
     mutant = Mutant("sets all of them again each time", sets_again)
@@ -307,7 +310,7 @@ def _set_once() -> Law:
 def _rest() -> Law:
     def check(anchor: Anchor, scene: Scene, course: Course, seen: Seen) -> None:
         for number, one in course.at[-1].items():
-            row, was = one.sample.row, course.came[number].row
+            row, was = one.row, course.came[number].row
             told = ~row.is_action
             seen("tokens that nobody sampled", told.any())
             same(f"sample {number}, what was told", row.proximal_log_prob[told], was.proximal_log_prob[told])
@@ -332,5 +335,5 @@ def _alone() -> Law:
     return _law("alone_as_together", claim, mutant, check, "samples of the same versions beside it")
 
 
-def _bits(one: SampleWithProximal) -> list[Any]:
-    return [*leaves(one.sample.row), *sorted(one.done)]
+def _bits(one: Sample) -> list[Any]:
+    return [*leaves(one.row), *sorted(one.final)]

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from attrs import Factory, evolve, mutable
 
-from purestep.core.transcript.record import ABORT, ABSENT, CALL_BLANKS, DTYPES, NONE, OTHER, TOKEN_BLANKS, Transcript
+from purestep.core.language.types import Transcript
+from purestep.core.transcript.record import ABORT, ABSENT, CALL_BLANKS, DTYPES, NONE, OTHER, TOKEN_BLANKS
 from purestep.core.transcript.record import SAMPLED as FROM_MODEL
 from purestep.properties.strategies.transcripts import (
     BEGIN,

@@ -7,6 +7,7 @@ import torch
 from attrs import evolve
 from torch import Tensor
 
+from purestep.core.language.types import Transcript
 from purestep.core.record import replace, take
 from purestep.core.transcript.record import (
     ABORT,
@@ -17,7 +18,6 @@ from purestep.core.transcript.record import (
     NONE,
     STOP,
     TOKEN_BLANKS,
-    Transcript,
     in_call,
 )
 from purestep.core.transcript.record import LENGTH as CUT_AT_LENGTH

@@ -7,9 +7,10 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from purestep.core.language.types import Transcript
 from purestep.core.record import replace
 from purestep.core.transcript.edit import Cut
-from purestep.core.transcript.record import CALL_BLANKS, MAX_SEQ_LEN, TOKEN_BLANKS, Transcript
+from purestep.core.transcript.record import CALL_BLANKS, MAX_SEQ_LEN, TOKEN_BLANKS
 from purestep.properties.framework.compare import EXACT, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
 from purestep.properties.strategies.transcripts import TranscriptProgram, own_transcripts, programs, states

@@ -4,8 +4,9 @@ import torch
 from attrs import evolve
 from torch import Tensor
 
+from purestep.core.language.types import Transcript
 from purestep.core.record import replace
-from purestep.core.transcript.record import ABSENT, TOKEN_BLANKS, Transcript
+from purestep.core.transcript.record import ABSENT, TOKEN_BLANKS
 from purestep.core.tree import clone, leaf_names, leaves
 from purestep.properties.framework.compare import EXACT, bits_of, require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite

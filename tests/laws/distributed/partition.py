@@ -8,15 +8,16 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from purestep.algorithms.language.token_batch import TokenBatch, token_batch
+from purestep.algorithms.language.batch import token_batch
+from purestep.algorithms.language.packing import SequenceBatch
 from purestep.core.errors import ChoiceError
+from purestep.core.language.types import TokenBatch
 from purestep.core.record import replace
 from purestep.core.transcript.record import empty
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Broken, Law, Seen, Suite, law_constructor
 from purestep.runtime.distributed import partition
 from purestep.runtime.distributed.partition import Deal
-from purestep.runtime.text.batching import SequenceBatch
 
 # --- mutants ---
 # Common errors in partitions of a batch over ranks; each an edit of a right function.

@@ -14,7 +14,7 @@ from purestep.algorithms.importance import truncated_weights
 from purestep.algorithms.language import objectives
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from purestep.algorithms.language.scoring import LearnerParams
-from purestep.algorithms.language.token_batch import TokenBatch
+from purestep.core.language.types import TokenBatch
 from purestep.core.optim.optimizers import chain, clip_by_global_norm, global_norm, sgd
 from purestep.core.record import replace, take
 from purestep.core.transcript.log_probs import loss_mask
@@ -22,7 +22,7 @@ from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.learner import MODEL, Talks, params_of, talks
-from purestep.properties.suites.learner import prepared
+from purestep.properties.suites.learner import prepared, with_functions
 from purestep.runtime.distributed.partition import Deal, deal_sequences
 
 # --- mutants ---
@@ -51,7 +51,7 @@ def _edited_gradient(
 
                 return change(algorithm, each, params, batch, counts)
 
-            return attrs.evolve(subject(algorithm, deal), gradient=gradient)
+            return with_functions(subject(algorithm, deal), gradient=gradient)
 
         return ranking
 
@@ -101,7 +101,7 @@ def _evolved(
     def edit(subject: Ranking) -> Ranking:
         def ranking(algorithm: LanguageAlgorithm, deal: Deal) -> LanguageAlgorithm:
             made = subject(algorithm, deal)
-            return attrs.evolve(made, **change(algorithm, deal, made))
+            return with_functions(made, **change(algorithm, deal, made))
 
         return ranking
 
@@ -343,6 +343,6 @@ def _first_rank_alone(subject: Ranking) -> Ranking:
             rows = next(own for own in ([row for part in parts for row in part.rows] for parts in dealt) if own)
             return algorithm.update(state, take(said, rows))
 
-        return attrs.evolve(subject(algorithm, deal), update=update)
+        return with_functions(subject(algorithm, deal), update=update)
 
     return ranking

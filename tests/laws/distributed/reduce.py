@@ -10,6 +10,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.algorithms.language.loss import Sums, combined
+from purestep.algorithms.language.packing import SequenceBatch
 from purestep.core import keys
 from purestep.core.optim.optimizers import Optimizer, clip_by_global_norm
 from purestep.core.record import replace, take
@@ -19,7 +20,6 @@ from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import dyadic, flags, integers
 from purestep.runtime.distributed import reduce
 from purestep.runtime.distributed.clip import clip_by_whole_norm
-from purestep.runtime.text.batching import SequenceBatch
 
 # --- mutants ---
 # Common errors in reductions.

@@ -17,11 +17,11 @@ from purestep.core.language.episode import Completion, total_reward
 from purestep.core.language.events import ABORT, FINISH_REASONS, STOP, Feedback, Sampled, System, ToolResult, User
 from purestep.core.language.protocol import begin_episode, turn_after
 from purestep.core.language.requests import Request, RolloutSpec, key_of, rollouts, world_key
-from purestep.core.language.rollout import ContextTurn, ModelOutput, ModelTurn, Rollout
 from purestep.core.language.text_env import Terminated, Truncated
 from purestep.core.language.to_transcript import FINISH
+from purestep.core.language.types import ContextTurn, ModelOutput, ModelTurn, Rollout, Transcript
 from purestep.core.record import replace
-from purestep.core.transcript.record import FEEDBACK, MAX_SEQ_LEN, SAMPLED, SYSTEM, TOOL, USER, Transcript
+from purestep.core.transcript.record import FEEDBACK, MAX_SEQ_LEN, SAMPLED, SYSTEM, TOOL, USER
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always

@@ -11,8 +11,8 @@ from purestep.core import keys
 from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import RolloutSpec, key_of, requests, rollouts, task_keys
-from purestep.core.language.rollout import ModelTurn, Rollout
 from purestep.core.language.text_env import Terminated
+from purestep.core.language.types import ModelTurn, Rollout
 from purestep.core.language.zorplex.demonstrations import WRONG, play_script, right_calls
 from purestep.core.language.zorplex.env import KINDS, zorplex, zorplex_parser
 from purestep.core.language.zorplex.failure_modes import SUCCESS, failure_mode

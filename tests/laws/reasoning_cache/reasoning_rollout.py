@@ -30,7 +30,7 @@ from purestep.core.language.reasoning_cache.state import (
     Reply,
     TrainingText,
 )
-from purestep.core.language.rollout import ModelOutput
+from purestep.core.language.types import ModelOutput
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds

@@ -27,7 +27,7 @@ from purestep.core.language.reasoning_cache.state import (
     RolloutResult,
 )
 from purestep.core.language.reasoning_cache.templates import thought
-from purestep.core.language.rollout import ModelOutput
+from purestep.core.language.types import ModelOutput
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import seeds

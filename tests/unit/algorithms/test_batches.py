@@ -9,25 +9,24 @@ from torch import Tensor
 
 from purestep.algorithms.advantages import gae
 from purestep.algorithms.language import credit
+from purestep.algorithms.language.advantages import next_in_mask, token_gae
 from purestep.algorithms.language.group_advantages import grpo_advantages
-from purestep.algorithms.language.micro_batches import (
-    longest_first,
-    micro_batches,
-    padded_tokens,
-    padding_waste,
-    shards,
-)
 from purestep.algorithms.language.packing import (
     Packing,
+    longest_first,
+    micro_batches,
     pack,
     packed_log_probs,
     packed_rows,
     packing,
+    padded_tokens,
+    padding_waste,
     segment_mask,
+    shards,
     unpack,
 )
-from purestep.algorithms.language.token_gae import next_in_mask, token_gae
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
+from purestep.core.language.types import Transcript
 from purestep.core.record import check as check_record
 from purestep.core.transcript.calls import begin_call, end_call, mark_end
 from purestep.core.transcript.edit import cut_to
@@ -40,7 +39,6 @@ from purestep.core.transcript.record import (
     TOOL,
     TOOL_CALL,
     USER,
-    Transcript,
     append_context,
     append_sampled,
     empty,

@@ -13,8 +13,8 @@ from purestep.algorithms.language.group_advantages import (
     group_advantages,
     grpo_advantages,
     rloo_advantages,
+    zero_spread,
 )
-from purestep.algorithms.language.groups import zero_spread
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
 REWARD = torch.tensor([1.0, 0.0, 2.0, 0.0, 0.0])  # the first, second, fourth and fifth row are one group

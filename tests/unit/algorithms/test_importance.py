@@ -15,10 +15,9 @@ from purestep.algorithms.importance import (
     truncated_weights,
     within_bounds,
 )
-from purestep.algorithms.kl import k1, k2, k3
+from purestep.algorithms.kl import k1, k2, k3, k3_with_gradient_of_k2, kl_reward, token_kl
+from purestep.algorithms.language.batch import bootstrapped, overlong_columns, overlong_penalty
 from purestep.algorithms.language.group_advantages import dr_grpo_advantages
-from purestep.algorithms.language.kl_penalties import k3_with_gradient_of_k2, kl_reward, token_kl
-from purestep.algorithms.language.overlong import bootstrapped, overlong_columns, overlong_penalty
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 
 RATIO = torch.tensor([[0.5, 4.0, 9.0], [1.0, 1.0, 8.0]])

@@ -12,13 +12,13 @@ from torch import Tensor
 from purestep.algorithms.importance import masked_weights, truncated_weights
 from purestep.algorithms.kl import k1, k3
 from purestep.algorithms.language import objectives
-from purestep.algorithms.language.batch import Reading
+from purestep.algorithms.language.batch import Reading, overlong_penalty
 from purestep.algorithms.language.learner import METRICS, LanguageState, learner
-from purestep.algorithms.language.overlong import overlong_penalty
-from purestep.algorithms.language.reductions import by_sequence, by_token, clipped_ratio, dual_clipped, outside_of
+from purestep.algorithms.language.objectives import by_sequence, by_token, clipped_ratio, dual_clipped, outside_of
 from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.errors import ChoiceError, NonFiniteError
+from purestep.core.language.types import Transcript
 from purestep.core.optim.optimizers import adamw, hyperparameters, sgd
 from purestep.core.record import replace, take
 from purestep.core.transcript.calls import begin_call, end_call, mark_end, next_turn
@@ -29,7 +29,6 @@ from purestep.core.transcript.record import (
     TOOL,
     TOOL_CALL,
     USER,
-    Transcript,
     append_context,
     append_sampled,
     empty,

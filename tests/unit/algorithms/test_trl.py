@@ -43,8 +43,8 @@ from torch import Tensor
 
 from purestep.algorithms.aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
 from purestep.algorithms.importance import masked_weights, truncated_weights, within_bounds
+from purestep.algorithms.kl import token_kl
 from purestep.algorithms.language.group_advantages import dr_grpo_advantages, group_advantages, grpo_advantages
-from purestep.algorithms.language.kl_penalties import token_kl
 from purestep.algorithms.language.masking import spread_over_tokens
 from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
 

@@ -20,9 +20,10 @@ from purestep.algorithms.language import objectives
 from purestep.algorithms.language.learner import LanguageAlgorithm, learner
 from purestep.algorithms.language.objectives import Objective
 from purestep.core.causal import CausalModel
+from purestep.core.language.types import Transcript
 from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, sgd
 from purestep.core.record import replace
-from purestep.core.transcript.record import ABSENT, Transcript, empty
+from purestep.core.transcript.record import ABSENT, empty
 from purestep.runtime.effects.hugging_face.optional import library
 from purestep.runtime.text.trainer import TrainStepResult, language_trainer
 

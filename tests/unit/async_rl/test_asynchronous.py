@@ -15,15 +15,15 @@ from attrs import evolve
 from purestep.algorithms.language.batch import Reading
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
+from purestep.core.language.types import Sample
 from purestep.core.record import replace
 from purestep.core.tree import leaves
 from purestep.runtime.async_rl import checkpoint, run_phase, training_phase
 from purestep.runtime.async_rl import run as phases
-from purestep.runtime.async_rl import trainer as learning
-from purestep.runtime.async_rl.samples import Sample, samples_of, stacked
+from purestep.runtime.async_rl.samples import samples_of, stacked
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin_schedule
-from purestep.runtime.async_rl.trainer import SampleWithProximal, learning_of
+from purestep.runtime.async_rl.training_phase import learning_of
 from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.effects.workers.backends import WorkersError
@@ -250,7 +250,7 @@ def paid(sample: Sample, reward: float) -> Sample:
     return evolve(sample, row=replace(sample.row, reward=torch.where(first, reward, 0.0)[None]))
 
 
-def begun(arguments: Zorplex) -> learning.VersionedLearner:
+def begun(arguments: Zorplex) -> training_phase.VersionedLearner:
     parts = text_components(arguments)
     algorithm, _ = learning_components(arguments, parts)
     return learning_of(arguments, parts, 0, algorithm.init(parts.begin()), {})
@@ -264,18 +264,18 @@ def test_each_segment_is_anchored_one_version_after_its_own() -> None:
         trainer.update(version, batches[version])
         policies.append(trainer.state.params.policy)
         batches.append(a_batch(arguments, version + 1, trainer.state.params.policy))
-    mixed = {number: SampleWithProximal(batch[0]) for number, batch in enumerate(batches)}
+    mixed = {number: batch[0] for number, batch in enumerate(batches)}
     after = trainer.with_proximal(mixed)
     reader = learning_of(arguments, trainer.parts, 2, trainer.state, {})
     for number, policy in ((0, policies[1]), (1, policies[2])):
-        row = mixed[number].sample.row
+        row = mixed[number].row
         state = evolve_policy(reader.state, policy)
         wanted: Reading = reader.read(state, row)
-        now = after[number].sample.row
+        now = after[number].row
         spoken = row.is_action
         assert torch.allclose(now.proximal_log_prob[spoken], wanted.log_prob[spoken], atol=1e-5)
         assert not torch.allclose(now.proximal_log_prob[spoken], row.behaviour_log_prob[spoken], atol=1e-4)
-        assert after[number].done == {number}
+        assert after[number].final == {number}
     assert after[2] == mixed[2], "the newest have no later weights"
     assert trainer.with_proximal(after) == after, "what is set stays"
 
@@ -303,7 +303,7 @@ def test_weights_that_are_not_kept_are_named() -> None:
     for version in range(3):
         trainer.update(version, first)
     with pytest.raises(StructureError, match="with_proximal: weights of version is 1, wanted one of"):
-        trainer.with_proximal({0: SampleWithProximal(first[0])})
+        trainer.with_proximal({0: first[0]})
 
 
 def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
     first, second, *_ = a_batch(arguments, 0, trainer.state.params.policy)
     schedule = begin_schedule(run_phase.rules_of(arguments), prompts=2, workers=2, slots=3)
     kept = checkpoint.PhaseCheckpoint(schedule=schedule, events=3, seconds=1.5)
-    samples = {(1, 0, 0): SampleWithProximal(first), (0, 1, 2): SampleWithProximal(second, frozenset({0}))}
+    samples = {(1, 0, 0): first, (0, 1, 2): evolve(second, final=frozenset({0}))}
     policy = trainer.state.params.policy
     standing = checkpoint.PhaseState(kept=kept, learner=trainer.state, past={7: policy}, samples=samples)
     checkpoint.save(tmp_path, standing, facts={}, metadata=to_record("zorplex", arguments))
@@ -323,9 +323,9 @@ def test_a_checkpoint_gives_back_samples_that_wait(tmp_path: Path) -> None:
     assert set(back.past) == {7}
     assert set(back.samples) == set(samples)
     for name, one in samples.items():
-        assert back.samples[name].done == one.done
-        assert evolve(back.samples[name].sample, row=()) == evolve(one.sample, row=())  # type: ignore[arg-type]
-        pairs = zip(leaves(back.samples[name].sample.row), leaves(one.sample.row), strict=True)
+        assert back.samples[name].final == one.final
+        assert evolve(back.samples[name], row=()) == evolve(one, row=())  # type: ignore[arg-type]
+        pairs = zip(leaves(back.samples[name].row), leaves(one.row), strict=True)
         assert all(torch.equal(mine, its) for mine, its in pairs)
     assert torch.equal(stacked([first, second]).token[1], second.row.token[0])
 

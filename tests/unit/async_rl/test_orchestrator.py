@@ -12,12 +12,13 @@ import torch
 from attrs import define, evolve, field
 
 from purestep.core.language.requests import Request
+from purestep.core.language.types import Sample
 from purestep.core.machine import Command, Event, Failed, Interrupted, Machine
 from purestep.core.transcript.record import empty
 from purestep.runtime.async_rl.orchestrator import Connections, orchestrator_effects
 from purestep.runtime.async_rl.preparation import Starts
-from purestep.runtime.async_rl.rollout_worker import Cancel, Cancelled, Completed, Progress, RolloutRequest
-from purestep.runtime.async_rl.samples import OWN, Sample
+from purestep.runtime.async_rl.rollout_worker import Cancel, Cancelled, Progress, RolloutRequest
+from purestep.runtime.async_rl.samples import OWN
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
@@ -108,7 +109,7 @@ def test_a_sample_is_asked_for_told_of_and_taken() -> None:
     assert script.sent == [(1, 0, RolloutRequest(request_of(4, 1), 2))]
     made = sample_of(request_of(4, 1), head=2, tail=3, tokens=7)
     span = ("generate", 1.0, 2.0, 2)
-    script.reports.extend([WorkerMessage(1, Progress(((0, 3, 2),), (span,), 2)), WorkerAnswer(1, 0, Completed(made))])
+    script.reports.extend([WorkerMessage(1, Progress(((0, 3, 2),), (span,), 2)), WorkerAnswer(1, 0, made)])
     assert taken(follow, 3) == [
         Received(0, "dispatch", say.TokenChunk(4, 1, 0, 3, 2)),
         Received(0, "dispatch", say.Finished(4, 1, 0, 7, 2, 3)),
@@ -128,7 +129,7 @@ def test_what_is_no_progress_and_who_was_expected_are_no_news() -> None:
 @pytest.mark.parametrize("other", [request_of(3, 1), evolve(request_of(3, 0), group=7)], ids=["id", "group"])
 def test_a_sample_of_another_request_fails_and_is_not_kept(other: Request) -> None:
     command, script = dispatch(3), Scripted()
-    script.reports.append(WorkerAnswer(0, 0, Completed(sample_of(other))))
+    script.reports.append(WorkerAnswer(0, 0, sample_of(other)))
     told, over = taken(script.opened(command), 2)
     wanted = f"a sample is of the (request, group) {(other.id, other.group)}, not of (30, 3)"
     assert told == Received(0, "dispatch", Failed(command, wanted))
@@ -147,7 +148,7 @@ def test_what_nobody_gave_up_and_comes_back_given_up_fails() -> None:
 # --- what is given up ---
 
 
-@pytest.mark.parametrize("late", [Cancelled(), Completed(sample_of(request_of(5, 0)))], ids=["given up", "made"])
+@pytest.mark.parametrize("late", [Cancelled(), sample_of(request_of(5, 0))], ids=["given up", "made"])
 def test_what_was_given_up_tells_nothing_more(late: Any) -> None:
     script = Scripted()
     follow = script.opened(dispatch(5, worker=1), say.Abort(5, 0, 0, 1))
@@ -185,7 +186,7 @@ def test_giving_up_one_attempt_leaves_the_next_at_the_same_seat() -> None:
 def test_a_generator_is_lost_with_its_work_alone() -> None:
     script = Scripted()
     follow = script.opened(dispatch(0), dispatch(1, worker=1))
-    made = Completed(sample_of(request_of(1, 0)))
+    made = sample_of(request_of(1, 0))
     script.reports.extend([WorkerLost(0, "died", ((0, "a job"),)), WorkerAnswer(1, 1, made)])
     assert taken(follow, 4) == [
         Received(DRIVER, "", say.Lost(0)),
@@ -253,7 +254,7 @@ def test_a_generator_that_is_lost_while_only_the_trainer_works_is_no_dead_end() 
 def made_at_once(script: Scripted, worker: int, task: int, payload: Any) -> None:
     if isinstance(payload, RolloutRequest):
         made = sample_of(payload.request, head=payload.version, tail=payload.version)
-        script.reports.append(WorkerAnswer(worker, task, Completed(made)))
+        script.reports.append(WorkerAnswer(worker, task, made))
     else:
         script.reports.append(WorkerAnswer(worker, task, Cancelled()))
 
@@ -271,7 +272,7 @@ def test_a_sample_of_another_request_is_tried_again_until_it_is_right() -> None:
         if isinstance(payload, RolloutRequest) and len(tries) < 2:
             tries.append(task)
             made = sample_of(request_of(8, 8))
-            script.reports.append(WorkerAnswer(worker, task, Completed(made)))
+            script.reports.append(WorkerAnswer(worker, task, made))
         else:
             made_at_once(script, worker, task, payload)
 

@@ -15,6 +15,7 @@ from purestep.core import keys
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.language.preparation import Prepared, Start
 from purestep.properties import check, preparation_laws
+from purestep.runtime.async_rl.orchestrator import faults_of_answers
 from purestep.runtime.async_rl.preparation import (
     KeptStart,
     Prepare,
@@ -25,7 +26,7 @@ from purestep.runtime.async_rl.preparation import (
     ready_of,
     starts_from,
 )
-from purestep.runtime.async_rl.rollout_worker import NONE, Completed, RolloutRequest, faults_of_answers, prompts_of
+from purestep.runtime.async_rl.rollout_worker import NONE, RolloutRequest, prompts_of
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.cli import main
 from purestep.runtime.effects import task_reference
@@ -172,28 +173,28 @@ def ready(preparation: int) -> Ready:
 def test_groups_wait_for_their_start_and_share_it() -> None:
     script = Scripted(starts=Starts(groups=2))
     follow = script.opened(dispatch(4), dispatch(4, seat=1, worker=1), dispatch(5, worker=1))
-    assert script.sent == [(0, 0, Prepare(2, 0))]
-    script.reports.append(WorkerAnswer(0, 0, ready(2)))
+    assert script.sent == [(0, -3, Prepare(2, 0))]
+    script.reports.append(WorkerAnswer(0, -3, ready(2)))
     sample = sample_of(request_of(4, 1))
-    script.reports.append(WorkerAnswer(1, 2, Completed(sample)))
+    script.reports.append(WorkerAnswer(1, 1, sample))
     assert taken(follow, 2) == [Received(1, "dispatch", say.Finished(4, 1, 0, 5, 0, 0)), Finished(1, "dispatch")]
     assert script.prepared == [ready(2)]
     first, second = ready(2).starts
     assert script.sent[1:] == [
-        (0, 1, RolloutRequest(request_of(4, 0), 0, first)),
-        (1, 2, RolloutRequest(request_of(4, 1), 0, first)),
-        (1, 3, RolloutRequest(request_of(5, 0), 0, second)),
+        (0, 0, RolloutRequest(request_of(4, 0), 0, first)),
+        (1, 1, RolloutRequest(request_of(4, 1), 0, first)),
+        (1, 2, RolloutRequest(request_of(5, 0), 0, second)),
     ]
 
 
 def test_a_preparation_goes_on_elsewhere_where_its_generator_is_lost() -> None:
     script = Scripted(starts=Starts(groups=2))
     follow = script.opened(dispatch(0), dispatch(0, seat=1, worker=1))
-    script.reports.append(WorkerLost(0, "killed", ((0, Prepare(0, 0)),)))
+    script.reports.append(WorkerLost(0, "killed", ((-1, Prepare(0, 0)),)))
     assert taken(follow, 2) == [Received(DRIVER, "", say.Lost(0)), Finished(0, "dispatch")]
-    assert script.sent == [(0, 0, Prepare(0, 0)), (1, 1, Prepare(0, 0))]
-    script.reports.extend([WorkerAnswer(1, 1, ready(7)), WorkerAnswer(1, 2, ready(0))])  # the first is of another one
-    script.reports.append(WorkerAnswer(1, 3, Completed(sample_of(request_of(0, 1)))))
+    assert script.sent == [(0, -1, Prepare(0, 0)), (1, -1, Prepare(0, 0))]
+    script.reports.extend([WorkerAnswer(1, -1, ready(7)), WorkerAnswer(1, -1, ready(0))])  # the first is of another one
+    script.reports.append(WorkerAnswer(1, 1, sample_of(request_of(0, 1))))
     assert taken(follow, 2) == [Received(1, "dispatch", say.Finished(0, 1, 0, 5, 0, 0)), Finished(1, "dispatch")]
     assert [payload for _, _, payload in script.sent[2:]] == [
         Prepare(0, 0),
@@ -206,8 +207,8 @@ def test_what_waits_for_a_start_can_be_given_up() -> None:
     script = Scripted(starts=Starts(groups=2))
     follow = script.opened(dispatch(0), dispatch(0, seat=1), say.Abort(0, 1, 0, 0))
     assert taken(follow, 2) == [Finished(1, "dispatch"), Finished(2, "abort")]
-    script.reports.append(WorkerAnswer(0, 0, ready(0)))
-    script.reports.append(WorkerAnswer(0, 1, Completed(sample_of(request_of(0, 0)))))
+    script.reports.append(WorkerAnswer(0, -1, ready(0)))
+    script.reports.append(WorkerAnswer(0, 0, sample_of(request_of(0, 0))))
     assert taken(follow, 1) == [Received(0, "dispatch", say.Finished(0, 0, 0, 5, 0, 0))]
     assert len(script.sent) == 2
 

@@ -20,23 +20,23 @@ from purestep.core.language.episode import Grade
 from purestep.core.language.parsers import Call, Parsed
 from purestep.core.language.requests import Request
 from purestep.core.language.text_env import Outcome
+from purestep.core.language.types import Sample
 from purestep.core.language.zorplex.env import ZorplexState
 from purestep.core.record import replace
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.core.tree import leaves
 from purestep.runtime.async_rl import rollout_worker
 from purestep.runtime.async_rl.grading import Grading
+from purestep.runtime.async_rl.orchestrator import faults_of_answers
 from purestep.runtime.async_rl.rollout_worker import (
     Cancel,
     Cancelled,
-    Completed,
     Progress,
     RolloutRequest,
     Spec,
-    faults_of_answers,
     generate,
 )
-from purestep.runtime.async_rl.samples import Sample, samples_of
+from purestep.runtime.async_rl.samples import samples_of
 from purestep.runtime.async_rl.tool_service import served_tools
 from purestep.runtime.effects.tools.guard import ToolFailed
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, publishing
@@ -133,8 +133,8 @@ class Scene:
 
     def made(self, task: int) -> Sample:
         answer = self.answers[task]
-        assert isinstance(answer, Completed)
-        return answer.sample
+        assert isinstance(answer, Sample)
+        return answer
 
 
 @contextmanager
@@ -367,15 +367,14 @@ def test_what_is_given_up_is_answered_once_and_nobody_else_notices() -> None:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda sample: "hello", "str, which is no answer"),
-        (lambda sample: Completed(WORDS), "str, which is no sample"),
-        (lambda sample: Completed(evolve(sample, tail=9)), "versions that are not those of its tokens"),
+        (lambda sample: WORDS, "str, which is no sample"),
+        (lambda sample: evolve(sample, tail=9), "versions that are not those of its tokens"),
         (
-            lambda sample: Completed(evolve(sample, row=replace(sample.row, token=sample.row.token + 10**4))),
+            lambda sample: evolve(sample, row=replace(sample.row, token=sample.row.token + 10**4)),
             "tokens outside the vocabulary",
         ),
     ],
-    ids=["no answer", "no sample", "versions", "tokens"],
+    ids=["no sample", "versions", "tokens"],
 )
 def test_who_answers_garbage_is_lost_and_its_work_is_done_by_another(spoil: Any, said: str) -> None:
     right, first = directly(tiny(), 0, REQUESTS[:1])[0], [True]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
+from purestep.core.language.types import Transcript
 from purestep.core.record import check as check_record
 from purestep.core.record import from_tensordict, replace, select, to_tensordict
 from purestep.core.scan import scan
@@ -28,7 +29,6 @@ from purestep.core.transcript.record import (
     SYSTEM,
     TOOL,
     USER,
-    Transcript,
     append_context,
     append_sampled,
     empty,

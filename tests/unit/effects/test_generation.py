@@ -18,9 +18,10 @@ from purestep.core.language.codec import Codec, byte_codec
 from purestep.core.language.events import LENGTH, STOP, TOOL_CALL
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import Request, call_key, requests, rollouts, task_keys
-from purestep.core.language.rollout import ModelTurn, Rollout, begin_rollout
+from purestep.core.language.rollout import begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv, Truncated
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import ModelTurn, Rollout
 from purestep.core.tree import leaves
 from purestep.properties import check
 from purestep.runtime.effects.generation import engine

@@ -23,9 +23,10 @@ from purestep.core.language.codec import byte_codec
 from purestep.core.language.events import STOP
 from purestep.core.language.protocol import Protocol, protocol
 from purestep.core.language.requests import RolloutSpec, expand, requests, rollouts, task_keys
-from purestep.core.language.rollout import ModelTurn, Rollout, begin_rollout
+from purestep.core.language.rollout import begin_rollout
 from purestep.core.language.text_env import Outcome, Raised, Terminated, TextEnv
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import ModelTurn, Rollout
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.transcript.log_probs import token_log_probs
 from purestep.runtime.effects.openai_server import client, parse_response, sample

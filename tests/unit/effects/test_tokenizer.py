@@ -21,8 +21,9 @@ from purestep.core.language.events import Event, Feedback, Sampled, System, Tool
 from purestep.core.language.parsers import answer
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.rollout import ModelOutput, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
 from purestep.core.language.text_env import Outcome, TextEnv
+from purestep.core.language.types import ModelOutput
 from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.demonstrate import demonstrate
 from purestep.core.language.zorplex.demonstrations import play_script

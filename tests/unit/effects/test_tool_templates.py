@@ -18,10 +18,11 @@ from purestep.core.language.parsers import Parser
 from purestep.core.language.prompts import PromptRow, PromptState, prompt_env
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.rollout import ContextTurn, ModelOutput, Rollout, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
 from purestep.core.language.text_env import Terminated
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.tool_calls import ToolCall, tool_call_parser
+from purestep.core.language.types import ContextTurn, ModelOutput, Rollout
 from purestep.core.transcript.record import SAMPLED, TOOL
 from purestep.properties import check, codec_laws
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama

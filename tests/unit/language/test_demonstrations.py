@@ -12,12 +12,12 @@ from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import key_of, requests, rollouts, task_keys
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import Transcript
 from purestep.core.language.zorplex.demonstrate import demonstrate
 from purestep.core.language.zorplex.demonstrations import play_script, right_calls, script
 from purestep.core.language.zorplex.env import KINDS, zorplex, zorplex_parser
 from purestep.core.optim.optimizers import adam
 from purestep.core.transcript.log_probs import loss_mask
-from purestep.core.transcript.record import Transcript
 from purestep.properties import ROUNDING, check, step_laws
 from purestep.properties.strategies.values import dyadic, flags, integers
 

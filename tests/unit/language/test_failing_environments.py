@@ -11,9 +11,8 @@ from torch import Tensor
 
 pytest.importorskip("transformers")
 
-from purestep.algorithms.language.batch import Handling, Reading, learned_from
+from purestep.algorithms.language.batch import Handling, Reading, count_tokens, learned_from
 from purestep.algorithms.language.objectives import grpo, reinforce, rloo
-from purestep.algorithms.language.token_batch import count_tokens
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, PurestepError, WorldError
 from purestep.core.language.codec import byte_codec
@@ -28,13 +27,14 @@ from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import Problem, Reply
 from purestep.core.language.requests import Request, expand
 from purestep.core.language.requests import rollouts as rollouts_of
-from purestep.core.language.rollout import ModelOutput, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
 from purestep.core.language.text_env import Outcome, Raised, TextEnv
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import ModelOutput, Transcript
 from purestep.core.machine import Started
 from purestep.core.record import take
 from purestep.core.transcript.log_probs import loss_mask
-from purestep.core.transcript.record import FAILED, Transcript
+from purestep.core.transcript.record import FAILED
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed

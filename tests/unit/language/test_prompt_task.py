@@ -17,10 +17,11 @@ from purestep.core.language.grading import graded
 from purestep.core.language.prompts import PromptRow, RepliedPrompt, prompt_env, prompt_task, row_keys
 from purestep.core.language.protocol import begin_episode, protocol
 from purestep.core.language.requests import Request, key_of, rollouts, stream_of
-from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
 from purestep.core.language.task import EVALUATION, TRAINING, TextTask
 from purestep.core.language.text_env import Raised, Terminated, Truncated
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import ModelOutput, Rollout
 from purestep.core.transcript.record import FAILED, MAX_SEQ_LEN
 from purestep.runtime.text.validate_task import validate_task
 

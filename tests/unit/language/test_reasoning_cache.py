@@ -57,8 +57,9 @@ from purestep.core.language.reasoning_cache.state import (
     TrainingText,
 )
 from purestep.core.language.requests import requests, rollouts, task_keys
-from purestep.core.language.rollout import ModelOutput, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import ModelOutput
 from purestep.properties import check, text_env_laws
 
 from ...laws.reasoning_cache.families import own_listing, own_thinking

@@ -27,7 +27,7 @@ from purestep.core.language.reasoning_cache.rollouts import solution_rollout, su
 from purestep.core.language.reasoning_cache.schedule import reasoning_machine
 from purestep.core.language.reasoning_cache.settings import CacheSettings
 from purestep.core.language.reasoning_cache.state import InferenceProblemState, Problem, Reply
-from purestep.core.language.rollout import ModelOutput
+from purestep.core.language.types import ModelOutput
 from purestep.core.machine import Interrupted, Machine, Stop
 from purestep.properties import MachineCase, check, machine_laws
 from purestep.runtime.effects.jsonl_stream import read_entries, writer

@@ -7,9 +7,10 @@ from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.language.codec import END, MODEL, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
 from purestep.core.language.text_env import Terminated, Truncated
 from purestep.core.language.to_transcript import transcripts
+from purestep.core.language.types import ModelOutput, Rollout
 from purestep.core.language.zorplex.env import ZorplexState, zorplex, zorplex_parser
 from purestep.core.transcript.record import LENGTH, MAX_SEQ_LEN, STOP, TOOL, USER
 

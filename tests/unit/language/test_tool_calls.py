@@ -15,7 +15,7 @@ from purestep.core.language.grading import graded
 from purestep.core.language.prompts import PromptRow, PromptState, RepliedPrompt, prompt_env, prompt_task
 from purestep.core.language.protocol import Protocol, begin_episode, protocol, turn_after
 from purestep.core.language.requests import Request, rollouts
-from purestep.core.language.rollout import ModelOutput, Rollout, add_output, begin_rollout
+from purestep.core.language.rollout import add_output, begin_rollout
 from purestep.core.language.text_env import MAX_STEPS, Terminated, Truncated
 from purestep.core.language.to_transcript import transcripts
 from purestep.core.language.tool_calls import (
@@ -31,6 +31,7 @@ from purestep.core.language.tool_calls import (
     tool_call_parser,
 )
 from purestep.core.language.tools import MOST, ToolSet, argument_fault, results_of
+from purestep.core.language.types import ModelOutput, Rollout
 from purestep.core.transcript.record import SAMPLED, TOOL, USER
 
 ADD = ToolCall("add", {"a": 2, "b": 3})

@@ -245,7 +245,8 @@ def impure_call(node: ast.Call) -> Iterator[str]:
 
 def test_pure_code_writes_nothing_draws_nothing_and_says_nothing(nodes: Parsed) -> None:
     found = {(path.as_posix(), word) for path in PURE_FILES for node in nodes(path) for word in impurities(node)}
-    assert found <= {("core/record.py", "write to an attribute")}  # where a class is made a record
+    allowed = {("core/record.py", "write to an attribute")}  # where a class is made a record
+    assert found <= {*allowed, ("core/language/types.py", ".numpy")}  # how a sample is pickled
 
 
 @pytest.mark.parametrize(

@@ -159,15 +159,15 @@ def test_the_picture_has_the_tested_packages_and_no_import_points_back(counts: C
 
 SOURCES = {
     "runtime/text/run.py": "from ...core import keys, tree\nfrom ...core.tree import clone\nfrom . import report\n",
-    "runtime/text/trainer.py": "def f():\n    from .batching import trimmed, with_width\n    from ..compile import program\n",
+    "runtime/text/trainer.py": "def f():\n    from ..machine.drive import drive, stopping\n    from ..compile import program\n",
     "core/tree.py": "import torch\nfrom .errors import message\n",
 }
 
 
 def test_the_picture_counts_files_modules_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DRAWING, "sources", lambda: [(Path(path), text) for path, text in SOURCES.items()])
-    text, trainer, batching = "runtime.text", "runtime.text.trainer", "runtime.text.batching"
-    assert DRAWING.imports() == {(text, "core"): 2, (trainer, batching): 1, (trainer, "runtime"): 1}
+    text, trainer, machine = "runtime.text", "runtime.text.trainer", "runtime.machine"
+    assert DRAWING.imports() == {(text, "core"): 2, (trainer, machine): 1, (trainer, "runtime"): 1}
     assert DRAWING.lines() == {text: 3, trainer: 3, "core": 2}
 
 

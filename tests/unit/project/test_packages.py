@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 ORDER = (
     *("core", "algorithms", "runtime.files", "runtime.inductor", "runtime", "runtime.machine"),
-    *("runtime.text.batching", "runtime.text.trainer", "runtime.distributed", "runtime.logic"),
+    *("runtime.text.trainer", "runtime.distributed", "runtime.logic"),
     *("runtime.async_rl.scheduler", "runtime.async_rl.simulation"),
     *("runtime.effects", "runtime.runs", "runtime.text", "runtime.async_rl", "runtime.recipes", "runtime.cli"),
 )
