@@ -88,9 +88,7 @@ def compiles_one_line() -> bool:
     return True
 
 
-def _compiled(
-    flat: Any, inputs: list[Any], backend: str, on_gpu: bool, donated: frozenset[int]
-) -> tuple[Any, str]:
+def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool, donated: frozenset[int]) -> tuple[Any, str]:
     reason = ""
     own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}

@@ -92,7 +92,7 @@ def _given_up(tensors: Sequence[Tensor], captured: Sequence[Tensor], donated: It
         whole = owners[memory.data_ptr()] == 1 and memory.nbytes() == tensor.numel() * tensor.itemsize
         if whole and not tensor.requires_grad and not tensor.is_inference():
             results[place] = tensor.detach()
-            tensor.set_()  # type: ignore[no-untyped-call]
+            tensor.set_(tensor.new_empty(0).untyped_storage())
         else:
             results[place] = tensor.detach().clone()
     return results

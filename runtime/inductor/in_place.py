@@ -1,7 +1,7 @@
 """Writes in place: a tensor that a loop carries and only writes rows into keeps its memory, however large it is.
 
-A write out of place copies its tensor, which a loop does in each iteration. In the body of a loop it may go into the carry's own
-memory if every reader of the old value comes before it. What enters the loop is copied once before it, unless it is an outer
+A write out of place copies its tensor, which a loop does in each iteration. In the body of a loop it may go into the memory of
+the carry if every reader of the old value comes before it. What enters the loop is copied once before it, unless it is an outer
 loop's carry of which the same holds, or an argument that the caller gave up. Where that cannot be shown, nothing changes.
 """
 
@@ -13,6 +13,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 aten = torch.ops.aten
 LOOP = torch.ops.higher_order.while_loop
@@ -28,17 +29,19 @@ COPY = aten.clone.default
 IN_ONE_PIECE: dict[str, Any] = {"memory_format": torch.contiguous_format}
 
 DONATED = "purestep_donated"  # of an input: its memory may be written to
-WRITTEN = "purestep_written"  # of a node, or the body of a loop: places of the arguments (of a loop, carries) it writes to
+WRITTEN = (
+    "purestep_written"  # of a node or a loop's body: places of the arguments, of a loop's carries, that it writes to
+)
 SHARED = "purestep_shared"  # of a loop: for each result, places of the operands whose memory it may have
 ENTRY = "purestep_entry"  # of a copy before a loop: it can go if the loop may write to its source
 
 
-def write_in_place(graph: GraphModule, loops: Iterable[Node]) -> None:
+def write_in_place(graph: GraphModule, loops: Iterable[Any]) -> None:
     """Let the new loops of a graph write into their carries, and the graph itself into inputs that were given up."""
     for loop in loops:
-        body = getattr(graph, str(loop.args[1].target))  # type: ignore[union-attr]
+        body: GraphModule = getattr(graph, str(loop.args[1].target))
         inputs = _inputs(body)
-        carried: list[Any] = list(loop.args[2])  # type: ignore[arg-type]
+        carried: list[Any] = list(loop.args[2])
         written = tuple(place for place in range(len(carried)) if _taken_over(body, inputs[place], place))
         if written:
             for place in written:
@@ -62,21 +65,10 @@ def lowered(stock: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def call_function(code: Any, target: Any, arguments: Any, named: Any) -> Any:
-        from torch._inductor import ir
-
-        places = code.current_node.meta.get(WRITTEN, ())
         targets = arguments[2] if target is LOOP else arguments
-        names = set()
-        for place in places:
+        for place in code.current_node.meta.get(WRITTEN, ()):
             targets[place].realize()
-            names.add(targets[place].get_name())
             code.mark_buffer_mutated(targets[place].get_name())
-
-        def apart(leaf: Any) -> Any:
-            return ir.ExternKernel.copy_input(leaf) if ir.try_get_name(leaf) in names else leaf
-
-        if places and target is not LOOP:
-            arguments = (arguments[0], *pytree.tree_map(apart, arguments[1:]))
         return stock(code, target, arguments, named)
 
     return call_function
@@ -99,7 +91,8 @@ def mutated(stock: Callable[..., Any]) -> Callable[..., Any]:
 def with_true_memory(stock: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Return the compiler's own pass for writes in place: `stock`, which is told of which memory each view is.
 
-    It looks at the storages of stand-ins, and a view of a copy that an earlier pass has removed still has the copy's.
+    It looks at the storages of stand-ins, and a view of a copy that an earlier pass has removed still has the copy's. It also
+    lets a write read a part of what it writes to.
     """
 
     def reinplace(updater: Any, graph: Any) -> None:
@@ -110,15 +103,18 @@ def with_true_memory(stock: Callable[[Any, Any], None]) -> Callable[[Any, Any], 
                 arguments, named = pytree.tree_map_only(Node, lambda one: one.meta["val"], (node.args, node.kwargs))
                 node.meta["val"] = node.target(*arguments, **named)
         stock(updater, graph)
+        for node in list(graph.nodes):
+            if node.target in IN_PLACE:
+                _set_apart(node)
 
     return reinplace
 
 
-def _storage(node: Node) -> int:
+def _storage(node: Any) -> int:
     return int(node.meta["val"].untyped_storage()._cdata)
 
 
-def _taken_over(graph: GraphModule, own: Node, place: int) -> bool:
+def _taken_over(graph: GraphModule, own: Any, place: int) -> bool:
     """Make the result at a place one that is written into the memory of an input; return False where that cannot be."""
     result = _results(graph)[place]
     values = _values(own, result) if isinstance(result, Node) else []
@@ -127,11 +123,12 @@ def _taken_over(graph: GraphModule, own: Node, place: int) -> bool:
     for value in values[1:]:
         write = _write(value)
         if write is None:
-            value.replace_all_uses_with(value.args[0])  # type: ignore[arg-type]
+            value.replace_all_uses_with(value.args[0])
             graph.graph.erase_node(value)
         elif write.target is LOOP:
             _enter(write, value.args[1])
         else:
+            _set_apart(value)
             value.target = WRITES.get(value.target, value.target)
             value.meta.update(original_aten=value.target, val=own.meta["val"])  # kernels are named after the first
             value.meta[WRITTEN] = (0,)
@@ -142,15 +139,26 @@ def _taken_over(graph: GraphModule, own: Node, place: int) -> bool:
     return True
 
 
-def _enter(loop: Node, place: Any) -> None:
+def _set_apart(write: Any) -> None:
+    """Let a write take copies of arguments in the memory that it writes to: it would read in part what it wrote."""
+    memory = _memory(write.args[0])
+
+    def apart(one: Any) -> Any:
+        return one if memory.isdisjoint(_memory(one)) else _copied(one)
+
+    with write.graph.inserting_before(write):
+        write.args = (write.args[0], *map_arg(write.args[1:], apart))
+
+
+def _enter(loop: Any, place: Any) -> None:
     """Let the source of a copy enter the loop in the place of the copy."""
-    entry = loop.args[2][place]  # type: ignore[index]
+    entry = loop.args[2][place]
     if ENTRY in entry.meta:
         entry.replace_all_uses_with(entry.args[0])
         entry.graph.erase_node(entry)
 
 
-def _values(own: Node, result: Node) -> list[Node]:
+def _values(own: Any, result: Any) -> list[Any]:
     """Return the values from an input to a result, each the one before with a write, or the same; none if there is another."""
     values = [result]
     while values[-1] is not own:
@@ -161,29 +169,29 @@ def _values(own: Node, result: Node) -> list[Node]:
     return values[::-1]
 
 
-def _before(value: Node) -> Any:
+def _before(value: Any) -> Any:
     """Return the value that this one is a write into, or the same as; None where it is something else."""
     write, (first, *_) = _write(value), value.args or (None,)
     if write is not None and write.target is LOOP:
-        entry: Any = write.args[2][value.args[1]]  # type: ignore[index]
+        entry: Any = write.args[2][value.args[1]]
         return entry.args[0] if ENTRY in entry.meta else entry
     same = value.target is COPY or value.target in UNDECLARED or _is_view(value.target)
     return first if isinstance(first, Node) and (write or (same and _layout(value) == _layout(first))) else None
 
 
-def _write(value: Node) -> Node | None:
+def _write(value: Any) -> Any:
     """Return the node that a value is written by: itself, or a loop that writes into its carry; None for other values."""
     if value.target is operator.getitem:
         loop, place = value.args
-        alone = [user.args[1] for user in loop.users].count(place) == 1  # type: ignore[union-attr]
-        return loop if place in loop.meta.get(WRITTEN, ()) and alone else None  # type: ignore[union-attr,return-value]
+        alone = [user.args[1] for user in loop.users].count(place) == 1
+        return loop if place in loop.meta.get(WRITTEN, ()) and alone else None
     if value.target not in WRITES and value.target not in IN_PLACE:
         return None
     indices = [leaf for leaf in pytree.tree_leaves(value.args[1:2]) if isinstance(leaf, Node)]
     return value if all(leaf.meta["val"].dtype in (torch.int64, torch.int32) for leaf in indices) else None
 
 
-def _ordered(graph: GraphModule, values: list[Node], place: int) -> bool:
+def _ordered(graph: GraphModule, values: list[Any], place: int) -> bool:
     """Put the readers of each value before the write that follows it; return False where that is impossible."""
     output, writes = _output(graph), [_write(value) for value in values]
     for number, value in enumerate(values):
@@ -204,16 +212,16 @@ def _ordered(graph: GraphModule, values: list[Node], place: int) -> bool:
     return _results(graph)[place] is values[-1]
 
 
-def _entry(value: Node) -> Iterator[Node]:
+def _entry(value: Any) -> Iterator[Any]:
     """Yield the copy that enters the loop which writes a value."""
     write = _write(value)
     if write is not None and write.target is LOOP:
-        entry = write.args[2][value.args[1]]  # type: ignore[index]
+        entry = write.args[2][value.args[1]]
         if ENTRY in entry.meta:
             yield entry
 
 
-def _readers(value: Node, links: set[Any]) -> Iterator[tuple[Node, Node]]:
+def _readers(value: Any, links: set[Any]) -> Iterator[tuple[Any, Any]]:
     """Yield pairs of a node that may share the memory of a value, and one that reads it; without the next of the chain."""
     for user in value.users:
         if user in links:
@@ -225,10 +233,10 @@ def _readers(value: Node, links: set[Any]) -> Iterator[tuple[Node, Node]]:
                 yield from _readers(one, links)
 
 
-def _precedes(reader: Node, write: Node) -> bool:
+def _precedes(reader: Any, write: Any) -> bool:
     """Put a reader, and what it needs, before a write; return False where that is impossible."""
     if reader is write:
-        return reader.target is not LOOP  # an operation reads its other arguments first: see `lowered`
+        return reader.target is not LOOP  # an operation gets copies of its other arguments
     if reader < write:
         return True
     needed, waiting = {reader}, [reader]
@@ -252,7 +260,7 @@ def _precedes(reader: Node, write: Node) -> bool:
     return True
 
 
-def _kept(source: Node, reader: Node, write: Node, own: Node) -> bool:
+def _kept(source: Any, reader: Any, write: Any, own: Any) -> bool:
     """Let a reader of a small part of a value read a copy made before the write; return False where it reads more."""
     if 2 * source.meta["val"].numel() > own.meta["val"].numel() or (write < source and not _precedes(source, write)):
         return False
@@ -262,20 +270,20 @@ def _kept(source: Node, reader: Node, write: Node, own: Node) -> bool:
     return True
 
 
-def _copied(source: Node) -> Node:
+def _copied(source: Any) -> Any:
     copy = source.graph.call_function(COPY, (source,), IN_ONE_PIECE)
     copy.meta["val"] = source.meta["val"].clone(**IN_ONE_PIECE)
     return copy
 
 
-def _layout(node: Node) -> Any:
+def _layout(node: Any) -> Any:
     value = node.meta["val"]
     return value.shape, value.stride(), value.storage_offset(), value.dtype
 
 
-def _memory(node: Node) -> set[Node]:
+def _memory(node: Any) -> set[Any]:
     """Return the nodes whose memory a result may have: itself, or the sources of which it is a view."""
-    found, waiting = set[Node](), [node]
+    found, waiting = set[Any](), [node]
     while waiting:
         one = waiting.pop()
         sources = _sources(one)
@@ -284,28 +292,28 @@ def _memory(node: Node) -> set[Node]:
     return found
 
 
-def _sources(node: Node) -> list[Node]:
+def _sources(node: Any) -> list[Any]:
     """Return the arguments whose memory the result of a node may share."""
     if node.target is operator.getitem:
         of, place = node.args
-        if of.target is not LOOP:  # type: ignore[union-attr]
-            return [of]  # type: ignore[list-item]
-        operands = [*of.args[2], *of.args[3]]  # type: ignore[union-attr,misc]
-        shared = of.meta[SHARED][place] if SHARED in of.meta else []  # type: ignore[union-attr,index]
+        if of.target is not LOOP:
+            return [of]
+        operands = [*of.args[2], *of.args[3]]
+        shared = of.meta[SHARED][place] if SHARED in of.meta else []
         return [operands[one] for one in sorted({place, *shared})]
     if node.target in UNDECLARED:
         return node.all_input_nodes[:1]
     return _arguments(node, lambda one: one.alias_info)
 
 
-def _written(node: Node) -> list[Node]:
+def _written(node: Any) -> list[Any]:
     """Return the arguments that a node writes to."""
     if node.target is LOOP:
-        return [node.args[2][place] for place in node.meta.get(WRITTEN, ())]  # type: ignore[index,misc]
+        return [node.args[2][place] for place in node.meta.get(WRITTEN, ())]
     return _arguments(node, lambda one: one.alias_info and one.alias_info.is_write)
 
 
-def _arguments(node: Node, chosen: Callable[[Any], Any]) -> list[Node]:
+def _arguments(node: Any, chosen: Callable[[Any], Any]) -> list[Any]:
     declared = getattr(getattr(node.target, "_schema", None), "arguments", ())
     given: dict[str, Any] = {**dict(zip((one.name for one in declared), node.args, strict=False)), **node.kwargs}
     leaves = pytree.tree_leaves([given.get(one.name) for one in declared if chosen(one)])
@@ -314,14 +322,14 @@ def _arguments(node: Node, chosen: Callable[[Any], Any]) -> list[Node]:
 
 def _is_view(target: Any) -> bool:
     declared = getattr(getattr(target, "_schema", None), "arguments", ())
-    return any(one.alias_info and not one.alias_info.is_write for one in declared)
+    return any(one.alias_info is not None and not one.alias_info.is_write for one in declared)
 
 
-def _impure(node: Node) -> bool:
+def _impure(node: Any) -> bool:
     return node.target is LOOP or bool(_written(node)) or node.op != "call_function"
 
 
-def _inputs(graph: GraphModule) -> list[Node]:
+def _inputs(graph: GraphModule) -> list[Any]:
     return list(graph.graph.find_nodes(op="placeholder"))
 
 

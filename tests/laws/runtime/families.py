@@ -1,4 +1,4 @@
-"""Families of laws of function identities, traced programs, matrix products, bounds of actions and stale actors."""
+"""Families of laws of function identities, programs traced and in place, matrix products, bounds of actions, stale actors."""
 
 import torch
 
@@ -13,6 +13,8 @@ from .direct_trace import MUTANTS as DIRECT_TRACE_MUTANTS
 from .direct_trace import direct_trace_laws, interpreted
 from .identity import MUTANTS as IDENTITY_MUTANTS
 from .identity import identity_laws
+from .in_place import MUTANTS as IN_PLACE_MUTANTS
+from .in_place import in_place_laws, rewritten
 from .products import MUTANTS as PRODUCT_MUTANTS
 from .products import kernel, product_laws
 from .stale_actor import MUTANTS as STALE_ACTOR_MUTANTS
@@ -24,6 +26,7 @@ def families() -> list[Family]:
     written = torch.backends.cpu.get_cpu_capability() in VECTORS
     return [
         Family(direct_trace_laws(), interpreted, edits(DIRECT_TRACE_MUTANTS)),
+        Family(in_place_laws(), rewritten, edits(IN_PLACE_MUTANTS)),
         Family(identity_laws(), identity, edits(IDENTITY_MUTANTS)),
         Family(action_bounds_laws(), rollout, edits(ACTION_BOUNDS_MUTANTS)),
         Family(lagging_laws(), own_lagging, edits(STALE_ACTOR_MUTANTS)),
