@@ -122,10 +122,11 @@ def program(
     identity cannot be determined is compiled anew in each process, with a warning. `backend` "aot_eager" traces without
     generating code, for tests; "none" calls the function as it is.
 
-    `donate` are the positions of arguments that a call gives up: their memory becomes the result's where it can, so that a large
-    buffer of which a call writes a few rows is not copied. The caller must not use these tensors afterwards: they are empty, or
-    unchanged where their memory was not taken (another argument or a tensor that the function closes over shares it, they are
-    parts of larger ones, or another backend or device compiles the function). The results are the same in any case.
+    `donate` are the positions of arguments that a call gives up: their memory becomes the result's where it can, so that a
+    large buffer of which a call writes a few rows is not copied. The caller must not use these tensors afterwards: they are
+    empty, or unchanged where their memory was not taken (another argument or a tensor that the function closes over shares it,
+    they are parts of larger ones or results themselves, another backend or device compiles the function). The results are the
+    same in any case.
 
     >>> double = program(lambda x: 2 * x, backend="aot_eager")
     >>> double(torch.ones(2)), len(double.seconds)

@@ -11,7 +11,7 @@ from torch._inductor import compile_fx
 from torch._inductor.virtualized import V
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
-from .direct_library import Library
+from .direct_library import Library, Passed
 from .direct_trace import Traced, Untraced, traced
 from .in_place import DONATED
 from .philox import generated
@@ -27,7 +27,9 @@ def build_directly(
     """
     with _use_lazy_graph_module(True):  # graphs become Python code only where something calls them
         tensors = [place for place, leaf in enumerate(inputs) if isinstance(leaf, Tensor)]
-        return _built(traced(function, inputs), [place for place, one in enumerate(tensors) if one in donated])
+        one = traced(function, inputs)
+        results = {leaf.position for leaf in one.outputs if isinstance(leaf, Passed)}  # they keep their numbers
+        return _built(one, [k for k, place in enumerate(tensors) if place in donated and k not in results])
 
 
 def _built(one: Traced, donated: list[int]) -> Library:

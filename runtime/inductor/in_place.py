@@ -302,7 +302,7 @@ def _sources(node: Any) -> list[Any]:
         shared = of.meta[SHARED][place] if SHARED in of.meta else []
         return [operands[one] for one in sorted({place, *shared})]
     if node.target in UNDECLARED:
-        return node.all_input_nodes[:1]
+        return list(node.all_input_nodes[:1])
     return _arguments(node, lambda one: one.alias_info)
 
 

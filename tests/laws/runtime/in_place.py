@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch._inductor.config as inductor
 import torch.utils._pytree as pytree
-from attrs import field, frozen
+from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch import Tensor
@@ -119,7 +119,6 @@ class Program:
     population: bool = False
     same: bool = False  # whether two buffers begin as the same tensor
     donated: tuple[int, ...] = ()
-    writes: dict[str, int] = field(factory=dict, eq=False, repr=False)
 
     def buffers(self) -> list[Tensor]:
         """The arguments: multiples of 1/4, so that sums are exact."""

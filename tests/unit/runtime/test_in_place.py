@@ -59,7 +59,7 @@ def test_compiled_cases_have_the_bits_of_the_functions() -> None:
 def drawn(count: int) -> list[Program]:
     found: list[Program] = []
 
-    @settings(max_examples=count, derandomize=True, database=None, phases=[Phase.generate])
+    @settings(max_examples=count, derandomize=True, database=None, phases=(Phase.generate,))
     @drawing(programs())
     def collect(one: Program) -> None:
         found.append(one)
@@ -125,7 +125,7 @@ def both(pair: tuple[Tensor, Tensor], other: Tensor) -> Any:
 
 @pytest.mark.slow
 def test_shared_memory_is_copied_and_a_result_that_is_an_argument_passes() -> None:
-    run = program(both, donate=(0,))
+    run = program(both, donate=(0,))  # of the pair's second tensor both the old and the new value are results
     for pick in range(3):
         one, two, three = start(), start() + 1, start() + 2
         given = [((one, one), three), ((one, two), one), ((one, two), three)][pick]
