@@ -2,8 +2,8 @@
 
 An iteration stores 16 transitions in a ring buffer of 10^4, 10^5 or 10^6 rows, samples 64 of them and takes a step of gradient
 descent; the prioritised one samples by a sum tree and writes new priorities. Each program runs 200 iterations a call, its
-buffer donated, in a process of its own. As it is, a buffer is written in place; without that, each iteration copies it.
-Writes results/replay_rows.json.
+buffer donated, in a process of its own. `--copied` also runs the programs without writes in place, which copy the buffer in each
+iteration. Writes results/replay_rows.json.
 """
 
 import argparse
@@ -130,6 +130,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--side", nargs=3, help=argparse.SUPPRESS)
     options.add_argument("--rows", nargs="*", type=int, default=list(ROWS))
+    options.add_argument("--copied", action="store_true", help="also without writes in place")
     chosen = options.parse_args()
     if chosen.side:
         rows, tree, in_place = map(int, chosen.side)
@@ -137,7 +138,7 @@ def main() -> None:
         return
     began = time.perf_counter()
     results: dict[str, dict[str, Any]] = {}
-    for in_place in (1, 0):
+    for in_place in (1, 0) if chosen.copied else (1,):
         for tree in (0, 1):
             name = f"{'prioritised' if tree else 'uniform'}, {'in place' if in_place else 'copied'}"
             for rows in chosen.rows:
