@@ -2,7 +2,7 @@
 
 An iteration stores 16 transitions in a ring buffer of 10^4, 10^5 or 10^6 rows, samples 64 of them and takes a step of gradient
 descent; the prioritised one samples by a sum tree and writes new priorities. Each program runs 200 iterations a call, its
-buffer donated, in a process of its own. `--copied` also runs the programs without writes in place, which copy the buffer in each
+buffer donated, in a process of its own. `--copied` also runs programs without writes in place, which copy the buffer in every
 iteration. Writes results/replay_rows.json.
 """
 

@@ -54,8 +54,9 @@ def write_in_place(graph: GraphModule, loops: Iterable[Any]) -> None:
         loop.meta[SHARED] = [[places[one] for one in _memory(node) if one in places] for node in _results(body)]
         body.recompile()
     for own in _inputs(graph):
-        if own.meta.get(DONATED):
-            any(_taken_over(graph, own, place) for place in range(len(_results(graph))))
+        for place in range(len(_results(graph))) if own.meta.get(DONATED) else ():
+            if _taken_over(graph, own, place):
+                break
 
 
 def lowered(stock: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,6 +107,7 @@ def with_true_memory(stock: Callable[[Any, Any], None]) -> Callable[[Any, Any], 
         for node in list(graph.nodes):
             if node.target in IN_PLACE:
                 _set_apart(node)
+                node.meta[WRITTEN] = (0,)
 
     return reinplace
 
@@ -183,8 +185,8 @@ def _write(value: Any) -> Any:
     """Return the node that a value is written by: itself, or a loop that writes into its carry; None for other values."""
     if value.target is operator.getitem:
         loop, place = value.args
-        alone = [user.args[1] for user in loop.users].count(place) == 1
-        return loop if place in loop.meta.get(WRITTEN, ()) and alone else None
+        written = loop.target is LOOP and place in loop.meta.get(WRITTEN, ())
+        return loop if written and [user.args[1] for user in loop.users].count(place) == 1 else None
     if value.target not in WRITES and value.target not in IN_PLACE:
         return None
     indices = [leaf for leaf in pytree.tree_leaves(value.args[1:2]) if isinstance(leaf, Node)]
@@ -196,8 +198,8 @@ def _ordered(graph: GraphModule, values: list[Any], place: int) -> bool:
     output, writes = _output(graph), [_write(value) for value in values]
     for number, value in enumerate(values):
         write = next((one for one in writes[number + 1 :] if one is not None), None)
-        entries = [one for one in values[number + 1 :][:1] for one in _entry(one)]
-        links = {*values[number + 1 :][:1], *entries}
+        following = values[number + 1 :][:1]
+        links = {*following, *(entry for one in following for entry in _entry(one))}
         for source, reader in list(_readers(value, links)):
             if any(source is one for one in _written(reader)):
                 return False
