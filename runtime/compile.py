@@ -99,7 +99,7 @@ class Program(Generic[P, R]):
             plain = _plain(self.function, signature[0], leaves)
             gpu = _on_gpu(leaves)
             made, self.reason = compiled(
-                self.name, plain, inputs, self.backend, on_gpu=gpu, mark=_compiler(), donated=donated
+                self.name, plain, _distinct(inputs), self.backend, on_gpu=gpu, mark=_compiler(), donated=donated
             )
             if seal and self.artefact:
                 _save(made, self.artefact, seal)
@@ -223,6 +223,15 @@ def _prepared(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
     return leaf.reshape(1) if leaf.ndim == 0 else leaf.contiguous()
+
+
+def _distinct(inputs: Sequence[Any]) -> list[Any]:
+    """Return inputs of which none is another: the compiler would take two arguments for one in every later call."""
+    known = [id(leaf) for leaf in inputs]
+    return [
+        leaf.clone() if isinstance(leaf, Tensor) and known.index(id(leaf)) < place else leaf
+        for place, leaf in enumerate(inputs)
+    ]
 
 
 def _check_not_given_up(name: str, known: dict[Any, Any], signature: Any, donated: frozenset[int]) -> None:
