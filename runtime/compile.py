@@ -21,7 +21,7 @@ import torch.utils._pytree as pytree
 from attrs import define, field, frozen
 from torch import Tensor
 
-from ..core.errors import RecompileError, message
+from ..core.errors import ChoiceError, RecompileError, ShapeError, message
 from ..core.tree import leaf_names
 from .files.cache import cache_directory
 from .files.reading import read_bounded
@@ -46,6 +46,7 @@ class Program(Generic[P, R]):
     function: Callable[P, R]
     artefact: Path | None  # where the compiled form of the first signature is kept
     backend: str
+    donate: tuple[int, ...] = ()  # see `program`
     seconds: list[float] = field(factory=list)
     loaded: bool = False  # whether the artefact was found
     reason: str = ""  # for the compiler's usual, longer way, where the direct one could not be taken
@@ -57,7 +58,7 @@ class Program(Generic[P, R]):
         signature = (structure, tuple(_description(leaf) for leaf in leaves))
         inputs = [_prepared(leaf) for leaf in leaves]
         if signature not in self._compiled:
-            self._compile(signature, inputs, leaves)
+            self._compile(signature, inputs, leaves, self._donated(arguments, leaves))
         result = cast(R, self._compiled[signature](inputs))
         afterwards = getattr(self.function, AFTERWARDS, None)
         if afterwards is not None:
@@ -68,7 +69,18 @@ class Program(Generic[P, R]):
         """Make every later compilation an error."""
         self.settled = True
 
-    def _compile(self, signature: Any, inputs: list[Any], leaves: list[Any]) -> None:
+    def _donated(self, arguments: Sequence[Any], leaves: list[Any]) -> frozenset[int]:
+        """Return the positions of leaves whose memory a result may take."""
+        if not all(0 <= place < len(arguments) for place in self.donate):
+            remedy = "name arguments that are passed by position"
+            wanted = f"positions below {len(arguments)}"
+            raise ChoiceError(message(f"{self.name}: donate", got=self.donate, wanted=wanted, remedy=remedy))
+        counts = [len(pytree.tree_leaves(one)) for one in arguments]
+        places = (sum(counts[:one]) + k for one in self.donate for k in range(counts[one]))
+        return frozenset(place for place in places if isinstance(leaves[place], Tensor) and leaves[place].ndim)
+
+    def _compile(self, signature: Any, inputs: list[Any], leaves: list[Any], donated: frozenset[int]) -> None:
+        _check_not_given_up(self.name, self._compiled, signature, donated)
         if self.settled and self._compiled:
             what, got, wanted = _difference(next(iter(self._compiled)), signature)
             remedy = "keep structures, shapes and dtypes as they were in the warm-up"
@@ -86,7 +98,9 @@ class Program(Generic[P, R]):
 
             plain = _plain(self.function, signature[0], leaves)
             gpu = _on_gpu(leaves)
-            made, self.reason = compiled(self.name, plain, inputs, self.backend, on_gpu=gpu, mark=_compiler())
+            made, self.reason = compiled(
+                self.name, plain, _distinct(inputs), self.backend, on_gpu=gpu, mark=_compiler(), donated=donated
+            )
             if seal and self.artefact:
                 _save(made, self.artefact, seal)
         self._compiled[signature] = made
@@ -94,7 +108,12 @@ class Program(Generic[P, R]):
 
 
 def program(
-    function: Callable[P, R], *, name: str = "", artefact: Path | None = None, backend: str = "inductor"
+    function: Callable[P, R],
+    *,
+    name: str = "",
+    artefact: Path | None = None,
+    backend: str = "inductor",
+    donate: tuple[int, ...] = (),
 ) -> Program[P, R]:
     """Return a program for `function`, which must compile as one graph.
 
@@ -103,12 +122,22 @@ def program(
     identity cannot be determined is compiled anew in each process, with a warning. `backend` "aot_eager" traces without
     generating code, for tests; "none" calls the function as it is.
 
+    `donate` are the positions of arguments that a call gives up: their memory becomes the result's where it can, so that a
+    large buffer of which a call writes a few rows is not copied. The caller must not use these tensors afterwards: they are
+    empty, or unchanged where their memory was not taken (another argument or a tensor that the function closes over shares it,
+    they are parts of larger ones or results themselves, another backend or device compiles the function). The results are the
+    same in any case.
+
     >>> double = program(lambda x: 2 * x, backend="aot_eager")
     >>> double(torch.ones(2)), len(double.seconds)
     (tensor([2., 2.]), 1)
     """
     return Program(
-        name=name or getattr(function, "__name__", "program"), function=function, artefact=artefact, backend=backend
+        name=name or getattr(function, "__name__", "program"),
+        function=function,
+        artefact=artefact,
+        backend=backend,
+        donate=donate,
     )
 
 
@@ -136,7 +165,7 @@ def phase(thread: int) -> str:
     return ""
 
 
-def artefact_name(function: Callable[..., Any], backend: str, *arguments: Any) -> str:
+def artefact_name(function: Callable[..., Any], backend: str, *arguments: Any, donate: tuple[int, ...] = ()) -> str:
     """Return a name for the compiled form of `function` for arguments like these, before anything is traced.
 
     It is a hash of the function's identity, the compiler, and the arguments' structure, shapes and dtypes, so that all
@@ -150,7 +179,7 @@ def artefact_name(function: Callable[..., Any], backend: str, *arguments: Any) -
     leaves, structure = pytree.tree_flatten((arguments, {}))
     signature = (structure, tuple(_description(leaf) for leaf in leaves))
     try:
-        known = identity(function, backend, _compiler())
+        known = identity(function, backend, _compiler(), donate)
     except UnknownError:
         known = os.urandom(32)
     return hashlib.sha256(known + _mark(signature)).hexdigest()[:32]
@@ -194,6 +223,26 @@ def _prepared(leaf: Any) -> Any:
     if not isinstance(leaf, Tensor):
         return leaf
     return leaf.reshape(1) if leaf.ndim == 0 else leaf.contiguous()
+
+
+def _distinct(inputs: Sequence[Any]) -> list[Any]:
+    """Return inputs of which none is another: the compiler would take two arguments for one in every later call."""
+    known = [id(leaf) for leaf in inputs]
+    return [
+        leaf.clone() if isinstance(leaf, Tensor) and known.index(id(leaf)) < place else leaf
+        for place, leaf in enumerate(inputs)
+    ]
+
+
+def _check_not_given_up(name: str, known: dict[Any, Any], signature: Any, donated: frozenset[int]) -> None:
+    """Raise ShapeError for a tensor that an earlier call of a program was given, and that is empty since."""
+    for structure, described in known:
+        for place in donated if structure == signature[0] else ():
+            (shape, *_), (wanted, *_) = signature[1][place], described[place]
+            if shape == (0,) and wanted != (0,):
+                got = "an empty tensor, as one is that an earlier call was given"
+                remedy = "pass the result of that call, or leave the argument out of `donate`"
+                raise ShapeError(message(f"{name}: a donated argument", got=got, wanted=list(wanted), remedy=remedy))
 
 
 def _difference(known: Any, signature: Any) -> tuple[str, str, str]:
@@ -246,7 +295,7 @@ def _sealed(program: "Program[Any, Any]", signature: Any) -> Seal | None:
         _warn_unkept(program.name, f"{where} is no file of yours alone, with mode 600")
         return None
     try:
-        function = identity(program.function, program.backend, _compiler())
+        function = identity(program.function, program.backend, _compiler(), program.donate)
     except UnknownError as unknown:
         _warn_unkept(program.name, str(unknown))
         return None

@@ -27,10 +27,20 @@ from .untraceable import check_cpp_compiler, quiet, untraceable
 OPERATOR = "torch.ops.higher_order.scan"
 
 
-def compiled(name: str, flat: Any, inputs: list[Any], backend: str, *, on_gpu: bool, mark: str) -> tuple[Any, str]:
+def compiled(
+    name: str,
+    flat: Any,
+    inputs: list[Any],
+    backend: str,
+    *,
+    on_gpu: bool,
+    mark: str,
+    donated: frozenset[int] = frozenset(),
+) -> tuple[Any, str]:
     """Return the compiled form of a function of flat inputs, and a reason where it was made the compiler's longer way.
 
-    `mark` is a digest of the compiler: what it keeps under another mark is not used.
+    `mark` is a digest of the compiler: what it keeps under another mark is not used. `donated` are positions of inputs whose
+    memory results may take, which only programs do that are made directly.
     Raises: CompileError (no C++ compiler, or a function that cannot be compiled), and PurestepErrors of the function.
     """
     if backend == "inductor":
@@ -38,8 +48,8 @@ def compiled(name: str, flat: Any, inputs: list[Any], backend: str, *, on_gpu: b
         if not on_gpu:
             check_cpp_compiler(name)
     try:
-        with settings(cpp_wrapper=not on_gpu, mark=mark):
-            return _compiled(flat, inputs, backend, on_gpu)
+        with settings(cpp_wrapper=not on_gpu, mark=f"{mark} {sorted(donated)}"):
+            return _compiled(flat, inputs, backend, on_gpu, donated)
     except PurestepError:
         raise
     except Exception as fault:
@@ -78,7 +88,7 @@ def compiles_one_line() -> bool:
     return True
 
 
-def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool) -> tuple[Any, str]:
+def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool, donated: frozenset[int]) -> tuple[Any, str]:
     reason = ""
     own = types.FunctionType(flat.__code__.replace(), flat.__globals__, flat.__name__, None, flat.__closure__)
     options: dict[str, Any] = {"guard_filter_fn": lambda guards: [False for _ in guards]}
@@ -94,7 +104,7 @@ def _compiled(flat: Any, inputs: list[Any], backend: str, on_gpu: bool) -> tuple
             try:
                 from .direct_build import build_directly  # here: other versions of torch may lack what it imports
 
-                return build_directly(flat, inputs), ""
+                return build_directly(flat, inputs, donated), ""
             except Exception as error:  # the usual way raises the error of a function that neither can compile
                 reason = f"{type(error).__name__}: {error}"
         compiled = torch.compile(own, backend=backend, **whole)

@@ -21,6 +21,7 @@ import torch._inductor.codecache as codecache
 import torch._inductor.config as inductor
 import torch._inductor.cpu_vec_isa as features
 
+from .in_place import lowered, mutated, with_true_memory
 from .replace_attributes import replace_attributes
 from .scan_loops import copying
 
@@ -71,6 +72,7 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
     import torch._inductor.codegen.cpp as kernels
     import torch._inductor.dependencies as dependencies
     import torch._inductor.fx_passes.post_grad as passes
+    import torch._inductor.graph as graphs
     import torch._inductor.ir as ir
     import torch._inductor.loop_body as loops
     import torch._inductor.sizevars as sizes
@@ -96,6 +98,9 @@ def _shortcuts() -> list[tuple[Any, dict[str, Any]]]:
         (kernels, {"stride_at_vec_range": _stride(sizes.stride_at_vec_range, vars(sizes)["sympy"])}),
         # Dynamo itself refuses a step that mutates or aliases its inputs; this check traces every step again.
         (operators, {"_check_alias_and_mutation": lambda *_: None}),
+        (operators, {"check_input_alias_and_mutation": mutated(operators.check_input_alias_and_mutation)}),
+        (passes, {"reinplace_inplaceable_ops": with_true_memory(vars(passes)["reinplace_inplaceable_ops"])}),
+        (graphs.GraphLowering, {"call_function": lowered(graphs.GraphLowering.call_function)}),
     ]
 
 

@@ -9,10 +9,10 @@ import torch.utils._pytree as pytree
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental import proxy_tensor
 
+from .in_place import LOOP, write_in_place
 from .replace_attributes import replace_attributes
 
 SCAN = torch.ops.higher_order.scan
-LOOP = torch.ops.higher_order.while_loop
 
 
 def copying(stock: Callable[[GraphModule], None]) -> Callable[[GraphModule], None]:
@@ -21,17 +21,25 @@ def copying(stock: Callable[[GraphModule], None]) -> Callable[[GraphModule], Non
     def decompose(graph: GraphModule) -> None:
         bodies: dict[Callable[..., Any], GraphModule] = {}
         stand_ins = dict[str, GraphModule]()
+        single: list[Node] = []
         for node in graph.graph.find_nodes(op="call_function", target=SCAN):
+            single += list(node.users) if len(node.meta["val"]) == 1 else []
             name = str(node.args[0].target)
             body = getattr(graph, name)
             function = _standing_for(body)
             stand_ins[name], bodies[function] = _calling(function, body), body
+        known = set(graph.graph.find_nodes(op="call_function", target=LOOP))
         with replace_attributes(graph, stand_ins):
             stock(graph)
-        for node in graph.graph.find_nodes(op="call_function", target=LOOP) if bodies else ():
+        for user in single:  # the pass puts a scan's only result in the place of the list that it is in
+            user.replace_all_uses_with(user.args[0])  # type: ignore[arg-type]
+            graph.graph.erase_node(user)
+        made = [node for node in graph.graph.find_nodes(op="call_function", target=LOOP) if node not in known]
+        for node in made:
             whole = getattr(graph, str(node.args[1].target))
             for call in [one for one in whole.graph.nodes if one.target in bodies]:
                 _inline(whole, call, bodies[call.target])
+        write_in_place(graph, made)
 
     return decompose
 

@@ -1,4 +1,4 @@
-"""Families of laws of the runtime: identities of functions, traces, derivatives, products, bounds of actions, stale actors."""
+"""Families of laws of the runtime: identities, traces, derivatives, writes in place, products, bounds, stale actors."""
 
 import torch
 
@@ -13,6 +13,8 @@ from .direct_trace import MUTANTS as DIRECT_TRACE_MUTANTS
 from .direct_trace import direct_trace_laws, interpreted
 from .identity import MUTANTS as IDENTITY_MUTANTS
 from .identity import identity_laws
+from .in_place import MUTANTS as IN_PLACE_MUTANTS
+from .in_place import in_place_laws, rewritten
 from .products import MUTANTS as PRODUCT_MUTANTS
 from .products import kernel, product_laws
 from .scan_derivative import MUTANTS as SCAN_DERIVATIVE_MUTANTS
@@ -27,6 +29,7 @@ def families() -> list[Family]:
     return [
         Family(direct_trace_laws(), interpreted, edits(DIRECT_TRACE_MUTANTS)),
         Family(scan_derivative_laws(), interpreted, edits(SCAN_DERIVATIVE_MUTANTS)),
+        Family(in_place_laws(), rewritten, edits(IN_PLACE_MUTANTS)),
         Family(identity_laws(), identity, edits(IDENTITY_MUTANTS)),
         Family(action_bounds_laws(), rollout, edits(ACTION_BOUNDS_MUTANTS)),
         Family(lagging_laws(), own_lagging, edits(STALE_ACTOR_MUTANTS)),

@@ -101,6 +101,14 @@ def test_arguments_keep_their_bits() -> None:
 
 
 @pytest.mark.slow
+def test_arguments_that_were_one_tensor_may_be_two_later() -> None:
+    run = program(lambda a, b: a - 2 * b, backend="aot_eager")
+    one, two = torch.tensor([1.0]), torch.tensor([5.0])
+    assert run(one, one).tolist() == [-1.0]
+    assert run(one, two).tolist() == [-9.0]
+    assert len(run.seconds) == 1
+
+
 def test_each_composition_is_a_program_of_its_own() -> None:
     """One code object, twelve closures: the compiler would give up at the ninth."""
 
