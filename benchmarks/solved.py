@@ -142,7 +142,7 @@ def outcome(name: str, first_seed: int, count: int = 0) -> Outcome:
     """Trains a case by its recipe's defaults and plays episodes with every seed's final policy; `count` replaces its seeds."""
     case = evolve(CASES[name], seeds=count or CASES[name].seeds)
     recipe = RECIPES[case.recipe]
-    arguments = recipe.defaults(["--env", case.env])
+    arguments = recipe.defaults(case.env)
     torch.set_num_threads(arguments.process.threads)
     pipeline = actor_critic_pipeline(arguments)
     seeds = range(first_seed, first_seed + case.seeds)

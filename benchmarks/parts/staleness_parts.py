@@ -60,7 +60,7 @@ def compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def usual() -> Classic:
     """The recipe's own numbers."""
-    arguments: Classic = RECIPES["ppo"].defaults(["--env", ENV])
+    arguments: Classic = RECIPES["ppo"].defaults(ENV)
     return arguments
 
 

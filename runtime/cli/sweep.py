@@ -57,7 +57,7 @@ def sweep_command(words: list[str]) -> int:
     recipe = choose("purestep sweep: recipe", name, RECIPES)
     axes, words = _axes(words)  # afterwards an option and its value are two words
     choose("--sampler", option(words, "--sampler", Sweep().sampler), dict.fromkeys(SAMPLERS))
-    defaults = changed(recipe.defaults(words), {"threads": "auto"})
+    defaults = changed(recipe.defaults(option(words, "--env", None)), {"threads": "auto"})
     usual = Sweeping(defaults, Sweep(), Path("runs") / f"{folder_label(defaults.experience.env)}-{name}-sweep")
     given = tyro.cli(
         Sweeping, default=usual, args=words, prog=f"purestep sweep {name}", description=ABOUT, config=FLAGS

@@ -36,7 +36,7 @@ AXES = (axis_of("learning_rate", "0.001,0.01"), axis_of("gamma", "0.9,0.99"))
 
 
 def settings(**more: Any) -> Any:
-    return changed(RECIPES["ppo"].defaults(()), {**SMALL, **more})
+    return changed(RECIPES["ppo"].defaults(), {**SMALL, **more})
 
 
 def silent(text: str) -> None:

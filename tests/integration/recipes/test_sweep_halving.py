@@ -45,7 +45,7 @@ def scored_by_digests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def swept(trials: Sweeping, run: Path, *, changes: Any = (), **options: Any) -> Iterator[Trial]:
-    given = changed(RECIPES["ppo"].defaults(()), {**SMALL, **dict(changes)})
+    given = changed(RECIPES["ppo"].defaults(), {**SMALL, **dict(changes)})
     return trials(given, AXES, Sweep(**{"seeds": 1, **options}), run, notice=lambda text: None)
 
 

@@ -30,7 +30,7 @@ def scored_by_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def swept(run: Path, **options: Any) -> Iterator[Trial]:
-    given = changed(RECIPES["ppo"].defaults(()), SMALL)
+    given = changed(RECIPES["ppo"].defaults(), SMALL)
     usual = {"seeds": 2, "samples": 14, "members": 8, "sampler": "optuna"}
     return sweep.trials(given, AXES, Sweep(**{**usual, **options}), run, notice=lambda text: None)
 

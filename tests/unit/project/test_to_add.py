@@ -105,7 +105,7 @@ def test_an_algorithm(
 ) -> None:
     added("algorithms/rooted.py", ALGORITHM)
     row = ("of a root", "One step for each batch.", "purestep.algorithms.rooted:rooted", {"cartpole": {"root": 0.5}})
-    monkeypatch.setitem(classic.RECIPES, "rooted", classic.recipe("rooted", *row))
+    monkeypatch.setitem(classic.RECIPES, "rooted", classic.ClassicRecipe("rooted", *row))
     assert registry.listed()["rooted"] == "of a root"
     small = ["--steps", "32", "--envs", "2", "--horizon", "8", "--hidden", "4", "--backend", "none", "--episodes", "1"]
     run = str(tmp_path / "run")
@@ -217,14 +217,13 @@ def test_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 RECIPE = '''"""A recipe that halves a number."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from attrs import frozen
 
-from ..runs.recipe import Components, Context, Notice, Recipe
+from ..runs.recipe import Components, Context, Lines, Notice, Recipe
 from ..runs.run import restore_run, stepped
 from ..runs.training_machine import plan
 
@@ -236,16 +235,26 @@ class Settings:
     iterations: int = 3  # how often
 
 
-def build(settings: Settings, context: Context) -> Components:
-    halve = lambda state: (state / 2, {"episode_return": float(state)})
-    return Components(loop=plan(settings.iterations, 3), begin=lambda: torch.ones(()), session=stepped(halve))
+class Halve(Recipe):
+    """The recipe halve."""
+
+    name, about = "halve", "halve a number"
+
+    def defaults(self, choice: str | None = None) -> Settings:
+        """Return the default settings."""
+        return Settings()
+
+    def build(self, settings: Settings, context: Context) -> Components:
+        """Return the run of these settings."""
+        halve = lambda state: (state / 2, {"episode_return": float(state)})
+        return Components(loop=plan(settings.iterations, 3), begin=lambda: torch.ones(()), session=stepped(halve))
+
+    def evaluate(self, run: Path, options: Any, notice: Notice) -> Lines:
+        """Yield the number."""
+        yield f"evaluation: {float(restore_run(run).state)}"
 
 
-def evaluated(run: Path, options: Any, notice: Notice) -> Iterator[str]:
-    yield f"evaluation: {float(restore_run(run).state)}"
-
-
-RECIPE = Recipe(name="halve", about="halve a number", defaults=lambda words: Settings(), build=build, evaluate=evaluated)
+RECIPE = Halve()
 '''
 
 

@@ -235,5 +235,5 @@ def test_a_record_with_values_of_other_types_is_refused(changes: dict[str, Any])
 def test_every_recipes_own_record_is_taken() -> None:
     for name in own():
         recipe = find(name)
-        arguments = recipe.defaults(())
+        arguments = recipe.defaults()
         assert runs.arguments_of(runs.run_record(recipe, arguments)) == (recipe, arguments)
