@@ -23,9 +23,9 @@ from purestep.core.envs import ENVS
 from purestep.core.errors import RecompileError
 from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import Program, program
-from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import actor_critic_pipeline, lowered
+from purestep.runtime.recipes.shared_settings import loop_of
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 

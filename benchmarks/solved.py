@@ -30,10 +30,10 @@ from purestep.runtime.effects.reporting.progress import progress
 from purestep.runtime.evaluate import Summary, summary
 from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.population import population
-from purestep.runtime.recipes.arguments import loop_of, run_steps
 from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.evaluate_policy import play_episodes
 from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline
-from purestep.runtime.recipes.report import play_episodes
+from purestep.runtime.recipes.shared_settings import loop_of, run_steps
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.logging import RETURN
 from purestep.runtime.runs.loop_state import iteration_rows

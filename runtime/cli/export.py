@@ -45,7 +45,7 @@ def export_command(words: list[str]) -> int:
         place = check_place(out, overwrite=overwrite)
         loading(run)
         _check_kind(run)
-        from ..recipes.export import exported  # here: it imports torch
+        from ..recipes.export_policy import exported  # here: it imports torch
 
         trusted = Trust(every=trust, typed=("export", *words), by_name=False)
         print(exported(run, place, trusted, to=to, batch=batch, overwrite=overwrite).line())

@@ -293,8 +293,8 @@ def explain_command(words: list[str]) -> int:
     given.searching.check()
     check_whole("--answers", given.answers, 1)
     loading(given.run)
-    from ..recipes import explain
+    from ..recipes import explain_query
 
-    for line in explain.lines_of(given.run, given.query, place, given):
+    for line in explain_query.lines_of(given.run, given.query, place, given):
         print(line)
     return 0

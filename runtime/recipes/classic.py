@@ -14,7 +14,7 @@ from ..runs.arguments import changed
 from ..runs.recipe import RESUME, Components, Context, Lines, Notice, Options, Recipe, SessionResult
 from ..runs.trusting import check_trust, trusted
 from .algorithm_flags import changes_class, check_algorithm, settings_class, settings_of
-from .arguments import (
+from .shared_settings import (
     Changes,
     ExperienceOptions,
     Learner,
@@ -138,13 +138,13 @@ class ClassicRecipe(Recipe):
 
     def evaluate(self, run: Path, options: PlayedEpisodes, notice: Notice) -> Lines:
         """Play episodes with the newest checkpoint."""
-        from .report import evaluation_lines
+        from .evaluate_policy import evaluation_lines
 
         return evaluation_lines(run, options, notice)
 
     def report(self, run: Path, options: Playing | Resuming, notice: Notice) -> Lines:
         """Play episodes with the newest checkpoint, and draw the learning curve."""
-        from .report import final_lines
+        from .evaluate_policy import final_lines
 
         return final_lines(run, options, notice)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from ..runs.arguments import check_memory
 from ..runs.recipe import Components, Context, Lines, Notice, Options, Recipe
 from .algorithm_flags import changes_class
-from .arguments import Changes, run_steps
 from .prove_settings import ATOM, PPO, TRAINS, USUAL, Prove, Ranking, check_policy, check_prove, prove_defaults
+from .shared_settings import Changes, run_steps
 
 
 def check_ranking(arguments: Prove, options: Ranking) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import purestep
 from purestep.runtime.cli import main
-from purestep.runtime.recipes import explain, ranking, report, sweep, text_run
+from purestep.runtime.recipes import evaluate_policy, explain_query, ranking, sweep_trials, text_run
 from purestep.runtime.recipes.text import TextRecipe
 from purestep.runtime.runs import curves
 from purestep.runtime.runs import run as runs
@@ -60,11 +60,11 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
         return work
 
     monkeypatch.setattr(runs, "resume", note("resume"))
-    monkeypatch.setattr(report, "evaluate_run", note("evaluate"))
+    monkeypatch.setattr(evaluate_policy, "evaluate_run", note("evaluate"))
     monkeypatch.setattr(ranking, "prover_of", note("evaluate"))
     monkeypatch.setattr(curves, "draw_metric", note("plot"))
-    monkeypatch.setattr(explain, "explain_query", note("explain"))
-    monkeypatch.setattr(sweep, "trials", lambda given, axes, options, run, **named: note("sweep")(run))
+    monkeypatch.setattr(explain_query, "explain_query", note("explain"))
+    monkeypatch.setattr(sweep_trials, "trials", lambda given, axes, options, run, **named: note("sweep")(run))
 
     def start(run: Path, recipe: Recipe, settings: Any, **named: Any) -> None:
         text = isinstance(recipe, TextRecipe)

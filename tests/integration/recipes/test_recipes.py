@@ -24,10 +24,10 @@ from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.machine.drive import Entry, Handlers, drive, serial
 from purestep.runtime.machine.json_codec import encode
-from purestep.runtime.machine.replay import from_lines, record_events, replay_events, to_lines
-from purestep.runtime.recipes.arguments import ExperienceOptions, loop_of
+from purestep.runtime.machine.replay_log import from_lines, record_events, replay_events, to_lines
 from purestep.runtime.recipes.classic import RECIPES, ROWS, Classic, ClassicRecipe
 from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline, components_of, lowered
+from purestep.runtime.recipes.shared_settings import ExperienceOptions, loop_of
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten

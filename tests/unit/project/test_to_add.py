@@ -32,7 +32,7 @@ from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster, task_reference
 from purestep.runtime.effects.task_reference import load_task, trust
-from purestep.runtime.recipes import arguments, classic
+from purestep.runtime.recipes import classic, shared_settings
 from purestep.runtime.runs import registry
 from purestep.runtime.runs.run import train
 from purestep.runtime.text.validate_task import validate_task
@@ -91,7 +91,7 @@ def test_an_environment(added: Added, monkeypatch: pytest.MonkeyPatch, tmp_path:
     outside = added("core/envs/outside.py", ENV.replace(".clamp(min=0)", "")).corridor
     assert not verify(Suite("spaces", (env_laws["spaces_hold"],)), outside(), profile=QUICK)
     monkeypatch.setitem(envs.ENVS, "corridor", corridor)
-    monkeypatch.setattr(arguments, "env_names", lambda: tuple(envs.ENVS))
+    monkeypatch.setattr(shared_settings, "env_names", lambda: tuple(envs.ENVS))
     small: dict[str, Any] = {"steps": 32, "envs": 2, "horizon": 8, "hidden": (4,), "backend": "none"}
     found = train("reinforce", tmp_path / "run", env="corridor", notice=lambda text: None, **small)
     assert found.loop.iteration == 2

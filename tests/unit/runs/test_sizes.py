@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.recipes.arguments import PlayedEpisodes, Playing, Resuming
 from purestep.runtime.recipes.prove_recipe import check_ranking
 from purestep.runtime.recipes.prove_settings import Graph, Prove, Ranking
+from purestep.runtime.recipes.shared_settings import PlayedEpisodes, Playing, Resuming
 from purestep.runtime.recipes.sweep_settings import Sweep
 from purestep.runtime.runs.arguments import changed, check_memory, memory_bytes
 from purestep.runtime.runs.registry import find
