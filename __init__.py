@@ -174,7 +174,7 @@ if TYPE_CHECKING:
     from .runtime.normalizer import with_normalizer as with_normalizer
     from .runtime.population import population as population
     from .runtime.population import with_hyperparameters as with_hyperparameters
-    from .runtime.recipes.load import load as load
+    from .runtime.recipes.load_policy import load as load
     from .runtime.recipes.train_text import train_text as train_text
     from .runtime.rollout import Worlds as Worlds
     from .runtime.rollout import reset_rollout as reset_rollout
@@ -269,7 +269,7 @@ else:
         "runtime.machine.drive": ("drive",),
         "runtime.normalizer": ("running", "with_normalizer"),
         "runtime.population": ("population", "with_hyperparameters"),
-        "runtime.recipes.load": ("load",),
+        "runtime.recipes.load_policy": ("load",),
         "runtime.recipes.train_text": ("train_text",),
         "runtime.rollout": ("Worlds", "reset_rollout", "rollout"),
         "runtime.text.trainer": ("language_trainer",),

@@ -1,4 +1,7 @@
-"""The update shared by REINFORCE and A2C: one gradient step on policy, value and entropy for each trajectory."""
+"""The update shared by REINFORCE and A2C: one gradient step on policy, value and entropy for each trajectory.
+
+`initial_state` and `total_loss` are PPO's, too.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +23,39 @@ from .value_losses import squared
 METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "gradient_norm")
 # (trajectory, values, next_values, numbers) -> (advantages, targets), all [T, B]
 Estimate = Callable[[Trajectory, Tensor, Tensor, Numbers], tuple[Tensor, Tensor]]
+
+
+def initial_state(model: ActorCritic, optimizer: Optimizer, numbers: Numbers) -> Callable[[Key], TrainState]:
+    """Return the `init` of an algorithm of policy and value, whose plain numbers are in its state.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.optim.optimizers import sgd
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> initial_state(actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2)), sgd(0.1), {"gamma": 0.5})(keys.key(0)).numbers
+    {'gamma': tensor(0.5000, dtype=torch.float64)}
+    """
+
+    def init(key: Key) -> TrainState:
+        params = model.init(key)
+        step = torch.zeros((), dtype=torch.int64, device=key.device)
+        own = stored_numbers(numbers, key.device)
+        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
+
+    return init
+
+
+def total_loss(policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, numbers: Numbers) -> Tensor:
+    """Return policy_loss + value_coefficient value_loss - entropy_coefficient entropy, all [].
+
+    A language model's loss has an entropy of its own: it is averaged by the counts of tokens in the whole batch.
+
+    >>> terms = torch.tensor(1.0), torch.tensor(2.0), torch.tensor(4.0)
+    >>> total_loss(*terms, {"value_coefficient": 0.5, "entropy_coefficient": 0.25})
+    tensor(1.)
+    """
+    total = policy_loss + scaled(numbers["value_coefficient"], value_loss)
+    return total - scaled(numbers["entropy_coefficient"], entropy)
 
 
 def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, numbers: Numbers) -> Algorithm:
@@ -58,8 +94,7 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
         policy_loss = policy_gradient(log_probs, advantages).mean()
         value_loss = squared(values, targets).mean()
         entropy = distribution.entropy().mean()
-        total = policy_loss + scaled(numbers["value_coefficient"], value_loss)
-        total = total - scaled(numbers["entropy_coefficient"], entropy)
+        total = total_loss(policy_loss, value_loss, entropy, numbers)
         approximate_kl = k3(trajectory.behaviour_log_prob, log_probs).mean()
         parts = {
             "policy_loss": policy_loss,
@@ -68,12 +103,6 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
             "approximate_kl": approximate_kl,
         }
         return total, {name: part.detach() for name, part in parts.items()}
-
-    def init(key: Key) -> TrainState:
-        params = model.init(key)
-        step = torch.zeros((), dtype=torch.int64, device=key.device)
-        own = stored_numbers(numbers, key.device)
-        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
 
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         del key
@@ -86,4 +115,4 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
         after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, {**metrics, "gradient_norm": global_norm(gradients)}
 
-    return Algorithm(init=init, update=update, metrics=METRICS)
+    return Algorithm(init=initial_state(model, optimizer, numbers), update=update, metrics=METRICS)

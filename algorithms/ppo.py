@@ -21,6 +21,7 @@ from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
 from ..core.steps import Trajectory
 from ..core.tree import tree_map
+from .actor_critic import initial_state, total_loss
 from .advantages import gae
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import (
@@ -35,8 +36,6 @@ from .hyperparameters import (
     current_numbers,
     given_as_tensors,
     numbers_of,
-    scaled,
-    stored_numbers,
 )
 from .kl import k3
 from .policy_losses import ppo_clip
@@ -171,12 +170,6 @@ def ppo_learner(
     names, fixed = tuple(numbers), given_as_tensors(numbers)
     apply, optimize = model.apply, optimizer.update
 
-    def init(key: Key) -> TrainState:
-        params = model.init(key)
-        step = torch.zeros((), dtype=torch.int64, device=key.device)
-        own = stored_numbers(numbers, key.device)
-        return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
-
     def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
         now = current_numbers("ppo", names, state.numbers, fixed)
         samples = samples_of(state.params, trajectory, state.step, now)
@@ -195,7 +188,7 @@ def ppo_learner(
         after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, dict(zip(metrics, figures.mean(0).unbind(), strict=True))
 
-    return Algorithm(init=init, update=update, metrics=metrics)
+    return Algorithm(init=initial_state(model, optimizer, numbers), update=update, metrics=metrics)
 
 
 def prepare_samples(
@@ -289,8 +282,7 @@ def _objective(apply: Callable[..., Any], surrogate: Surrogate, normalize: bool,
         else:
             value_loss = squared(value, sample.target).mean()
         entropy = distribution.entropy().mean()
-        total = policy_loss + scaled(numbers["value_coefficient"], value_loss)
-        total = total - scaled(numbers["entropy_coefficient"], entropy)
+        total = total_loss(policy_loss, value_loss, entropy, numbers)
         log_ratio = (log_prob - anchor).detach()
         divergence = k3(anchor, log_prob).mean()
         figures = policy_loss, value_loss, entropy, divergence, _outside(log_ratio, clip_of(numbers)), *own

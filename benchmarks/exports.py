@@ -23,7 +23,7 @@ from purestep.runtime.effects.policy_files import programs
 from purestep.runtime.effects.policy_files.export import LIMITS, action_difference, export
 from purestep.runtime.effects.policy_files.module import call_policy, inputs_of, module_of, portions
 from purestep.runtime.effects.policy_files.tensors import with_weights
-from purestep.runtime.recipes.load import TrainedPolicy, load
+from purestep.runtime.recipes.load_policy import TrainedPolicy, load
 from purestep.runtime.runs.run import silent, train
 from purestep.runtime.trained_policy import visited
 

@@ -23,9 +23,9 @@ from purestep.core import keys
 from purestep.core.tree import leaves
 from purestep.runtime.compile import program
 from purestep.runtime.recipes.algorithm_flags import settings_class
-from purestep.runtime.recipes.arguments import ExperienceOptions, Process
 from purestep.runtime.recipes.classic import Classic
 from purestep.runtime.recipes.pipeline import actor_critic_pipeline
+from purestep.runtime.recipes.shared_settings import ExperienceOptions, Process
 from purestep.runtime.train import folded
 
 from . import evidence

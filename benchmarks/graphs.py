@@ -23,9 +23,9 @@ from purestep.core.envs import ENVS
 from purestep.core.errors import RecompileError
 from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import Program, program
-from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import actor_critic_pipeline, lowered
+from purestep.runtime.recipes.shared_settings import loop_of
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 
@@ -69,7 +69,7 @@ def seen() -> Seen:
 
 def whole_run(steps: int) -> dict[str, Any]:
     """The recipe's own run of PPO on CartPole, with its defaults, settled after the first chunk."""
-    arguments = changed(RECIPES["ppo"].defaults(()), {"steps": steps})
+    arguments = changed(RECIPES["ppo"].defaults(), {"steps": steps})
     pipeline, loop = actor_critic_pipeline(arguments), loop_of(arguments.experience, arguments.process)
     trainer = pipeline.trainer
     torch.set_num_threads(arguments.process.threads)
@@ -105,7 +105,7 @@ def compiled(run: object) -> Program[Any, Any]:
 
 def one_env(name: str) -> dict[str, Any]:
     """A small PPO of the recipe, an iteration a call; each call is compared with the same one uncompiled."""
-    arguments = changed(RECIPES["ppo"].defaults(["--env", name]), {**SMALL, **UNLIKE.get(name, {})})
+    arguments = changed(RECIPES["ppo"].defaults(name), {**SMALL, **UNLIKE.get(name, {})})
     trainer = actor_critic_pipeline(arguments).trainer
     eager = train(trainer, 1)
     run = program(train(trainer, 1), name=name)

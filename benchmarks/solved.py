@@ -30,10 +30,10 @@ from purestep.runtime.effects.reporting.progress import progress
 from purestep.runtime.evaluate import Summary, summary
 from purestep.runtime.machine.json_codec import encode
 from purestep.runtime.population import population
-from purestep.runtime.recipes.arguments import loop_of, run_steps
 from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.evaluate_policy import play_episodes
 from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline
-from purestep.runtime.recipes.report import play_episodes
+from purestep.runtime.recipes.shared_settings import loop_of, run_steps
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.logging import RETURN
 from purestep.runtime.runs.loop_state import iteration_rows
@@ -142,7 +142,7 @@ def outcome(name: str, first_seed: int, count: int = 0) -> Outcome:
     """Trains a case by its recipe's defaults and plays episodes with every seed's final policy; `count` replaces its seeds."""
     case = evolve(CASES[name], seeds=count or CASES[name].seeds)
     recipe = RECIPES[case.recipe]
-    arguments = recipe.defaults(["--env", case.env])
+    arguments = recipe.defaults(case.env)
     torch.set_num_threads(arguments.process.threads)
     pipeline = actor_critic_pipeline(arguments)
     seeds = range(first_seed, first_seed + case.seeds)

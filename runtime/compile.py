@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..core.errors import ChoiceError, RecompileError, ShapeError, message
 from ..core.tree import leaf_names
-from .files.cache import cache_directory
+from .files.cache_folder import cache_directory
 from .files.reading import read_bounded
 from .files.reading import reason as why
 from .files.secret import NAME as SECRET

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from purestep.properties.framework.law import Vacuous
 from purestep.properties.framework.profiles import current_profile, named_profile, using
-from purestep.runtime.files.cache import cache_directory
+from purestep.runtime.files.cache_folder import cache_directory
 from purestep.runtime.files.secret import private_folder
 
 from .support.quick_draws import FEWER

@@ -35,9 +35,9 @@ from purestep.core.tree import all_finite, leaves
 from purestep.runtime.compile import program
 from purestep.runtime.evaluate import evaluate
 from purestep.runtime.population import each
-from purestep.runtime.recipes.arguments import loop_of, passes_of
 from purestep.runtime.recipes.classic import RECIPES, Classic
 from purestep.runtime.recipes.pipeline import network, optimizer
+from purestep.runtime.recipes.shared_settings import loop_of, passes_of
 from purestep.runtime.rollout import rollout
 from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.train import RunState, Trainer, trainer
@@ -60,7 +60,7 @@ def compiled(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def usual() -> Classic:
     """The recipe's own numbers."""
-    arguments: Classic = RECIPES["ppo"].defaults(["--env", ENV])
+    arguments: Classic = RECIPES["ppo"].defaults(ENV)
     return arguments
 
 

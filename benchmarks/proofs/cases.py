@@ -16,9 +16,9 @@ from attrs import evolve, field, frozen
 from purestep.core import keys
 from purestep.runtime.compile import program
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.prove import warmed_up
 from purestep.runtime.recipes.prove_settings import MOVES, Prove, prove_defaults
+from purestep.runtime.recipes.shared_settings import loop_of
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 

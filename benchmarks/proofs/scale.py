@@ -26,9 +26,9 @@ from purestep.runtime.logic.link_ranking import among_all, among_negatives, rank
 from purestep.runtime.logic.proof_scores import Effort, ProofTable, prover, rule_weights
 from purestep.runtime.logic.rank import candidates_of, ranking_result, scorer
 from purestep.runtime.logic.search import SearchLimits, ranges
-from purestep.runtime.recipes.arguments import iteration_steps, loop_of
 from purestep.runtime.recipes.prove import confident, model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import prove_defaults
+from purestep.runtime.recipes.shared_settings import iteration_steps, loop_of
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import train
 

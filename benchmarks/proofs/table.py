@@ -28,9 +28,9 @@ from purestep.runtime.compile import program
 from purestep.runtime.logic.breadth import deriver, shortest_proofs
 from purestep.runtime.logic.proofs import Proofs
 from purestep.runtime.logic.rank import Scored, candidates_of, ranking_result, scored_by_length, scorer
-from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.prove import model_of, prove_pipeline
 from purestep.runtime.recipes.prove_settings import Prove
+from purestep.runtime.recipes.shared_settings import loop_of
 from purestep.runtime.train import train
 
 from .. import evidence

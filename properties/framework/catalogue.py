@@ -119,6 +119,12 @@ def function(*positional: str, keywords: tuple[str, ...] = (), returns: str = ""
     return Signature(form="f", positional=positional, keywords=keywords, returns=returns)
 
 
+def of_one_stream(returns: str) -> Signature:
+    """Return the signature of a function of one stream's rewards and values, with a discount and a trace."""
+    stream = ("rewards", "values", "next_values", "terminated", "truncated")
+    return function(*stream, keywords=("gamma", "lambda_"), returns=returns)
+
+
 def factory(*positional: str, keywords: tuple[str, ...] = (), returns: str) -> Signature:
     """Return the signature of a function that makes a suite's subject.
 
@@ -241,15 +247,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="estimator",
         laws=("..suites.estimator", "estimator_laws"),
-        signature=function(
-            "rewards",
-            "values",
-            "next_values",
-            "terminated",
-            "truncated",
-            keywords=("gamma", "lambda_"),
-            returns="advantages [T]",
-        ),
+        signature=of_one_stream("advantages [T]"),
         example="verify(estimator_laws(), gae)",
         names=r"(?i)(^|_)gae(_|$)|gae|advantage(s)?(_and_returns|_estimat\w+)?$|generali[sz]ed_advantage",
         needs=("rewards", "values", "gamma", "lambda_"),
@@ -322,15 +320,7 @@ ROWS: tuple[CatalogueRow, ...] = (
     CatalogueRow(
         suite="lambda_return",
         laws=("..suites.returns", "lambda_return_laws"),
-        signature=function(
-            "rewards",
-            "values",
-            "next_values",
-            "terminated",
-            "truncated",
-            keywords=("gamma", "lambda_"),
-            returns="returns [T]",
-        ),
+        signature=of_one_stream("returns [T]"),
         example="verify(lambda_return_laws(), lambda_returns)",
         names=r"(?i)lambda_?(return|target|value)s?|td_?lambda|lambda_?ret",
         needs=("rewards", "values", "gamma", "lambda_"),

@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ...core.machine import Command, Event, Machine, Started, Stop
 from ...runtime.machine.drive import Received, drive
-from ...runtime.machine.replay import Log, from_lines, record_events, replay_events, simulated, to_lines
+from ...runtime.machine.replay_log import Log, from_lines, record_events, replay_events, simulated, to_lines
 from ..framework.law import Broken, Law, Mutant, Seen, Suite, law_constructor
 from ..framework.source import render
 
@@ -141,7 +141,7 @@ def shares_a_list(play: Any) -> Any:
 # --- laws ---
 
 
-SOURCE = "core.machine: effects as data; runtime.machine.replay: the same run without the world"
+SOURCE = "core.machine: effects as data; runtime.machine.replay_log: the same run without the world"
 
 
 @frozen

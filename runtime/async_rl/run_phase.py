@@ -21,7 +21,7 @@ from ..effects.workers.backends import Body, Inbox, WorkerHandle
 from ..effects.workers.pool import Workers, working
 from ..machine.drive import Effects, drive
 from ..machine.json_codec import json_line
-from ..machine.replay import observe_events, to_lines
+from ..machine.replay_log import observe_events, to_lines
 from ..text.config import TextConfig, generator_count
 from ..text.conversations import keep_conversations
 from ..text.run import preparations_writer

@@ -9,6 +9,7 @@ import tyro
 from attrs import define, evolve
 
 from ...core.errors import ChoiceError, PurestepError, message
+from ..recipes.text import TextRecipe
 from ..runs.arguments import check_whole
 from ..runs.kinds import record_of
 from ..runs.registry import find
@@ -55,7 +56,7 @@ def chat_command(words: list[str]) -> int:
         check_whole("--seed", seed, AS_TRAINED)
         held = record_of(run)
         recipe = find(str(held["recipe"])) if "recipe" in held else None
-        if recipe is None or isinstance(recipe.chat, tuple):
+        if not isinstance(recipe, TextRecipe):
             wanted, remedy = "one of: purestep train zorplex", "name the folder of such a run"
             raise ChoiceError(message(str(run), got="no run of a language model", wanted=wanted, remedy=remedy))
         loading(run)
@@ -63,7 +64,7 @@ def chat_command(words: list[str]) -> int:
         import torch
 
         trusted = Trust((), trust, ("chat", *words), by_name=False)
-        parts, params, arguments, version = recipe.chat(run, trusted)
+        parts, params, arguments, version = recipe.sampler(run, trusted)
         torch.set_num_threads(arguments.machine.threads)
         talk = _Talk(parts, params, arguments.episodes.draw if seed == AS_TRAINED else seed, temperature)
         if question or task != NONE:

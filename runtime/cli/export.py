@@ -7,6 +7,7 @@ import tyro
 
 from ...core.errors import ChoiceError, message
 from ..effects.policy_files.place import check_place
+from ..recipes.text import TextRecipe
 from ..runs.arguments import check_whole
 from ..runs.kinds import record_of
 from ..runs.registry import find
@@ -44,7 +45,7 @@ def export_command(words: list[str]) -> int:
         place = check_place(out, overwrite=overwrite)
         loading(run)
         _check_kind(run)
-        from ..recipes.export import exported  # here: it imports torch
+        from ..recipes.export_policy import exported  # here: it imports torch
 
         trusted = Trust(every=trust, typed=("export", *words), by_name=False)
         print(exported(run, place, trusted, to=to, batch=batch, overwrite=overwrite).line())
@@ -56,7 +57,7 @@ def export_command(words: list[str]) -> int:
 def _check_kind(run: Path) -> None:
     """Refuse the run of a language model. Raises: ChoiceError."""
     held = record_of(run)
-    if "recipe" in held and find(str(held["recipe"])).chat:
+    if "recipe" in held and isinstance(find(str(held["recipe"])), TextRecipe):
         got, wanted = "a run of a language model", "one whose policy maps observations to actions"
         remedy = f"its model is a Hugging Face folder already: {run / 'model'}"
         raise ChoiceError(message(str(run), got=got, wanted=wanted, remedy=remedy))

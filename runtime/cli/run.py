@@ -19,13 +19,12 @@ from ..effects.reporting.png import check_picture
 from ..recipes.prove_settings import Search
 from ..runs.arguments import check_whole, flag, flatten, folder_label, join_repeated, option
 from ..runs.kinds import record_of
-from ..runs.recipe import Nothing, Program, Recipe
+from ..runs.recipe import Nothing, Recipe, this_process
 from ..runs.registry import HIDDEN, find, listed, own
 from .common import FLAGS, loading, say
 
 if TYPE_CHECKING:
     from ..runs.recipe import SessionResult
-    from ..runs.store import Store
 
 
 @frozen
@@ -65,35 +64,18 @@ def train_command(words: list[str]) -> int:
         return 0
     name, *words = words
     recipe = find(name, "purestep train")
-    return _led(recipe, f"purestep train {name}", words, lambda store: _train(recipe, name, words, store))
-
-
-def _led(recipe: Recipe, what: str, words: Sequence[str], program: Program) -> int:
-    """Return the exit code of a program, which receives a function that returns the store of checkpoints.
-
-    It runs on all ranks that a launcher has started, where the recipe can use them. The function may import torch.
-    """
-    if not isinstance(recipe.lead, tuple):
-        return recipe.lead(words, program)
-    on_one_rank(what)
-    return program(_process)
-
-
-def _process() -> "Store":
-    from ..runs.store import PROCESS
-
-    return PROCESS
+    return recipe.lead(f"purestep train {name}", words, lambda store: _train(recipe, name, words, store))
 
 
 def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]) -> int:
     words = recipe.words(words)
-    defaults = recipe.defaults(words)
-    words = join_repeated(words, [flag(name) for name, value in flatten(defaults).items() if isinstance(value, tuple)])
     by = recipe.chosen_by
+    defaults = recipe.defaults(option(words, flag(by), None))
+    words = join_repeated(words, [flag(name) for name, value in flatten(defaults).items() if isinstance(value, tuple)])
     shown = f"The defaults shown are those of {flag(by)} {flatten(defaults)[by]}." if by else ""
     given = tyro.cli(
         Training,
-        default=Training(defaults, recipe.closing(), _usual_folder(recipe, defaults, words)),
+        default=Training(defaults, recipe.options.train, _usual_folder(recipe, defaults, words)),
         args=words,
         prog=f"purestep train {name}",
         description="\n\n".join(part for part in (type(defaults).__doc__, shown, recipe.notes) if part),
@@ -103,8 +85,14 @@ def _train(recipe: Recipe, name: str, words: list[str], store: Callable[[], Any]
     options.check()
     recipe.check(given.arguments)
     say(f"{recipe.title(given.arguments)}, into {run}")
-    where = {"options": options, "overwrite": given.overwrite, "notice": say}
-    return _through(run, recipe, options, lambda: recipe.start(run, recipe, given.arguments, **where, store=store()))
+
+    def work() -> "SessionResult":
+        from ..runs.run import start  # here: it imports torch
+
+        how: dict[str, Any] = {"options": options, "overwrite": given.overwrite, "notice": say}
+        return start(run, recipe, given.arguments, **how, store=store())
+
+    return _through(run, recipe, options, work)
 
 
 def _usual_folder(recipe: Recipe, defaults: Any, words: Sequence[str]) -> Path:
@@ -145,20 +133,19 @@ def spent(parts: Sequence[str], install: float | None) -> str:
 
 def resume_command(words: list[str]) -> int:
     """`purestep resume RUN`: goes on with a run that was stopped."""
-    return _of_run(words, "resume", lambda recipe: recipe.resuming(), GO_ON, _resume)
+    return _of_run(words, "resume", lambda recipe: recipe.options.resume, GO_ON, _resume)
 
 
 def _resume(run: Path, recipe: Recipe, given: Asking, store: Callable[[], Any]) -> int:
     options = given.options
     changes = {name: value for name, value in flatten(given.moving).items() if value is not None}
-    moved: dict[str, Any] = {"changes": changes} if changes else {}
-    where = {"options": options, "notice": say, **moved}
-    return _through(run, recipe, options, lambda: recipe.resume(run, **where, store=store()))
+    how: dict[str, Any] = {"options": options, "changes": changes, "notice": say}
+    return _through(run, recipe, options, lambda: recipe.resume(run, **how, store=store()))
 
 
 def evaluate_command(words: list[str]) -> int:
     """`purestep evaluate RUN`: plays episodes with what was learnt, ranks with it, or tries held-out tasks."""
-    return _of_run(words, "evaluate", lambda recipe: recipe.evaluating(), "", _evaluate)
+    return _of_run(words, "evaluate", lambda recipe: recipe.options.evaluate, "", _evaluate)
 
 
 def _evaluate(run: Path, recipe: Recipe, given: Asking, store: Callable[[], Any]) -> int:
@@ -173,7 +160,7 @@ Work = Callable[[Path, Recipe, Asking, Callable[[], Any]], int]  # (run, recipe,
 
 def _moving(command: str, recipe: Recipe) -> Any:
     """Return the arguments that the command may change, as options."""
-    return recipe.moving() if command == "resume" else Nothing()
+    return recipe.options.changes if command == "resume" else Nothing()
 
 
 def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], about: str, work: Work) -> int:
@@ -199,14 +186,14 @@ def _of_run(words: list[str], command: str, options: Callable[[Recipe], Any], ab
             chosen = evolve(chosen, words=(command, *words))
         return work(given.run, recipe, evolve(given, options=chosen), store)
 
-    if command == "evaluate":
-        return program(_process)
-    return _led(recipe, f"purestep {command}: a run of {recipe.name}", words, program)
+    if command == "evaluate":  # on each rank alone
+        return program(this_process)
+    return recipe.lead(f"purestep {command}: a run of {recipe.name}", words, program)
 
 
 def _check_fixed(words: Sequence[str], recipe: Recipe, offered: Collection[str]) -> None:
     """Refuse settings that a run keeps from its beginning to its end. Raises: ChoiceError."""
-    own = flatten(recipe.defaults(()))
+    own = flatten(recipe.defaults())
     for word in words:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         setting = name if name in own else name.removeprefix("no_")
@@ -263,7 +250,7 @@ def _without_run(words: list[str], command: str, options: Callable[[Recipe], Any
 def plot_command(words: list[str]) -> int:
     """`purestep plot RUN...`: draws the learning curve."""
     recipe = _recipe_among(words)
-    options = Nothing() if recipe is None else recipe.plotting()
+    options = Nothing() if recipe is None else recipe.options.plot
     given = tyro.cli(
         Drawing,
         default=Drawing((), options),
@@ -286,7 +273,7 @@ def explain_command(words: list[str]) -> int:
     """`purestep explain QUERY`: shows proofs or answers."""
 
     prove = find("prove")
-    usual, picture = _usual_folder(prove, prove.defaults(()), ()), Path(folder.PROOF)
+    usual, picture = _usual_folder(prove, prove.defaults(), ()), Path(folder.PROOF)
 
     @frozen
     class Asked:
@@ -306,8 +293,8 @@ def explain_command(words: list[str]) -> int:
     given.searching.check()
     check_whole("--answers", given.answers, 1)
     loading(given.run)
-    from ..recipes import explain
+    from ..recipes import explain_query
 
-    for line in explain.lines_of(given.run, given.query, place, given):
+    for line in explain_query.lines_of(given.run, given.query, place, given):
         print(line)
     return 0

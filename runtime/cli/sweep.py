@@ -15,8 +15,8 @@ from attrs import fields, frozen
 
 from ...core.errors import ChoiceError, choose, message
 from ..effects.reporting.png import check_picture
-from ..recipes.arguments import iteration_steps, loop_of
 from ..recipes.classic import RECIPES
+from ..recipes.shared_settings import iteration_steps, loop_of
 from ..recipes.sweep_results import Ranked, rank_settings
 from ..recipes.sweep_settings import SAMPLERS, SWEPT, SettingValues, Sweep, axis_of, extremes, is_axis, setting_count
 from ..recipes.sweep_stages import stages
@@ -57,7 +57,7 @@ def sweep_command(words: list[str]) -> int:
     recipe = choose("purestep sweep: recipe", name, RECIPES)
     axes, words = _axes(words)  # afterwards an option and its value are two words
     choose("--sampler", option(words, "--sampler", Sweep().sampler), dict.fromkeys(SAMPLERS))
-    defaults = changed(recipe.defaults(words), {"threads": "auto"})
+    defaults = changed(recipe.defaults(option(words, "--env", None)), {"threads": "auto"})
     usual = Sweeping(defaults, Sweep(), Path("runs") / f"{folder_label(defaults.experience.env)}-{name}-sweep")
     given = tyro.cli(
         Sweeping, default=usual, args=words, prog=f"purestep sweep {name}", description=ABOUT, config=FLAGS
@@ -75,7 +75,7 @@ def sweep_command(words: list[str]) -> int:
     if given.options.halving:
         say(f"rungs: {rungs}")
     from ..effects.reporting.sweep_picture import sweep_picture  # here: these import torch and matplotlib
-    from ..recipes.sweep import trials
+    from ..recipes.sweep_trials import trials
 
     try:
         found = list(trials(given.arguments, axes, given.options, given.run, notice=say))

@@ -8,7 +8,7 @@ from ..effects.layout import PAGE
 from ..effects.reporting.page_file import check_page, save_page
 from ..effects.reporting.run_page import run_page, steps_of
 from ..runs.arguments import check_whole
-from ..runs.view import title_and_settings
+from ..runs.page_title import title_and_settings
 from .common import loading
 
 NOWHERE = Path()

@@ -18,7 +18,7 @@ from torch._inductor.exc import CppCompileError
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from ...core.errors import CompileError, PurestepError, message
-from ..files.cache import cache_directory
+from ..files.cache_folder import cache_directory
 from ..files.secret import private_folder
 from .compile_speed import VERSIONS, hurried
 from .loop_codegen import borrowing_loops

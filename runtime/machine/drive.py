@@ -1,8 +1,8 @@
 """The one loop that performs effects: commands to the effects, events back to a pure machine.
 
 `Effects` decides how commands are performed: `threads` (a plain mapping of handlers means it), `serial`, and in
-`runtime.machine.replay` `record_events`, `replay_events` and `simulated`. The machine and the loop are the same under all of
-them.
+`runtime.machine.replay_log` `record_events`, `replay_events` and `simulated`. The machine and the loop are the same under
+all of them.
 """
 
 import itertools

@@ -86,7 +86,7 @@ def log_normal(key: Key, *, mean: float, sigma: float) -> Drawn:
 
     >>> from purestep.core.machine import Machine, Started, Stop
     >>> from purestep.runtime.machine.drive import drive
-    >>> from purestep.runtime.machine.replay import simulated
+    >>> from purestep.runtime.machine.replay_log import simulated
     >>> machine = Machine(lambda seen, event: ((*seen, event), (0, 1, 2, Stop()) if event == Started() else ()))
     >>> list(drive(machine, (), simulated({int: str}, lambda number, command: seconds(number))))[-1]
     (Started(), '2', '1', '0')

@@ -17,6 +17,7 @@ import attrs
 from attrs import frozen
 
 from ...algorithms.kinds import KINDS, Kind
+from ...core.errors import ChoiceError, message
 from ..runs.arguments import check_numbers, check_whole, flag
 
 
@@ -52,7 +53,9 @@ def source_of(module: str) -> str:
 
 @cache
 def settings_of(target: str) -> tuple[Setting, ...]:
-    """Return the settings of the function MODULE:NAME: its keyword-only parameters of the kinds that a flag can have.
+    """Return the settings of the function MODULE:NAME: its keyword-only parameters.
+
+    Raises: ChoiceError for one without a default, or of a kind that no flag has.
 
     >>> gamma, *_ = settings_of("purestep.algorithms.ppo:ppo")
     >>> gamma.name, gamma.default, gamma.is_input(), gamma.help
@@ -65,20 +68,31 @@ def settings_of(target: str) -> tuple[Setting, ...]:
     functions = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
     parameters = next(node for node in functions if node.name == name).args
     return tuple(
-        Setting(one.arg, kind, _value(default), comments.get(default.end_lineno or 0, ""))
+        Setting(
+            one.arg,
+            _kind(f"{target}: {one.arg}", one.annotation),
+            _value(f"{target}: {one.arg}", default),
+            comments.get((default or one).end_lineno or 0, ""),
+        )
         for one, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
-        if default is not None and (kind := _kind(one.annotation))
     )
 
 
-def _kind(annotation: ast.expr | None) -> Kind | tuple[str, ...] | None:
+def _kind(where: str, annotation: ast.expr | None) -> Kind | tuple[str, ...]:
     if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Literal":
         choices = ast.literal_eval(annotation.slice)
         return choices if isinstance(choices, tuple) else (choices,)
-    return KINDS.get(annotation.id) if isinstance(annotation, ast.Name) else None
+    text = ast.unparse(annotation) if annotation else "without an annotation"
+    if text not in KINDS:
+        wanted, remedy = f"{', '.join(KINDS)} or a Literal", "give it a kind of algorithms/hyperparameters.py"
+        raise ChoiceError(message(where, got=text, wanted=wanted, remedy=remedy))
+    return KINDS[text]
 
 
-def _value(default: ast.expr) -> Any:
+def _value(where: str, default: ast.expr | None) -> Any:
+    if default is None:
+        wanted = "one, which its flag shows"
+        raise ChoiceError(message(where, got="without a default", wanted=wanted, remedy="give it one"))
     return math.inf if ast.unparse(default) == "math.inf" else ast.literal_eval(default)
 
 

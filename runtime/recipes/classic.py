@@ -3,19 +3,18 @@
 Only defaults that differ from the settings' own are listed here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
-from ..deferred import deferred
 from ..effects.module_reference import is_reference, with_absolute_path
-from ..runs.arguments import changed, option
-from ..runs.recipe import RESUME, START, Recipe
+from ..runs.arguments import changed
+from ..runs.recipe import RESUME, Components, Context, Lines, Notice, Options, Recipe, SessionResult
 from ..runs.trusting import check_trust, trusted
 from .algorithm_flags import changes_class, check_algorithm, settings_class, settings_of
-from .arguments import (
+from .shared_settings import (
     Changes,
     ExperienceOptions,
     Learner,
@@ -84,57 +83,70 @@ class Classic:
     algorithm: Any  # the settings of the algorithm
 
 
-def recipe(name: str, about: str, notes: str, target: str, changes: Defaults) -> Recipe:
-    """Return the recipe of an algorithm of policy and value: the function MODULE:NAME, and defaults of some environments."""
+def _options(recipe: "ClassicRecipe") -> Options:
+    changes = Changes(algorithm=changes_class(recipe.target)())
+    return Options(train=Playing(), resume=Resuming(), changes=changes, evaluate=PlayedEpisodes())
 
-    def defaults(words: Sequence[str]) -> Classic:
-        env = option(words, "--env", USUAL)
+
+@frozen
+class ClassicRecipe(Recipe):
+    """The recipe of an algorithm of policy and value, on an environment."""
+
+    name: str
+    about: str
+    notes: str
+    target: str  # MODULE:NAME of the function, whose signature has the settings
+    changes: Defaults  # of some environments
+    folder: str = Factory(lambda self: f"{{env}}-{self.name}-{{seed}}", takes_self=True)
+    options: Options = Factory(_options, takes_self=True)
+    chosen_by = "env"
+    solved = SOLVED
+
+    def defaults(self, choice: str | None = None) -> Classic:
+        """Return the default settings for an environment. Raises: ChoiceError."""
+        env = USUAL if choice is None else choice
         check_env(env)
-        return changed(
-            Classic(experience=ExperienceOptions(env=env), algorithm=settings_class(target)()), changes.get(env, {})
-        )
+        usual = Classic(experience=ExperienceOptions(env=env), algorithm=settings_class(self.target)())
+        return changed(usual, self.changes.get(env, {}))
 
-    def check(arguments: Classic) -> None:
-        check_shared(arguments.experience, arguments.learner, arguments.process)
-        check_algorithm(arguments.algorithm)
-        check_minibatches(arguments.experience, arguments.algorithm)
+    def check(self, settings: Classic, options: Any = ()) -> None:
+        """Refuse settings with which nothing can be trained. Raises: ChoiceError."""
+        check_shared(settings.experience, settings.learner, settings.process)
+        check_algorithm(settings.algorithm)
+        check_minibatches(settings.experience, settings.algorithm)
 
-    def build(arguments: Classic, context: Any) -> Any:
-        env = arguments.experience.env
+    def title(self, settings: Classic) -> str:
+        """Return the name, the environment and the steps."""
+        return f"{self.name} on {settings.experience.env} for {run_steps(settings):,} steps"
+
+    def resolve(self, settings: Classic, notice: Notice) -> Classic:
+        """Return the settings with an absolute path of the environment's file."""
+        return changed(settings, {"env": with_absolute_path(settings.experience.env)})
+
+    def build(self, settings: Classic, context: Context) -> Components:
+        """Return the run of these settings. Raises: TrustError, ChoiceError."""
+        env = settings.experience.env
         check_trust(context.run, context.trust, {"env": env} if is_reference(env) else {})
         from .pipeline import actor_critic_pipeline, components_of  # here: it imports torch
 
-        return components_of(name, arguments, actor_critic_pipeline(arguments))
+        return components_of(self.name, settings, actor_critic_pipeline(settings))
 
-    return Recipe(
-        name=name,
-        about=about,
-        notes=notes,
-        defaults=defaults,
-        build=build,
-        evaluate=deferred(str(__package__), "report", "evaluation_lines"),
-        check=check,
-        chosen_by="env",
-        solved=lambda arguments: SOLVED.get(str(arguments.get("env"))),
-        folder=f"{{env}}-{name}-{{seed}}",
-        title=lambda arguments: f"{name} on {arguments.experience.env} for {run_steps(arguments):,} steps",
-        closing=Playing,
-        resuming=Resuming,
-        start=_start,
-        resume=_resume,
-        moving=lambda: Changes(algorithm=changes_class(target)()),
-        evaluating=PlayedEpisodes,
-        report=deferred(str(__package__), "report", "final_lines"),
-    )
+    def resume(self, run: Path, *, options: Resuming, **how: Any) -> SessionResult:
+        """Resume a run, and import its environment if the options trust it."""
+        result: SessionResult = RESUME(run, options=options, trust=trusted("resume", run, options.trust), **how)
+        return result
 
+    def evaluate(self, run: Path, options: PlayedEpisodes, notice: Notice) -> Lines:
+        """Play episodes with the newest checkpoint."""
+        from .evaluate_policy import evaluation_lines
 
-def _start(run: Path, recipe: Recipe, arguments: Any, **how: Any) -> Any:
-    """Start a run, which records its environment's file by an absolute path."""
-    return START(run, recipe, changed(arguments, {"env": with_absolute_path(arguments.experience.env)}), **how)
+        return evaluation_lines(run, options, notice)
 
+    def report(self, run: Path, options: Playing | Resuming, notice: Notice) -> Lines:
+        """Play episodes with the newest checkpoint, and draw the learning curve."""
+        from .evaluate_policy import final_lines
 
-def _resume(run: Path, *, options: Resuming, **how: Any) -> Any:
-    return RESUME(run, options=options, trust=trusted("resume", run, options.trust), **how)
+        return final_lines(run, options, notice)
 
 
 # a line and a paragraph of help; the function, whose signature has the settings; defaults of environments
@@ -158,7 +170,7 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         REINFORCE,
     ),
 }
-RECIPES: Mapping[str, Recipe] = {name: recipe(name, *row) for name, row in ROWS.items()}
+RECIPES: Mapping[str, ClassicRecipe] = {name: ClassicRecipe(name, *row) for name, row in ROWS.items()}
 # the settings of all of them that are inputs of the program
 INPUTS = tuple(
     dict.fromkeys(one.name for _, _, target, _ in ROWS.values() for one in settings_of(target) if one.is_input())

@@ -22,7 +22,7 @@ from ..compile import artefact_name, fingerprint, program
 from ..effects.checkpoint.manifest import Manifest
 from ..effects.env_reference import digest_of, load_env
 from ..effects.module_reference import is_reference
-from ..files.cache import cache_directory
+from ..files.cache_folder import cache_directory
 from ..normalizer import Normalizer, identity, running
 from ..runs.arguments import changed, flatten
 from ..runs.logging import metrics_log, not_finite
@@ -33,8 +33,8 @@ from ..train import RunState, Trainer, folded, trainer, with_probes
 from ..trained_policy import TrainedPolicy
 from ..validate import validate
 from .algorithm_flags import algorithm_of
-from .arguments import ExperienceOptions, Learner, iteration_steps, loop_of, passes_of, thread_count
 from .prove_settings import ProofLearner
+from .shared_settings import ExperienceOptions, Learner, iteration_steps, loop_of, passes_of, thread_count
 
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
 

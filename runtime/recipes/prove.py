@@ -33,9 +33,9 @@ from ..normalizer import identity
 from ..runs.arguments import flatten
 from ..runs.recipe import Notice
 from ..train import RunState, trainer
-from .arguments import loop_of, passes_of
 from .pipeline import Pipeline, make_on_device, optimizer
 from .prove_settings import Prove
+from .shared_settings import loop_of, passes_of
 
 WARM_UP_RATE = 1e-2  # of Adam, while embeddings are learnt from facts
 IMITATED, CHOICES = 256, 1 << 15  # choices of a step of imitation, and of a round, from which they are drawn

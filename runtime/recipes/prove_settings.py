@@ -16,7 +16,7 @@ from ..runs.arguments import (
     check_wholes,
 )
 from .algorithm_flags import check_algorithm, settings_class
-from .arguments import WEIGHT, Process, check_minibatches, iteration_steps
+from .shared_settings import WEIGHT, Process, check_minibatches, iteration_steps
 
 USUAL, PPO = "family:200", "purestep.algorithms.ppo:ppo"
 ATOM = 24  # bytes of a predicate and its two arguments

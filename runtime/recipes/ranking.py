@@ -28,7 +28,7 @@ from ..runs.arguments import flatten
 from ..runs.curves import draw_curve
 from ..runs.recipe import Notice
 from . import prove
-from .explain import Prover, deepest, deepest_by_rules, prover_of, searcher_of
+from .explain_query import Prover, deepest, deepest_by_rules, prover_of, searcher_of
 from .prove_settings import Ranking, Search, check_policy
 
 RANKED = ("mean_reciprocal_rank", "hits_at_1", "hits_at_3", "hits_at_10")

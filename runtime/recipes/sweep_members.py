@@ -14,14 +14,14 @@ from ...core.record import record, tensor
 from ..compile import artefact_name, program
 from ..effects.reporting.progress import progress
 from ..evaluate import Evaluate, Evaluation, evaluate
-from ..files.cache import cache_directory
+from ..files.cache_folder import cache_directory
 from ..population import each, population, with_hyperparameters
 from ..runs.loop_state import first_call
 from ..runs.recipe import Notice
 from ..train import RunState, folded
-from .arguments import iteration_steps, loop_of
+from .evaluate_policy import APART, LONGEST, SHORT
 from .pipeline import actor_critic_pipeline
-from .report import APART, LONGEST, SHORT
+from .shared_settings import iteration_steps, loop_of
 from .sweep_results import Curve, Trial
 from .sweep_settings import SWEPT, Point
 

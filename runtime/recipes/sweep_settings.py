@@ -11,8 +11,8 @@ from attrs import frozen
 
 from ...core.errors import ChoiceError, choose, message
 from ..runs.arguments import check_memory, check_whole, check_wholes, flag
-from .arguments import check_episodes
 from .classic import INPUTS
+from .shared_settings import check_episodes
 
 MEMBER = 1000  # bytes of a run's settings and results
 

@@ -22,7 +22,7 @@ from ..runs.arguments import changed, flag
 from ..runs.changing import rows_in
 from ..runs.curves import picture_of
 from ..runs.kinds import record_of, with_generators
-from ..runs.recipe import Components, Context, Notice, Phases, Recipe, SessionResult
+from ..runs.recipe import Components, Context, Notice, Phases, SessionResult
 from ..runs.run import restore_run
 from ..runs.trusting import NOTHING, Trust
 from ..text import report
@@ -32,24 +32,10 @@ from ..text.config import TextConfig, generator_count, held_out_tasks
 from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
 from ..text.sampling import check_server, evaluation_source
 from ..text.training_loop import policy_of
-from .text import HeldOut, Moves, Over, trust_of
+from .text_options import HeldOut, Moves, Over, trust_of
 
 SERVER = ("server", "server_seconds")  # settings of a run that a server samples for, which may change
 ALONE_HERE = {"engine": "processes", "transfer": "auto"}  # defaults when --hosts "" moves generators to this machine
-
-
-def start(
-    run: Path,
-    recipe: Recipe,
-    arguments: TextConfig,
-    *,
-    options: Any = (),
-    overwrite: bool,
-    notice: Notice,
-    store: LearnerBackend = SINGLE_PROCESS,
-) -> SessionResult:
-    """Train in a new folder. Raises: CheckpointError, ChoiceError, StructureError, EngineError."""
-    return session.start(run, arguments.resolved(notice), overwrite=overwrite, notice=notice, backend=store)
 
 
 def build(arguments: TextConfig, context: Context) -> Components | Phases:
@@ -68,7 +54,7 @@ def resume(
     options: Moves,
     notice: Notice,
     store: LearnerBackend = SINGLE_PROCESS,
-    changes: Mapping[str, Any] = {},
+    changes: Mapping[str, Any],
 ) -> SessionResult:
     """Resume the run in a folder, on ranks if ranks saved it. Raises: CheckpointError, ChoiceError, EngineError."""
     _check_changes(run, changes)
@@ -131,7 +117,7 @@ def _moved(run: Path, options: Moves) -> Mapping[str, Any]:
     return {**(ALONE_HERE if moved.get("hosts") == "" else {}), **moved}
 
 
-def report_lines(run: Path, options: Any, notice: Notice) -> Iterator[str]:
+def report_lines(run: Path, notice: Notice) -> Iterator[str]:
     """Evaluate a finished run, draw it and write its model; yield the lines to print. Raises: CheckpointError."""
     trusted = Trust(every=True)  # it has just been trained
     if with_generators(run):
@@ -213,7 +199,7 @@ def sampling_model(
     return parts, dict(parts.whole(policy)), named
 
 
-def speaking(run: Path, trusted: Trust = NOTHING) -> tuple[TextComponents, dict[str, torch.Tensor], TextConfig, str]:
+def sampler_of(run: Path, trusted: Trust = NOTHING) -> tuple[TextComponents, dict[str, torch.Tensor], TextConfig, str]:
     """Return the parts of a run, all parameters of its newest checkpoint, its arguments, and the name of that checkpoint.
 
     Raises: CheckpointError, TrustError.

@@ -17,6 +17,7 @@ from ..machine.json_codec import fits, short
 from .migrations import APART, CHANGES, NUMBER, OWN_NUMBER, RECIPE, SCHEMA
 
 A = TypeVar("A")
+T = TypeVar("T")
 SEEDS = 2**63 - 1
 CARD = 1e12  # bytes of the largest graphics card, and more
 CONTROL_GROUP = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -241,13 +242,13 @@ def changed(arguments: A, changes: Mapping[str, Any]) -> A:
     return evolve(arguments, **parts)  # type: ignore[misc]
 
 
-def option(words: Sequence[str], name: str, default: str) -> str:
+def option(words: Sequence[str], name: str, default: T) -> str | T:
     """Return the value of an option in the words, at any position; the last one counts.
 
     >>> option(["--seed", "1", "--env=acrobot"], "--env", "cartpole")
     'acrobot'
     """
-    value = default
+    value: str | T = default
     for word, following in pairwise([*words, ""]):
         if word == name:
             value = following

@@ -41,7 +41,7 @@ def draw_metric(runs: Sequence[Path], out: Path) -> Path:
         **counted,
         y=first.metric,
         title=_title(described, env),
-        threshold=first.solved(arguments) if env else None,
+        threshold=first.solved.get(env),
         smooth=smooth,
         note=f"each point is the mean of {smooth} iterations" if smooth > 1 else "",
     )
@@ -56,7 +56,7 @@ def draw_curve(run: Path, notice: Notice) -> Iterator[str]:
         notice(f"no picture: {nothing}")
 
 
-def curve_lines(runs: Sequence[Path], out: Path | tuple[()], options: Any) -> Iterator[str]:
+def curve_lines(runs: Sequence[Path], out: Path | tuple[()]) -> Iterator[str]:
     """Draw runs into one picture; yield the line to print. Raises: as `draw_metric`."""
     yield str(draw_metric(runs, picture_of(runs, out)))
 

@@ -13,7 +13,7 @@ from ..compile import Program, phase
 from ..diverged import Fault, first_fault
 from ..effects.clock import seconds
 from ..effects.reporting.progress import show_waiting
-from ..files.cache import remember_seconds, usual_seconds
+from ..files.cache_folder import remember_seconds, usual_seconds
 from ..train import RunState, Trainer
 from .logging import RETURN
 from .recipe import Notice

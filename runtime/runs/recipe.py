@@ -1,6 +1,6 @@
-"""A recipe: a training pipeline with a name, as one value with all that `purestep` and `run` need.
+"""A recipe: a training pipeline with a name, and the methods of it that commands and `runs.run` call.
 
-A package adds recipes in the entry-point group `purestep.recipes`, each a `Recipe` in one of its modules:
+A package adds recipes in the entry-point group `purestep.recipes`, each a value of a class that extends `Recipe`:
 
     [project.entry-points."purestep.recipes"]
     hill = "hill_climbing:RECIPE"
@@ -8,14 +8,16 @@ A package adds recipes in the entry-point group `purestep.recipes`, each a `Reci
 `defaults` and `check` import no torch, so that help and refusals come at once; all else is imported when it is called.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attrs import Factory, frozen
 
 from ..deferred import deferred
+from ..effects.distributed.launched import on_one_rank
 from .training_machine import Log, Logged, Loop, TrainChunk, Trained
 from .trusting import NOTHING, Trust
 
@@ -126,73 +128,104 @@ class Nothing:
         """Accept any options."""
 
 
-def _accepted(arguments: Any) -> None:
-    """Accept any arguments."""
+@frozen(kw_only=True)
+class Options:
+    """Options of the commands on a recipe's runs, besides its settings.
+
+    Each is an attrs value with the defaults, and with a method `check()` that refuses invalid ones; a field `words` is set to
+    the words of the command.
+    """
+
+    train: Any = Nothing()  # also for `report`
+    resume: Any = Nothing()  # also for `report`
+    changes: Any = Nothing()  # the settings that `resume` may change; those that are None stay
+    evaluate: Any = Nothing()
+    plot: Any = Nothing()
 
 
-def _same(settings: Mapping[str, Any], schema: int) -> Mapping[str, Any]:
-    """Return the settings of an older schema as they are."""
-    return settings
-
-
-def _suitable(arguments: Any, options: Any) -> None:
-    """Accept any options."""
-
-
-Lines = Iterator[str]
+Lines = Iterator[str]  # to be printed
 Program = Callable[[Callable[[], Any]], int]  # (function that returns the store of checkpoints) -> exit code
-Lead = Callable[[Sequence[str], Program], int]  # (words, program) -> exit code
 
 
-def _unknown(arguments: Mapping[str, Any]) -> float | None:
-    """Return no threshold."""
-    return None
-
-
-START, RESUME = (deferred(str(__package__), "run", name) for name in ("start", "resume"))
+RESUME = deferred(str(__package__), "run", "resume")
 CURVES = deferred(str(__package__), "curves", "curve_lines")
 
 
-@frozen(kw_only=True)
-class Recipe:
-    """A training pipeline with a name.
+def this_process() -> "Store":
+    """Return the store of checkpoints of a process that trains alone."""
+    from .store import PROCESS  # here: it imports torch
 
-    `defaults(words)` are the default arguments of a command line: an attrs class of names, numbers and groups of these.
-    `build(arguments, context)` builds the run. Options are attrs classes too, with defaults for a command line that leaves them
-    out, and with `check()`, which refuses invalid ones; a field `words` is set to the words of the command. `start` and
-    `resume` return an `SessionResult`; `report`, `evaluate` and `plot` the lines to print.
+    return PROCESS
+
+
+@runtime_checkable
+class Recipe(Protocol):
+    """A training pipeline with a name: `name`, `about`, `defaults`, `build` and `evaluate` are needed.
+
+    Its settings are an attrs class of names, numbers and groups of these. A run's record keeps them.
     """
 
     name: str
     about: str  # a line of `purestep train --help`
-    defaults: Callable[[Sequence[str]], Any]
-    build: Callable[[Any, Context], Components | Phases]
-    evaluate: Callable[[Path, Any, Notice], Lines]  # (run, options, notice)
-    check: Callable[[Any], None] = _accepted  # raises ChoiceError, by the name of the flag
-    schema: int = 0  # the number of its settings' schema, of a recipe of another package: raise it when they change
-    # (settings of an older schema, its number) -> those of today, of a recipe of another package; ours are in `migrations`
-    migrate: Callable[[Mapping[str, Any], int], Mapping[str, Any]] = _same
-    ready: Callable[[Any, Any], None] = _suitable  # (arguments, closing or resuming options): raises ChoiceError
-    chosen_by: str = ""  # the argument whose value decides the other defaults
-    # the folder in runs/ of a run that is given none, arguments in braces; by default the name, and the seed if there is one
-    folder: str = ""
-    title: Callable[[Any], str] = Factory(lambda self: lambda arguments: self.name, takes_self=True)
-    # runs a program on all ranks that a launcher has started; () allows one process alone
-    lead: Lead | tuple[()] = ()
-    words: Callable[[list[str]], list[str]] = list  # the words of `train`, a file of settings replaced by its flags
     notes: str = ""  # a paragraph of the help of `train`
-    start: Callable[..., SessionResult] = START  # (run, recipe, arguments, *, options, overwrite, notice, store)
-    resume: Callable[..., SessionResult] = (
-        RESUME  # (run, *, options, notice, store), and `changes` where `moving` has any
-    )
-    closing: Callable[[], Any] = Nothing  # options of `train` besides the arguments, for `report`
-    resuming: Callable[[], Any] = Nothing  # options of `resume`, also for `report`
-    moving: Callable[[], Any] = Nothing  # arguments that `resume` may change; those that are None stay
-    evaluating: Callable[[], Any] = Nothing  # options of `evaluate`
-    plotting: Callable[[], Any] = Nothing  # options of `plot`
-    report: Callable[[Path, Any, Notice], Lines] = Factory(lambda self: self.evaluate, takes_self=True)
-    plot: Callable[[Sequence[Path], Path | tuple[()], Any], Lines] = CURVES  # (runs, picture or (), options)
+    chosen_by: str = ""  # the setting whose value decides the other defaults
+    # the folder in runs/ of a run that is given none, settings in braces; by default the name, and the seed if there is one
+    folder: str = ""
+    options: Options = Options()
     metric: str = "episode_return"  # the column of metrics that the learning curve shows
-    solved: Callable[[Mapping[str, Any]], float | None] = _unknown  # (flat arguments) -> its value that solves the task
-    # (run, trust) -> parts, parameters, arguments and version of a language model's run
-    chat: Callable[[Path, Trust], Any] | tuple[()] = ()
+    solved: Mapping[str, float] = {}  # the metric's value that solves the task, by the setting `chosen_by`
+    schema: int = 0  # the number of its settings' schema, of a recipe of another package: raise it when they change
+
+    @abstractmethod
+    def defaults(self, choice: str | None = None) -> Any:
+        """Return the default settings where `chosen_by` has this value; None for the usual one."""
+
+    @abstractmethod
+    def build(self, settings: Any, context: Context) -> Components | Phases:
+        """Return the run of these settings."""
+
+    @abstractmethod
+    def evaluate(self, run: Path, options: Any, notice: Notice) -> Lines:
+        """Evaluate the newest checkpoint of a run; yield the lines to print."""
+        ...
+
+    def report(self, run: Path, options: Any, notice: Notice) -> Lines:
+        """Evaluate and draw a run whose training has ended; yield the lines to print."""
+        return self.evaluate(run, options, notice)
+
+    def plot(self, runs: Sequence[Path], out: Path | tuple[()], options: Any) -> Lines:
+        """Draw runs in a picture, at its usual place if none is given; yield the lines to print."""
+        lines: Lines = CURVES(runs, out)
+        return lines
+
+    def title(self, settings: Any) -> str:
+        """Return what is trained, in a few words."""
+        return self.name
+
+    def check(self, settings: Any, options: Any = ()) -> None:
+        """Refuse invalid settings, and options of `train` or `resume` that do not suit them. Raises: ChoiceError."""
+        return
+
+    def resolve(self, settings: Any, notice: Notice) -> Any:
+        """Return the settings as a new run records them: paths are absolute, and what other files determine is set."""
+        return settings
+
+    def resume(
+        self, run: Path, *, options: Any, changes: Mapping[str, Any], notice: Notice, store: "Store"
+    ) -> SessionResult:
+        """Resume a run by `runs.run.resume`, with the trust and the changes that the options mean."""
+        result: SessionResult = RESUME(run, options=options, changes=changes, notice=notice, store=store)
+        return result
+
+    def migrate(self, settings: Mapping[str, Any], schema: int) -> Mapping[str, Any]:
+        """Return today's settings from those of an older schema, for another package; ours are in `migrations`."""
+        return settings
+
+    def words(self, words: list[str]) -> list[str]:
+        """Return the words of `train`, with a file of settings replaced by its flags."""
+        return words
+
+    def lead(self, what: str, words: Sequence[str], program: Program) -> int:
+        """Return the exit code of a program that drives all ranks of a launcher; by default several ranks are refused."""
+        on_one_rank(what)
+        return program(this_process)

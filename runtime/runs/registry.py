@@ -90,10 +90,11 @@ def _load(point: EntryPoint) -> Recipe:
     except Exception as fault:  # importing runs the module, which may raise anything
         got = f"not to be loaded ({type(fault).__name__}: {' '.join(str(fault).split())[:160]})"
         raise ChoiceError(message(where, got=got, wanted=wanted, remedy="mend or uninstall its package")) from fault
-    if not isinstance(found, Recipe) or found.name != point.name:
-        got = f"one named {found.name!r}" if isinstance(found, Recipe) else type(found).__name__
+    recipe: Recipe | None = found if isinstance(found, Recipe) and not isinstance(found, type) else None
+    if recipe is None or recipe.name != point.name:
+        got = type(found).__name__ if recipe is None else f"one named {recipe.name!r}"
         raise ChoiceError(message(where, got=got, wanted=wanted, remedy="mend or uninstall its package"))
-    return found
+    return recipe
 
 
 def recipe_of(described: Mapping[str, Any]) -> Recipe:

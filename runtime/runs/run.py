@@ -21,7 +21,7 @@ from ..effects.checkpoint.description import read_description as described_at
 from ..effects.checkpoint.manifest import LARGEST, MANIFEST, DamagedError, Manifest, damaged
 from ..machine.drive import Handlers, drive, serial
 from ..machine.json_codec import encode, short
-from .arguments import changed, flag, flatten, from_record, settings_in, to_record
+from .arguments import changed, flatten, from_record, settings_in, to_record
 from .changing import (
     STEPS,
     Row,
@@ -63,7 +63,7 @@ def arguments_of(held: Mapping[str, Any]) -> tuple[Recipe, Any]:
     number = schema_of(held, where, OWN_NUMBER, recipe.schema)
     settings = settings_in(held)
     migrated = settings if number == recipe.schema else recipe.migrate(settings, number)
-    return recipe, from_record(recipe.name, recipe.defaults(()), migrated)
+    return recipe, from_record(recipe.name, recipe.defaults(), migrated)
 
 
 def arguments_in(run: Path) -> tuple[Recipe, Any]:
@@ -89,9 +89,8 @@ def train(
     """
     chosen = find(recipe) if isinstance(recipe, str) else recipe
     by = chosen.chosen_by
-    defaults = chosen.defaults([flag(by), str(settings[by])] if by in settings else [])
-    arguments = changed(defaults, settings)
-    return chosen.start(Path(run), chosen, arguments, overwrite=overwrite, notice=notice)
+    arguments = changed(chosen.defaults(str(settings[by]) if by in settings else None), settings)
+    return start(Path(run), chosen, arguments, overwrite=overwrite, notice=notice)
 
 
 def start(
@@ -106,18 +105,17 @@ def start(
 ) -> SessionResult:
     """Train in a new folder, which must hold no checkpoints unless `overwrite` is set; a refused run removes none.
 
-    Functions that the arguments name are called: starting a run implies trust in them. Raises: CheckpointError, ChoiceError,
-    and
-    errors of building the recipe.
+    Functions that the arguments name are called: starting a run implies trust in them.
+    Raises: CheckpointError, ChoiceError, and errors of building the recipe.
     """
-    recipe.check(arguments)
-    _ready(recipe, arguments, options)
+    arguments = recipe.resolve(arguments, notice)
+    _check(recipe, arguments, options)
     with folder.starting(run, recipe.name, overwrite=overwrite):
         return _begin(recipe, arguments, Context(run, False, store, notice, Trust(every=True)))
 
 
-def _ready(recipe: Recipe, arguments: Any, options: Any) -> None:
-    recipe.ready(arguments, recipe.closing() if options == () else options)
+def _check(recipe: Recipe, arguments: Any, options: Any) -> None:
+    recipe.check(arguments, recipe.options.train if options == () else options)
 
 
 def _begin(recipe: Recipe, arguments: Any, context: Context, keep: Collection[str] = ()) -> SessionResult:
@@ -150,7 +148,7 @@ def resume(
 ) -> SessionResult:
     """Resume the run in a folder from its newest checkpoint, with its own arguments but for `changes`.
 
-    A recipe says what may change: `Recipe.moving` and `Recipe.resuming`. Steps are more than before. The run's record gets a
+    A recipe says what may change: `Recipe.options.changes` and `.resume`. Steps are more than before. The run's record gets a
     row for each change, with the first iteration for which it holds. A run without a checkpoint is started again, with the
     files that `keep` names left in its folder. Functions that its record names are called where `trust` allows it.
     Raises: CheckpointError, ChoiceError, TrustError, and errors of building the recipe.
@@ -162,8 +160,7 @@ def resume(
             recipe, before = arguments_of(record)
             some = _checked(run, recipe, before, changes)
             arguments = changed(before, some)
-            recipe.check(arguments)
-            _ready(recipe, arguments, options)
+            _check(recipe, arguments, options)
             if folder.in_phases(run):
                 phase, version = phase_under_way(run)
                 _check_phase(run, phase, before, some)
@@ -173,7 +170,7 @@ def resume(
             notice(f"no checkpoint yet: {run} begins again, with its own arguments")
             return _begin(recipe, arguments, evolve(context, kept=False), keep)
         found = restore_run(run, store=store, notice=notice, changes=changes, trust=trust, unsaved=True)
-        _ready(found.recipe, found.arguments, options)
+        _check(found.recipe, found.arguments, options)
         for difference in _differences(found, store):
             notice(f"not necessarily the bits of a run that never stopped: {difference}")
         _say(found.changes, notice)
@@ -184,7 +181,7 @@ def resume(
 
 
 def _checked(run: Path, recipe: Recipe, arguments: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-    allowed = dict.fromkeys((*flatten(recipe.moving()), *flatten(recipe.resuming())))
+    allowed = dict.fromkeys((*flatten(recipe.options.changes), *flatten(recipe.options.resume)))
     return check_changes(run, arguments, changes, [name for name in allowed if name in flatten(arguments)])
 
 

@@ -88,7 +88,7 @@ def fields() -> dict[str, list[str]]:
     from purestep.runtime.runs.arguments import flatten
     from purestep.runtime.runs.registry import find, own
 
-    return {name: [*flatten(find(name).defaults(()))] for name in own()}
+    return {name: [*flatten(find(name).defaults())] for name in own()}
 
 
 def write_fields() -> None:

@@ -70,7 +70,7 @@ def test_help_of_a_recipe_explains_every_flag(recipe: str, capsys: Said) -> None
     assert main.main(["train", recipe, "--help"]) == 0
     text = capsys.readouterr().out
     chosen = find(recipe)
-    names = [*flatten(chosen.defaults(())), *flatten(chosen.closing()), "run", "overwrite"]
+    names = [*flatten(chosen.defaults()), *flatten(chosen.options.train), "run", "overwrite"]
     assert [name for name in names if flag(name) not in text] == []
     assert "learning_rate" not in text
 
@@ -237,8 +237,8 @@ def test_a_run_goes_on_on_another_device(recipe: str, tmp_path: Path, capsys: Sa
 def test_help_of_resume_names_the_device(trained: Path, capsys: Said) -> None:
     assert main.main(["resume", str(trained), "--help"]) == 0
     assert "--device" in capsys.readouterr().out
-    moving = {name for name in own() if "device" in flatten(find(name).moving())}
-    assert moving == {name for name in own() if "device" in flatten(find(name).defaults(()))} >= {"ppo", "prove"}
+    moving = {name for name in own() if "device" in flatten(find(name).options.changes)}
+    assert moving == {name for name in own() if "device" in flatten(find(name).defaults())} >= {"ppo", "prove"}
     assert main.main(["evaluate", str(trained), "--help"]) == 0
     assert "--device" not in capsys.readouterr().out
 

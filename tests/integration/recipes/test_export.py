@@ -8,7 +8,7 @@ import torch
 
 from purestep.core import keys
 from purestep.runtime.cli import main
-from purestep.runtime.recipes.load import TrainedLanguageModel, load
+from purestep.runtime.recipes.load_policy import TrainedLanguageModel, load
 from purestep.runtime.runs.run import silent, train
 from purestep.runtime.trained_policy import TrainedPolicy
 

@@ -12,7 +12,7 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.layout import names_of
 from purestep.runtime.logic.proofs import Proofs
-from purestep.runtime.recipes import explain, prove, ranking
+from purestep.runtime.recipes import explain_query, prove, ranking
 from purestep.runtime.recipes.prove_settings import Search, prove_defaults
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs import run as runs
@@ -133,15 +133,15 @@ def test_the_picture_is_the_deepest_proof_among_the_first_test_queries(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
-    wanted = explain.Explanation(("drawn",), trained)
+    wanted = explain_query.Explanation(("drawn",), trained)
 
-    def drawn(prover: explain.Prover, *given: Any) -> explain.Explanation:
+    def drawn(prover: explain_query.Prover, *given: Any) -> explain_query.Explanation:
         told.append(given)
         return wanted
 
-    monkeypatch.setattr(explain, "draw_attempt", drawn)
-    prover = explain.prover_of(trained)
-    assert explain.deepest(prover) == wanted.picture
+    monkeypatch.setattr(explain_query, "draw_attempt", drawn)
+    prover = explain_query.prover_of(trained)
+    assert explain_query.deepest(prover) == wanted.picture
     ((attempt, tree, out),) = told
     every = prover.tried(prover.made.dataset.test)
     heights = [other.height() for end, other in every if end.end == "proven"]
@@ -291,8 +291,8 @@ def test_explain_lists_the_answers_of_an_open_query(trained: Path, capsys: Said)
     atoms = {row["atom"]: row for row in told["answers"]}
     assert atoms["father(p014, p028)"]["proofs"] > 0
     assert told["complete within the bounds"] is True
-    prover = explain.prover_of(trained)
-    both = explain.answer_queries(prover, [("father", "X", "p028"), ("father", "p014", "p028")], Search())
+    prover = explain_query.prover_of(trained)
+    both = explain_query.answer_queries(prover, [("father", "X", "p028"), ("father", "p014", "p028")], Search())
     assert {answer.atom for answer in both[0].answers} == set(atoms)
     assert [answer.atom for answer in both[1].answers] == ["father(p014, p028)"]
 
@@ -326,7 +326,7 @@ def test_evaluate_ranks_by_other_searches(words: list[str], trained: Path, capsy
 def test_explain_speaks_of_states_that_training_passed_over(tmp_path: Path, made: Proofs, capsys: Said) -> None:
     run = tmp_path / "run"
     assert train(run, "--skip-unary", "2") == 0
-    prover = explain.prover_of(run)
+    prover = explain_query.prover_of(run)
     asked = made.dataset.test
     proven = [query for query, (attempt, _) in zip(asked, prover.tried(asked), strict=True) if attempt.end == "proven"]
     atom = atom_numbers(made.game.names, proven[:1])[0].tolist()
@@ -470,7 +470,7 @@ def test_missing_room_is_told_once_for_training_and_once_for_the_ranking(tmp_pat
 
 
 def test_the_notice_on_training_counts_proofs(trained: Path, capsys: Said) -> None:
-    prover = explain.prover_of(trained)
+    prover = explain_query.prover_of(trained)
     said: list[str] = []
     too_long, too_many = ranking.lost_in_training(prover.worlds)
     assert too_long > int((prover.worlds.too_long > 0).sum())  # not only those that were under way at the end
@@ -482,7 +482,7 @@ def test_the_notice_on_training_counts_proofs(trained: Path, capsys: Said) -> No
 def test_arguments_come_back_from_a_checkpoint(trained: Path) -> None:
     given = changed(prove_defaults("family:30"), {"steps": 96, "size": 8, "width": 8, "blocks": 1, "warm_up": 3})
     more = {"envs": 4, "horizon": 8, "minibatches": 2, "epochs": 1, "backend": "none"}
-    assert explain.prover_of(trained).arguments == changed(given, more)
+    assert explain_query.prover_of(trained).arguments == changed(given, more)
     assert arguments_in(trained)[0].name == "prove"
 
 

@@ -14,10 +14,11 @@ import pytest
 
 import purestep
 from purestep.runtime.cli import main
-from purestep.runtime.recipes import explain, ranking, report, sweep, text_run
+from purestep.runtime.recipes import evaluate_policy, explain_query, ranking, sweep_trials, text_run
+from purestep.runtime.recipes.text import TextRecipe
 from purestep.runtime.runs import curves
 from purestep.runtime.runs import run as runs
-from purestep.runtime.text import run as zorplex_session
+from purestep.runtime.runs.recipe import Recipe
 from purestep.runtime.text.config import generator_count
 
 from ...support.run_folders import begun
@@ -58,17 +59,19 @@ def played(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, P
 
         return work
 
-    monkeypatch.setattr(runs, "start", note("train"))
     monkeypatch.setattr(runs, "resume", note("resume"))
-    monkeypatch.setattr(report, "evaluate_run", note("evaluate"))
+    monkeypatch.setattr(evaluate_policy, "evaluate_run", note("evaluate"))
     monkeypatch.setattr(ranking, "prover_of", note("evaluate"))
     monkeypatch.setattr(curves, "draw_metric", note("plot"))
-    monkeypatch.setattr(explain, "explain_query", note("explain"))
-    monkeypatch.setattr(sweep, "trials", lambda given, axes, options, run, **named: note("sweep")(run))
-    teach, at_once = note("teach"), note("at once")
-    begin = lambda run, given, **named: (at_once if generator_count(given) else teach)(run, given, **named)  # noqa: E731
-    monkeypatch.setattr(zorplex_session, "start", begin)
-    monkeypatch.setattr(text_run, "speaking", note("chat"))
+    monkeypatch.setattr(explain_query, "explain_query", note("explain"))
+    monkeypatch.setattr(sweep_trials, "trials", lambda given, axes, options, run, **named: note("sweep")(run))
+
+    def start(run: Path, recipe: Recipe, settings: Any, **named: Any) -> None:
+        text = isinstance(recipe, TextRecipe)
+        note("train" if not text else "at once" if generator_count(settings) else "teach")(run)
+
+    monkeypatch.setattr(runs, "start", start)
+    monkeypatch.setattr(text_run, "sampler_of", note("chat"))
     monkeypatch.setattr("purestep.runtime.cli.run.loading", lambda run: None)
     monkeypatch.chdir(tmp_path)
     for name, recipe in (("one", "ppo"), ("cartpole-ppo-0", "ppo"), ("family", "prove"), ("zorplex", "zorplex")):

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from attrs import frozen
 from purestep.core.errors import ChoiceError
 from purestep.runtime.cli import main
 from purestep.runtime.runs import registry
-from purestep.runtime.runs.recipe import Components, Context, Notice, Recipe
+from purestep.runtime.runs.recipe import Components, Context, Lines, Notice, Recipe
 from purestep.runtime.runs.run import restore_run, stepped, train
 from purestep.runtime.runs.training_machine import plan
 
@@ -111,16 +110,21 @@ class Steps:
     iterations: int = 3  # to be counted
 
 
-def counting(settings: Steps, context: Context) -> Components:
-    count = lambda state: (state + 1.0, {"episode_return": float(state)})  # noqa: E731
-    return Components(loop=plan(settings.iterations, 3), begin=lambda: torch.zeros(()), session=stepped(count))
+class Least(Recipe):
+    name, about = "least", "count"
+
+    def defaults(self, choice: str | None = None) -> Steps:
+        return Steps()
+
+    def build(self, settings: Steps, context: Context) -> Components:
+        count = lambda state: (state + 1.0, {"episode_return": float(state)})  # noqa: E731
+        return Components(loop=plan(settings.iterations, 3), begin=lambda: torch.zeros(()), session=stepped(count))
+
+    def evaluate(self, run: Path, options: Any, notice: Notice) -> Lines:
+        yield f"evaluation: counted to {float(restore_run(run).state):.0f}"
 
 
-def counted(run: Path, options: Any, notice: Notice) -> Iterator[str]:
-    yield f"evaluation: counted to {float(restore_run(run).state):.0f}"
-
-
-LEAST = Recipe(name="least", about="count", defaults=lambda words: Steps(), build=counting, evaluate=counted)
+LEAST = Least()
 
 
 def test_a_recipe_of_what_is_needed_alone_goes_through_all_commands(
@@ -146,7 +150,7 @@ def grouped(found: list[EntryPoint]) -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def test_recipes_that_cannot_be_had_are_named_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = points(("gone", "nowhere_at_all:RECIPE"), ("wrong", "json:dumps"))
+    broken = points(("gone", "nowhere_at_all:RECIPE"), ("wrong", "json:dumps"), ("class", f"{__name__}:Least"))
     monkeypatch.setattr(registry, "added", lambda: grouped(broken))
     with pytest.raises(
         ChoiceError, match=r"recipe 'gone' \(nowhere_at_all:RECIPE\) is not to be loaded \(ModuleNotFound"
@@ -154,6 +158,8 @@ def test_recipes_that_cannot_be_had_are_named_in_a_line(monkeypatch: pytest.Monk
         registry.find("gone")
     with pytest.raises(ChoiceError, match=r"recipe 'wrong' \(json:dumps\) is function, wanted a .*Recipe of that name"):
         registry.find("wrong")
+    with pytest.raises(ChoiceError, match=r"recipe 'class' \(.*:Least\) is \w+, wanted a .*Recipe of that name"):
+        registry.find("class")
     with pytest.raises(ChoiceError, match=r"recipe is 'goen', wanted one of .*did you mean 'gone'"):
         registry.find("goen")
     assert registry.listed()["gone"] == "of nowhere_at_all"

@@ -24,15 +24,15 @@ from purestep.runtime.effects.checkpoint.atomic_files import DISK, lock
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.machine.drive import Entry, Handlers, drive, serial
 from purestep.runtime.machine.json_codec import encode
-from purestep.runtime.machine.replay import from_lines, record_events, replay_events, to_lines
-from purestep.runtime.recipes.arguments import ExperienceOptions, loop_of
-from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.machine.replay_log import from_lines, record_events, replay_events, to_lines
+from purestep.runtime.recipes.classic import RECIPES, ROWS, Classic, ClassicRecipe
 from purestep.runtime.recipes.pipeline import Pipeline, actor_critic_pipeline, components_of, lowered
+from purestep.runtime.recipes.shared_settings import ExperienceOptions, loop_of
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten
 from purestep.runtime.runs.curves import draw_metric, labels
-from purestep.runtime.runs.recipe import Recipe, SessionResult
+from purestep.runtime.runs.recipe import Components, Context, Recipe, SessionResult
 from purestep.runtime.runs.training_machine import (
     DIVERGED,
     FINISHED,
@@ -73,7 +73,7 @@ class Plan:
 
 
 def defaults(recipe: str, env: str) -> Any:
-    return RECIPES[recipe].defaults(["--env", env])
+    return RECIPES[recipe].defaults(env)
 
 
 def tiny(recipe: str = "ppo", env: str = "cartpole", **changes: Any) -> Plan:
@@ -382,8 +382,13 @@ def diverging(plan: Plan, at: int) -> Plan:
         return replace(after, learner=learner), {**metrics, "finite": torch.where(bad, 0.0, metrics["finite"])}
 
     broken = evolve(pipeline, trainer=evolve(trainer, iterate=iterate))
-    build = lambda arguments, context: components_of(plan.recipe.name, arguments, broken)  # noqa: E731
-    return evolve(plan, recipe=evolve(plan.recipe, build=build))
+
+    class Broken(ClassicRecipe):
+        def build(self, settings: Classic, context: Context) -> Components:
+            return components_of(self.name, settings, broken)
+
+    name = plan.recipe.name
+    return evolve(plan, recipe=Broken(name, *ROWS[name]))
 
 
 def test_numbers_that_are_not_finite_stop_the_run_and_are_never_saved(tmp_path: Path) -> None:

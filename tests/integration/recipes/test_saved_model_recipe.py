@@ -17,9 +17,10 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects.hugging_face.folder import open_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.reporting.metrics import read_metrics
-from purestep.runtime.recipes.text_run import speaking
+from purestep.runtime.recipes.text_run import sampler_of
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.registry import find
+from purestep.runtime.runs.run import start
 from purestep.runtime.runs.trusting import Trust
 from purestep.runtime.text import run as session
 from purestep.runtime.text.learner_backend import SINGLE_PROCESS
@@ -92,7 +93,7 @@ def logits(model: Any, params: Any) -> torch.Tensor:
 
 def check_model(run: Path, home: Path) -> None:
     """RUN/model is the policy of the newest checkpoint, beside the buffers of the model that it began with."""
-    parts, params, *_ = speaking(run, Trust(every=True))
+    parts, params, *_ = sampler_of(run, Trust(every=True))
     opened = open_model(run / "model", report=lambda text: None)
     same("parameters", opened.params, params)
     same("logits", logits(opened.model, opened.params), logits(parts.speaker, params))
@@ -138,10 +139,10 @@ def test_ranks_train_and_save_with_the_buffers_of_the_folder(tmp_path: Path, mon
     home, recipe = given(tmp_path / "given", "glm4_moe"), find("text")
     small: dict[str, Any] = {"groups": 2, "samples": 2, "held_out": 2, "max_new_tokens": 3, "reward_workers": 1}
     small |= {"model": str(home / "model"), "prompts": str(home / "sums.jsonl"), "steps": 2, "learning_rate": 0.03}
-    arguments = changed(recipe.defaults([]), {**small, "reward": (f"{home / 'rewards.py'}:length",)})
+    arguments = changed(recipe.defaults(), {**small, "reward": (f"{home / 'rewards.py'}:length",)})
 
     def train(name: str, backend: Any) -> int:
-        recipe.start(tmp_path / name, recipe, arguments, overwrite=False, notice=str, store=backend)
+        start(tmp_path / name, recipe, arguments, overwrite=False, notice=lambda text: None, store=backend)
         return 0
 
     train("plain", SINGLE_PROCESS)

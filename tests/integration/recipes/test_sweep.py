@@ -13,12 +13,12 @@ from purestep.core import keys
 from purestep.core.errors import CheckpointError
 from purestep.runtime.cli.main import main
 from purestep.runtime.compile import artefact_name
-from purestep.runtime.recipes.arguments import loop_of
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.pipeline import actor_critic_pipeline
-from purestep.runtime.recipes.sweep import trials
+from purestep.runtime.recipes.shared_settings import loop_of
 from purestep.runtime.recipes.sweep_results import Trial, rank_settings
 from purestep.runtime.recipes.sweep_settings import Sweep, axis_of, points
+from purestep.runtime.recipes.sweep_trials import trials
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import folded
@@ -36,7 +36,7 @@ AXES = (axis_of("learning_rate", "0.001,0.01"), axis_of("gamma", "0.9,0.99"))
 
 
 def settings(**more: Any) -> Any:
-    return changed(RECIPES["ppo"].defaults(()), {**SMALL, **more})
+    return changed(RECIPES["ppo"].defaults(), {**SMALL, **more})
 
 
 def silent(text: str) -> None:

@@ -18,7 +18,7 @@ from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.core.record import replace, take
 from purestep.runtime.cli.main import main
 from purestep.runtime.effects.checkpoint import single
-from purestep.runtime.recipes import sweep, sweep_members
+from purestep.runtime.recipes import sweep_members, sweep_trials
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.sweep_results import Trial, mean_score, rank_settings
 from purestep.runtime.recipes.sweep_settings import Sweep, axis_of
@@ -45,7 +45,7 @@ def scored_by_digests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def swept(trials: Sweeping, run: Path, *, changes: Any = (), **options: Any) -> Iterator[Trial]:
-    given = changed(RECIPES["ppo"].defaults(()), {**SMALL, **dict(changes)})
+    given = changed(RECIPES["ppo"].defaults(), {**SMALL, **dict(changes)})
     return trials(given, AXES, Sweep(**{"seeds": 1, **options}), run, notice=lambda text: None)
 
 
@@ -95,17 +95,17 @@ def a_stopped_sweep_ends_as_one_that_never_stopped(trials: Sweeping, folder: Pat
 
 @pytest.mark.slow
 def test_a_factor_above_the_settings_gives_the_plain_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one_rung_is_the_plain_sweep(sweep.trials, tmp_path)
+    one_rung_is_the_plain_sweep(sweep_trials.trials, tmp_path)
     two = lambda axes, options, chunks: (Stage(4, 2), Stage(1, 4)) if options.halving else (Stage(4, 4),)  # noqa: E731
-    monkeypatch.setattr(sweep, "stages", two)
+    monkeypatch.setattr(sweep_trials, "stages", two)
     with pytest.raises(AssertionError):
-        one_rung_is_the_plain_sweep(sweep.trials, tmp_path / "mutant")
+        one_rung_is_the_plain_sweep(sweep_trials.trials, tmp_path / "mutant")
 
 
 @pytest.mark.slow
 def test_compiled_members_go_on_from_their_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, 3, 3, "inductor")
+    members_that_go_on_are_those_that_never_stopped(sweep_trials.trials, tmp_path, 3, 3, "inductor")
 
 
 @pytest.mark.parametrize(
@@ -123,31 +123,31 @@ def test_members_go_on_from_their_states(
         own = take(states, index)
         return replace(own, state=replace(own.state, key=own.state.key ^ 1))
 
-    members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path, members, seeds)
-    monkeypatch.setattr(sweep, "take", with_other_keys)
+    members_that_go_on_are_those_that_never_stopped(sweep_trials.trials, tmp_path, members, seeds)
+    monkeypatch.setattr(sweep_trials, "take", with_other_keys)
     with pytest.raises(AssertionError):
-        members_that_go_on_are_those_that_never_stopped(sweep.trials, tmp_path / "mutant", members, seeds)
+        members_that_go_on_are_those_that_never_stopped(sweep_trials.trials, tmp_path / "mutant", members, seeds)
 
 
 def test_the_best_of_a_rung_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    the_best_of_a_rung_goes_on(sweep.trials, tmp_path)
+    the_best_of_a_rung_goes_on(sweep_trials.trials, tmp_path)
     lowest = lambda scores, number: sorted(sorted(range(len(scores)), key=lambda i: scores[i])[:number])  # noqa: E731
-    monkeypatch.setattr(sweep, "survivors", lowest)
+    monkeypatch.setattr(sweep_trials, "survivors", lowest)
     with pytest.raises(AssertionError):
-        the_best_of_a_rung_goes_on(sweep.trials, tmp_path / "mutant")
+        the_best_of_a_rung_goes_on(sweep_trials.trials, tmp_path / "mutant")
 
 
 @pytest.mark.slow
 def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    a_stopped_sweep_ends_as_one_that_never_stopped(sweep.trials, tmp_path)
+    a_stopped_sweep_ends_as_one_that_never_stopped(sweep_trials.trials, tmp_path)
     memory: dict[Path, Any] = {}  # states that no process after this one finds
 
     def forgetful(*given: Any, **named: Any) -> Iterator[Trial]:
         memory.clear()
-        return sweep.trials(*given, **named)
+        return sweep_trials.trials(*given, **named)
 
     monkeypatch.setattr(single, "save", lambda run, step, tree, keep: memory.update({run: tree}))
-    monkeypatch.setattr(sweep, "_saved", lambda run, like: memory[run])
+    monkeypatch.setattr(sweep_trials, "_saved", lambda run, like: memory[run])
     with pytest.raises(KeyError):
         a_stopped_sweep_ends_as_one_that_never_stopped(forgetful, tmp_path / "mutant")
 
@@ -157,27 +157,27 @@ def test_a_stopped_sweep_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_a_crash_before_the_rows_of_a_part_or_without_its_states(tmp_path: Path) -> None:
-    whole = list(swept(sweep.trials, tmp_path / "whole", halving=2))
-    part = swept(sweep.trials, tmp_path / "part", halving=2)
+    whole = list(swept(sweep_trials.trials, tmp_path / "whole", halving=2))
+    part = swept(sweep_trials.trials, tmp_path / "part", halving=2)
     for _ in range(5):  # all of rung 1, and a part of rung 2, whose states were saved and whose row gets lost
         next(part)
     rows = (tmp_path / "part" / "sweep.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "part" / "sweep.jsonl").write_text("".join(rows[:4]) + rows[4][:20])
-    assert list(swept(sweep.trials, tmp_path / "part", halving=2)) == whole
-    part = swept(sweep.trials, tmp_path / "lost", halving=2)
+    assert list(swept(sweep_trials.trials, tmp_path / "part", halving=2)) == whole
+    part = swept(sweep_trials.trials, tmp_path / "lost", halving=2)
     for _ in range(4):
         next(part)
     part.close()  # type: ignore[attr-defined]
     (tmp_path / "lost" / "rung_1" / "part_2").rename(tmp_path / "moved")
     with pytest.raises(CheckpointError, match="part_2 is without a checkpoint, wanted states of a rung; bring it back"):
-        list(swept(sweep.trials, tmp_path / "lost", halving=2))
+        list(swept(sweep_trials.trials, tmp_path / "lost", halving=2))
 
 
 @pytest.mark.slow
 def test_a_learning_rate_anneals_over_the_whole_run(tmp_path: Path) -> None:
     """The short run has the steps of rung 1, and a learning rate that has fallen to 0 by its end."""
-    halved = list(swept(sweep.trials, tmp_path / "halved", halving=2, rungs=2, members=1))
-    short = list(swept(sweep.trials, tmp_path / "short", members=1, changes={"steps": 64}))
+    halved = list(swept(sweep_trials.trials, tmp_path / "halved", halving=2, rungs=2, members=1))
+    short = list(swept(sweep_trials.trials, tmp_path / "short", members=1, changes={"steps": 64}))
     assert all(one.score != other.score for one, other in zip(halved[:4], short, strict=True))
 
 
@@ -217,7 +217,7 @@ def test_the_command_names_the_rungs(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.slow
 def test_the_number_of_threads_changes_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a sweep that was stopped goes on with another number."""
-    monkeypatch.setattr(sweep, "PART", 2)
+    monkeypatch.setattr(sweep_trials, "PART", 2)
     advanced, seen = sweep_members.Members._advanced, set[str]()
 
     def recorded(members: Any, cohort: Any) -> Any:
@@ -229,7 +229,7 @@ def test_the_number_of_threads_changes_no_bit(tmp_path: Path, monkeypatch: pytes
 
     def run(name: str, threads: int) -> Iterator[Trial]:
         changes = {"backend": "inductor", "threads": threads}
-        return swept(sweep.trials, tmp_path / name, members=4, seeds=2, halving=2, changes=changes)
+        return swept(sweep_trials.trials, tmp_path / name, members=4, seeds=2, halving=2, changes=changes)
 
     one = list(run("one", 1))
     assert seen == {"MainThread", "0"}  # the first call, and a pool of one

@@ -10,7 +10,7 @@ import pytest
 
 from purestep.core.errors import CheckpointError, ChoiceError
 from purestep.runtime.effects.optuna_study import proposals
-from purestep.runtime.recipes import sweep, sweep_members, sweep_settings
+from purestep.runtime.recipes import sweep_members, sweep_settings, sweep_trials
 from purestep.runtime.recipes.classic import RECIPES
 from purestep.runtime.recipes.sweep_results import Trial
 from purestep.runtime.recipes.sweep_settings import Point, Sweep, axis_of
@@ -30,9 +30,9 @@ def scored_by_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def swept(run: Path, **options: Any) -> Iterator[Trial]:
-    given = changed(RECIPES["ppo"].defaults(()), SMALL)
+    given = changed(RECIPES["ppo"].defaults(), SMALL)
     usual = {"seeds": 2, "samples": 14, "members": 8, "sampler": "optuna"}
-    return sweep.trials(given, AXES, Sweep(**{**usual, **options}), run, notice=lambda text: None)
+    return sweep_trials.trials(given, AXES, Sweep(**{**usual, **options}), run, notice=lambda text: None)
 
 
 def asked(batches: Sequence[int], score: Callable[[Point], float], seed: int = 0) -> Asked:
@@ -84,7 +84,7 @@ def a_stopped_sweep_ends_as_one_that_never_stopped(folder: Path) -> None:
 def test_a_stopped_sweep_asks_for_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_stopped_sweep_ends_as_one_that_never_stopped(tmp_path)
 
-    kept, known = sweep._kept, [0]
+    kept, known = sweep_trials._kept, [0]
 
     def counted(run: Path, recipe: str, plan: Any) -> list[Trial]:
         rows = kept(run, recipe, plan)
@@ -101,8 +101,8 @@ def test_a_stopped_sweep_asks_for_the_same_settings(tmp_path: Path, monkeypatch:
             left -= 2 * batch
         yield settings
 
-    monkeypatch.setattr(sweep, "_kept", counted)
-    monkeypatch.setattr(sweep, "proposals", untold)
+    monkeypatch.setattr(sweep_trials, "_kept", counted)
+    monkeypatch.setattr(sweep_trials, "proposals", untold)
     with pytest.raises((AssertionError, CheckpointError)):
         a_stopped_sweep_ends_as_one_that_never_stopped(tmp_path / "mutant")
 
@@ -118,7 +118,7 @@ def test_a_value_is_the_mean_over_the_seeds(tmp_path: Path, monkeypatch: pytest.
             settings = inner.send(told[-1])
         yield settings
 
-    monkeypatch.setattr(sweep, "proposals", noted)
+    monkeypatch.setattr(sweep_trials, "proposals", noted)
     found = list(swept(tmp_path / "sweep", samples=5, members=5))
     assert [one.seed for one in found] == [0, 1] * 5
     assert [len(scores) for scores in told] == [2, 2]
@@ -128,7 +128,7 @@ def test_a_value_is_the_mean_over_the_seeds(tmp_path: Path, monkeypatch: pytest.
 def test_rows_of_other_settings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list(swept(tmp_path / "sweep", samples=2))
     other = lambda axes, batches, seed: proposals(axes, batches, seed=seed + 1)  # noqa: E731
-    monkeypatch.setattr(sweep, "proposals", other)
+    monkeypatch.setattr(sweep_trials, "proposals", other)
     with pytest.raises(
         CheckpointError, match="is of other settings, wanted those of this sweep; use the version of optuna"
     ):

@@ -21,7 +21,7 @@ from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import KEEP, RECOMPUTE, Rules, Schedule, with_workers
 from purestep.runtime.machine.drive import Handlers, drive
-from purestep.runtime.machine.replay import Log, record_events, simulated, to_lines
+from purestep.runtime.machine.replay_log import Log, record_events, simulated, to_lines
 
 SOURCE = "runtime.async_rl.replay: what a scheduler was told gives its states again, bit for bit"
 PROMPTS = 40

@@ -42,7 +42,7 @@ from purestep.runtime.async_rl.scheduler.machine import begin_schedule, schedule
 from purestep.runtime.async_rl.scheduler.state import CLASSES, Rules, Schedule
 from purestep.runtime.machine.drive import drive
 from purestep.runtime.machine.json_codec import decode, encode
-from purestep.runtime.machine.replay import Log, from_lines, record_events, replay_events, simulated, to_lines
+from purestep.runtime.machine.replay_log import Log, from_lines, record_events, replay_events, simulated, to_lines
 
 from ...laws.scheduler.numbered import numbered_laws, own_filing
 from ...laws.scheduler.scheduler import scheduler_laws

@@ -34,7 +34,7 @@ DEEP = "[" * 100_000
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with three checkpoints."""
     run = tmp_path_factory.mktemp("runs") / "one"
-    arguments = changed(RECIPES["ppo"].defaults(()), {**TINY, "epochs": 1, "minibatches": 2})
+    arguments = changed(RECIPES["ppo"].defaults(), {**TINY, "epochs": 1, "minibatches": 2})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         runs.start(run, RECIPES["ppo"], arguments, overwrite=False, notice=lambda text: None)

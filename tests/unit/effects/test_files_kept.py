@@ -443,11 +443,11 @@ def test_a_picture_takes_the_place_of_one_that_purestep_drew_alone(tmp_path: Pat
 def test_out_is_looked_at_before_the_work(
     tmp_path: Path, command: str, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from purestep.runtime.recipes import explain
+    from purestep.runtime.recipes import explain_query
     from purestep.runtime.runs import curves
 
     run = begun(tmp_path / "run", {"recipe": "prove"})
-    for module, work in ((explain, "explain_query"), (curves, "draw_metric")):
+    for module, work in ((explain_query, "explain_query"), (curves, "draw_metric")):
         monkeypatch.setattr(module, work, lambda *given: pytest.fail("the work was done"))
     (tmp_path / "notes.txt").write_text("mine")
     os.mkfifo(tmp_path / "pipe")

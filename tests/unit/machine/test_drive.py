@@ -17,7 +17,7 @@ from torch import Tensor
 from purestep.core.errors import ChoiceError, StructureError
 from purestep.core.machine import Failed, Interrupted, Machine, Started, Stop
 from purestep.runtime.machine.drive import Effects, Finished, Handlers, Received, drive, serial, threads
-from purestep.runtime.machine.replay import Log, from_lines, record_events, replay_events, simulated, to_lines
+from purestep.runtime.machine.replay_log import Log, from_lines, record_events, replay_events, simulated, to_lines
 
 
 @frozen

@@ -16,7 +16,7 @@ from purestep.runtime.async_rl.scheduler.state import Rules, Schedule
 from purestep.runtime.async_rl.simulation.effects import begin_command, generators, happened
 from purestep.runtime.async_rl.simulation.workers import SimulationState, Twins
 from purestep.runtime.machine.drive import drive
-from purestep.runtime.machine.replay import Log, from_lines, record_events, replay_events, to_lines
+from purestep.runtime.machine.replay_log import Log, from_lines, record_events, replay_events, to_lines
 from purestep.runtime.machine.simulation import Agenda, faulty_transport, log_normal, pop_due, schedule_after
 
 from ...laws.simulation.simulated import own_simulating, simulated_laws

@@ -61,7 +61,7 @@ LEAVE = {  # what stands outside effects and yet has to do with the world, and w
     "core/probes.py": {"contextvars"},  # a probe finds the caller that asks for values
     "runtime/runs/arguments.py": {"os"},  # how many threads make sense, the number of processors tells
     "runtime/recipes": {"pathlib"},  # a run has a folder
-    "runtime/recipes/text.py": {"tyro", "pathlib"},  # and options of its own on the command line
+    "runtime/recipes/text_options.py": {"tyro"},  # and options of its own on the command line
     "runtime/runs": {"pathlib"},
     "runtime/text": {"pathlib"},  # so has a language model's
     "runtime/text/sampling.py": {"threading"},  # and workers that share a server publish to it one after the other
@@ -320,8 +320,8 @@ ASKED_FOR = {
 
 def test_classes_inherit_from_protocols_and_errors_alone(nodes: Parsed) -> None:
     strange = []
-    for path in SHIPPED:
-        allowed = {"Protocol", "Generic", "Exception", "TypedDict"} | ASKED_FOR.get(path.as_posix(), set())
+    for path in SHIPPED:  # Recipe is a protocol, of which a recipe gives some methods
+        allowed = {"Protocol", "Generic", "Exception", "TypedDict", "Recipe"} | ASKED_FOR.get(path.as_posix(), set())
         for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]

@@ -34,6 +34,21 @@ def test_every_program_can_be_started() -> None:
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
 
 
+def test_the_page_has_a_row_for_each_program() -> None:
+    page = (ROOT / "benchmarks" / "README.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith(("| `", "| [`"))]
+    named = [name for row in rows for name in dict.fromkeys(re.findall(r"python -m benchmarks\.([\w.]+)", row))]
+    paths = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "benchmarks").glob("*/*.py")]
+    programs = {
+        ".".join(path.relative_to(ROOT / "benchmarks").with_suffix("").parts).removesuffix(".__main__")
+        for path in paths
+        if '__name__ == "__main__"' in path.read_text() and path.parent.name != "peers" and path.stem != "evidence"
+    }
+    sides = {name for name in programs if name.startswith("parts.")} | {"wild.trials"}  # called by others
+    assert programs - sides <= set(named) <= programs
+    assert len(named) == len(set(named))
+
+
 @pytest.fixture
 def evidence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     spec = importlib.util.spec_from_file_location("evidence", ROOT / "benchmarks" / "evidence.py")

@@ -37,7 +37,7 @@ def figures(benchmark: Callable[[str], Any]) -> Any:
 def setup(parts: Any) -> Any:
     """A large learning rate, since the methods differ in what they clip."""
     small = {"envs": 2, "horizon": 8, "hidden": (8,), "epochs": 2, "minibatches": 1, "learning_rate": 0.05}
-    arguments = changed(RECIPES["ppo"].defaults(()), small)
+    arguments = changed(RECIPES["ppo"].defaults(), small)
     return parts.Setup(arguments=arguments, seeds=SEEDS, updates=UPDATES, points=2, episodes=1, longest=3)
 
 

@@ -15,7 +15,7 @@ from purestep import properties
 from purestep.core.envs import ENVS
 from purestep.runtime.cli.main import commands
 from purestep.runtime.deferred import Package
-from purestep.runtime.recipes.arguments import env_names
+from purestep.runtime.recipes.shared_settings import env_names
 from purestep.runtime.runs.registry import own
 
 from ...support import run_folders

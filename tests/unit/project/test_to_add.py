@@ -32,7 +32,7 @@ from purestep.properties.framework.profiles import named_profile
 from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster, task_reference
 from purestep.runtime.effects.task_reference import load_task, trust
-from purestep.runtime.recipes import arguments, classic
+from purestep.runtime.recipes import classic, shared_settings
 from purestep.runtime.runs import registry
 from purestep.runtime.runs.run import train
 from purestep.runtime.text.validate_task import validate_task
@@ -91,7 +91,7 @@ def test_an_environment(added: Added, monkeypatch: pytest.MonkeyPatch, tmp_path:
     outside = added("core/envs/outside.py", ENV.replace(".clamp(min=0)", "")).corridor
     assert not verify(Suite("spaces", (env_laws["spaces_hold"],)), outside(), profile=QUICK)
     monkeypatch.setitem(envs.ENVS, "corridor", corridor)
-    monkeypatch.setattr(arguments, "env_names", lambda: tuple(envs.ENVS))
+    monkeypatch.setattr(shared_settings, "env_names", lambda: tuple(envs.ENVS))
     small: dict[str, Any] = {"steps": 32, "envs": 2, "horizon": 8, "hidden": (4,), "backend": "none"}
     found = train("reinforce", tmp_path / "run", env="corridor", notice=lambda text: None, **small)
     assert found.loop.iteration == 2
@@ -105,7 +105,7 @@ def test_an_algorithm(
 ) -> None:
     added("algorithms/rooted.py", ALGORITHM)
     row = ("of a root", "One step for each batch.", "purestep.algorithms.rooted:rooted", {"cartpole": {"root": 0.5}})
-    monkeypatch.setitem(classic.RECIPES, "rooted", classic.recipe("rooted", *row))
+    monkeypatch.setitem(classic.RECIPES, "rooted", classic.ClassicRecipe("rooted", *row))
     assert registry.listed()["rooted"] == "of a root"
     small = ["--steps", "32", "--envs", "2", "--horizon", "8", "--hidden", "4", "--backend", "none", "--episodes", "1"]
     run = str(tmp_path / "run")
@@ -217,14 +217,13 @@ def test_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 RECIPE = '''"""A recipe that halves a number."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from attrs import frozen
 
-from ..runs.recipe import Components, Context, Notice, Recipe
+from ..runs.recipe import Components, Context, Lines, Notice, Recipe
 from ..runs.run import restore_run, stepped
 from ..runs.training_machine import plan
 
@@ -236,16 +235,26 @@ class Settings:
     iterations: int = 3  # how often
 
 
-def build(settings: Settings, context: Context) -> Components:
-    halve = lambda state: (state / 2, {"episode_return": float(state)})
-    return Components(loop=plan(settings.iterations, 3), begin=lambda: torch.ones(()), session=stepped(halve))
+class Halve(Recipe):
+    """The recipe halve."""
+
+    name, about = "halve", "halve a number"
+
+    def defaults(self, choice: str | None = None) -> Settings:
+        """Return the default settings."""
+        return Settings()
+
+    def build(self, settings: Settings, context: Context) -> Components:
+        """Return the run of these settings."""
+        halve = lambda state: (state / 2, {"episode_return": float(state)})
+        return Components(loop=plan(settings.iterations, 3), begin=lambda: torch.ones(()), session=stepped(halve))
+
+    def evaluate(self, run: Path, options: Any, notice: Notice) -> Lines:
+        """Yield the number."""
+        yield f"evaluation: {float(restore_run(run).state)}"
 
 
-def evaluated(run: Path, options: Any, notice: Notice) -> Iterator[str]:
-    yield f"evaluation: {float(restore_run(run).state)}"
-
-
-RECIPE = Recipe(name="halve", about="halve a number", defaults=lambda words: Settings(), build=build, evaluate=evaluated)
+RECIPE = Halve()
 '''
 
 

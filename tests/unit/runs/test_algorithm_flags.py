@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
@@ -34,6 +35,23 @@ def test_the_text_says_what_python_sees(target: str) -> None:
         known = hint.__metadata__[0] if hasattr(hint, "__metadata__") else get_args(hint)
         assert one.kind == known, one.name
         assert one.help, f"{one.name} has no help"
+
+
+@pytest.mark.parametrize(
+    ("parameter", "wrong"),
+    [
+        ("root: float = 0.5", "root is float, wanted Fraction, Weight, .* or a Literal; give it a kind of"),
+        ("root=0.5", "root is without an annotation, wanted Fraction"),
+        ("root: Fraction", "root is without a default, wanted one"),
+    ],
+)
+def test_a_parameter_that_can_be_no_flag_is_refused(
+    parameter: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rooted_algorithm.py").write_text(f"def rooted(model, optimizer, *, {parameter}):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ChoiceError, match=f"^rooted_algorithm:rooted: {wrong}"):
+        settings_of.__wrapped__("rooted_algorithm:rooted")
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -20,8 +20,8 @@ from purestep.runtime.effects.checkpoint.single import save
 from purestep.runtime.evaluate import evaluate, summary
 from purestep.runtime.normalizer import running
 from purestep.runtime.population import population
-from purestep.runtime.recipes.load import load
-from purestep.runtime.recipes.report import APART, LONGEST, evaluate_run
+from purestep.runtime.recipes.evaluate_policy import APART, LONGEST, evaluate_run
+from purestep.runtime.recipes.load_policy import load
 from purestep.runtime.runs.run import newest_checkpoint, restore_run, silent, train
 from purestep.runtime.train import trainer
 from purestep.runtime.trained_policy import TrainedPolicy, policy, visited

@@ -1,12 +1,13 @@
 """Schemas of a run's record: settings that are absent, renamed or newer, and values that no run has."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from attrs import evolve, frozen
+from attrs import frozen
 
 from purestep.core.errors import CheckpointError
 from purestep.runtime.cli import main
@@ -17,7 +18,7 @@ from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.runs.kinds import record_of
 from purestep.runtime.runs.migrations import ADDED, LEAVES, SCHEMA, leaf_in, upgrade
-from purestep.runtime.runs.recipe import Recipe
+from purestep.runtime.runs.recipe import Components, Context, Lines, Notice, Recipe
 from purestep.runtime.runs.registry import find, own
 from purestep.runtime.runs.training_machine import Loop
 
@@ -52,7 +53,7 @@ def test_a_new_setting_has_a_row() -> None:
 def test_records_of_every_schema_have_todays_settings_once_they_are_upgraded(kind: str) -> None:
     today = fields()
     for recipe, names in LISTED[kind].items():
-        values = flatten(find(recipe).defaults(()))
+        values = flatten(find(recipe).defaults())
         old: dict[str, Any] = {name: values.get(name, 0) for name in names}
         found, arguments = runs.arguments_of({"recipe": recipe, "schema": schema(kind), **old})
         assert found.name == recipe
@@ -65,7 +66,7 @@ def test_records_of_every_schema_have_todays_settings_once_they_are_upgraded(kin
 
 
 def test_a_record_of_today_is_taken_as_it_is_and_lacks_nothing() -> None:
-    held = runs.run_record(find("ppo"), find("ppo").defaults(()))
+    held = runs.run_record(find("ppo"), find("ppo").defaults())
     assert held["schema"] == SCHEMA
     assert upgrade(held) == held
     with pytest.raises(CheckpointError, match=r"with other names: \['probes'\]"):
@@ -76,7 +77,7 @@ def test_a_record_of_today_is_taken_as_it_is_and_lacks_nothing() -> None:
 def test_a_record_of_a_newer_version_is_refused_in_a_line(
     number: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = {**runs.run_record(find("ppo"), find("ppo").defaults(())), "schema": number}
+    held = {**runs.run_record(find("ppo"), find("ppo").defaults()), "schema": number}
     run = begun(tmp_path / "run", encode(held))
     single.save(run, 1, {}, machine=Loop(iterations=4, chunk=1, every=1, iteration=1, saved=1), metadata=held)
     for command in (["evaluate"], ["resume"], ["plot"], ["view"]):
@@ -91,7 +92,7 @@ def test_the_recipe_of_a_users_task_and_moved_functions_are_renamed() -> None:
     assert upgrade({"recipe": "text", "prompts": "a.jsonl"})["recipe"] == "text"
     old = "purestep.core.language.reasoning_tasks.list_rollout"
     assert upgrade({"recipe": "cache", "solution_rollout_policy": old})["solution_rollout_policy"] == (
-        find("cache").defaults(()).rollouts.solution_rollout_policy
+        find("cache").defaults().rollouts.solution_rollout_policy
     )
 
 
@@ -115,21 +116,41 @@ class New:
     learning_rate: float = 0.1
 
 
-def test_a_recipe_of_another_package_brings_its_own_migration(monkeypatch: pytest.MonkeyPatch) -> None:
-    def migrate(settings: Any, number: int) -> Any:
-        assert number == 0
+class Hill(Recipe):
+    name, about = "hill", ""
+
+    def defaults(self, choice: str | None = None) -> Any:
+        return Old()
+
+    def build(self, settings: Any, context: Context) -> Components:
+        raise NotImplementedError
+
+    def evaluate(self, run: Path, options: Any, notice: Notice) -> Lines:
+        raise NotImplementedError
+
+
+class NewHill(Hill):
+    schema = 1
+
+    def defaults(self, choice: str | None = None) -> Any:
+        return New()
+
+    def migrate(self, settings: Mapping[str, Any], schema: int) -> Mapping[str, Any]:
+        assert schema == 0
         return {"learning_rate": settings["rate"]}
 
-    old = Recipe(
-        name="hill", about="", defaults=lambda words: Old(), build=find("ppo").build, evaluate=lambda *_: iter(())
-    )
-    held = runs.run_record(old, Old(0.5))
-    new = evolve(old, defaults=lambda words: New(), schema=1, migrate=migrate)
+
+class NewerHill(NewHill):
+    schema = 2
+
+
+def test_a_recipe_of_another_package_brings_its_own_migration(monkeypatch: pytest.MonkeyPatch) -> None:
+    new, held = NewHill(), runs.run_record(Hill(), Old(0.5))
     monkeypatch.setattr(registry, "find", lambda name, where="": new)
     assert runs.arguments_of(held) == (new, New(0.5))
     assert runs.arguments_of(runs.run_record(new, New(0.5))) == (new, New(0.5))
     with pytest.raises(CheckpointError, match="recipe_schema is 2, wanted at most 1"):
-        runs.arguments_of(runs.run_record(evolve(new, schema=2), New()))
+        runs.arguments_of(runs.run_record(NewerHill(), New()))
 
 
 # --- arguments that belong to no run ---
@@ -140,7 +161,7 @@ def test_a_recipe_of_another_package_brings_its_own_migration(monkeypatch: pytes
 def test_a_text_where_a_number_stood_is_refused_in_a_line(
     name: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = encode({**runs.run_record(find("zorplex"), find("zorplex").defaults(())), name: "four"})
+    held = encode({**runs.run_record(find("zorplex"), find("zorplex").defaults()), name: "four"})
     run = begun(tmp_path / "run", held)
     assert main.main([command, str(run)]) == (0 if command == "view" else 1)
     said = capsys.readouterr().err
@@ -157,7 +178,7 @@ def test_arguments_of_one_recipe_beside_checkpoints_of_another_are_refused_in_a_
     run = tmp_path / "run"
     runs.train("reinforce", run, **small, notice=runs.silent)
     other = find(recipe)
-    (run / "arguments.json").write_text(json.dumps(encode(runs.run_record(other, other.defaults(())))))
+    (run / "arguments.json").write_text(json.dumps(encode(runs.run_record(other, other.defaults()))))
     assert main.main([command, str(run)]) == 1
     said = capsys.readouterr().err
     (line,) = [text for text in said.splitlines() if text.startswith("purestep: ")]

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.recipes.arguments import PlayedEpisodes, Playing, Resuming
 from purestep.runtime.recipes.prove_recipe import check_ranking
 from purestep.runtime.recipes.prove_settings import Graph, Prove, Ranking
+from purestep.runtime.recipes.shared_settings import PlayedEpisodes, Playing, Resuming
 from purestep.runtime.recipes.sweep_settings import Sweep
 from purestep.runtime.runs.arguments import changed, check_memory, memory_bytes
 from purestep.runtime.runs.registry import find
@@ -56,7 +56,7 @@ ABSURD = 10**12
 )
 def test_a_size_that_no_machine_can_hold_is_refused(recipe: str, changes: dict[str, Any], named: str) -> None:
     found = find(recipe)
-    usual = found.defaults(())
+    usual = found.defaults()
     with pytest.raises(ChoiceError, match=rf"^{named} is at least [\d,]+ GB of memory, wanted at most the [\d,]+ GB"):
         found.check(changed(usual, changes))
 
@@ -64,7 +64,7 @@ def test_a_size_that_no_machine_can_hold_is_refused(recipe: str, changes: dict[s
 @pytest.mark.parametrize("recipe", ["ppo", "a2c", "reinforce", "prove", "zorplex", "cache"])
 def test_the_usual_sizes_are_not_refused(recipe: str) -> None:
     found = find(recipe)
-    found.check(found.defaults(()))
+    found.check(found.defaults())
 
 
 @pytest.mark.parametrize("count", [9_999_999_999, 2**63 - 1])

@@ -20,8 +20,8 @@ from purestep.runtime.effects.json_lines import objects
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.files.reading import UnreadableError, irregular, parse_json, read_bounded
 from purestep.runtime.machine.json_codec import encode
-from purestep.runtime.recipes.arguments import Process
 from purestep.runtime.recipes.cache import cache_defaults
+from purestep.runtime.recipes.shared_settings import Process
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, check_threads, flatten, from_record, most_threads
 from purestep.runtime.runs.registry import find, own
@@ -235,5 +235,5 @@ def test_a_record_with_values_of_other_types_is_refused(changes: dict[str, Any])
 def test_every_recipes_own_record_is_taken() -> None:
     for name in own():
         recipe = find(name)
-        arguments = recipe.defaults(())
+        arguments = recipe.defaults()
         assert runs.arguments_of(runs.run_record(recipe, arguments)) == (recipe, arguments)

@@ -19,7 +19,7 @@ from purestep.core.scan import scan
 from purestep.core.tree import clone
 from purestep.runtime import compile
 from purestep.runtime.compile import fingerprint, phase, program
-from purestep.runtime.files.cache import SECONDS, remember_seconds, usual_seconds
+from purestep.runtime.files.cache_folder import SECONDS, remember_seconds, usual_seconds
 
 
 @record

@@ -15,8 +15,8 @@ from ..runs.recipe import Notice
 from ..runs.run import restore_run
 from ..runs.trusting import trusted
 from ..train import RunState
-from .arguments import PlayedEpisodes, Playing, Resuming
 from .pipeline import Pipeline
+from .shared_settings import PlayedEpisodes, Playing, Resuming
 
 Choice = Literal["mode", "sample"]
 SHORT, LONGEST = 128, 1024  # steps; no named environment has longer episodes than LONGEST

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.errors import CheckpointError, ChoiceError
 from ..effects.reporting.run_page import About
-from .arguments import flag, flatten, from_record, settings_in
+from .arguments import flatten, from_record, settings_in
 from .kinds import record_of
 from .registry import recipe_of
 
@@ -24,7 +24,7 @@ def title_and_settings(run: Path) -> About:
     try:
         recipe = recipe_of(held)
         by = recipe.chosen_by
-        usual = recipe.defaults([flag(by), str(held.get(by, ""))] if by else [])
+        usual = recipe.defaults(str(held.get(by, "")) if by else None)
         title = recipe.title(from_record(recipe.name, usual, held))
     except (CheckpointError, ChoiceError):
         return About(title=name, settings=settings, changed=frozenset(), absent=why_no_conversations(held))

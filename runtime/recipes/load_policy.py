@@ -19,6 +19,7 @@ from ..runs.registry import find
 from ..runs.run import restore_run
 from ..runs.trusting import Trust, check_trust
 from ..trained_policy import TrainedPolicy
+from .text import TextRecipe
 
 SWEEP = "sweep.json"
 
@@ -64,7 +65,7 @@ def load_trusted(run: Path, trusted: Trust) -> TrainedPolicy | TrainedLanguageMo
     _check_references(place, trusted, held)
     threads = torch.get_num_threads()  # a recipe sets those of its training
     try:
-        return _language(place, recipe, trusted) if recipe.chat else _policy(place, recipe, trusted)
+        return _language(place, recipe, trusted) if isinstance(recipe, TextRecipe) else _policy(place, recipe, trusted)
     finally:
         torch.set_num_threads(threads)
 
@@ -92,7 +93,7 @@ def _check_references(run: Path, trust: Trust, held: Any) -> None:
 
 
 def _policy(run: Path, recipe: Recipe, trust: Trust) -> TrainedPolicy:
-    changes = {"device": "cpu"} if "device" in flatten(recipe.defaults(())) else {}
+    changes = {"device": "cpu"} if "device" in flatten(recipe.defaults()) else {}
     found = restore_run(run, changes=changes, trust=trust)
     make = found.components.policy
     if isinstance(make, tuple):
@@ -102,9 +103,8 @@ def _policy(run: Path, recipe: Recipe, trust: Trust) -> TrainedPolicy:
     return policy
 
 
-def _language(run: Path, recipe: Recipe, trust: Trust) -> TrainedLanguageModel:
-    assert not isinstance(recipe.chat, tuple)
-    parts, params, arguments, version = recipe.chat(run, trust)
+def _language(run: Path, recipe: TextRecipe, trust: Trust) -> TrainedLanguageModel:
+    parts, params, arguments, version = recipe.sampler(run, trust)
     return TrainedLanguageModel(
         task=parts.task,
         env=parts.trial.env,

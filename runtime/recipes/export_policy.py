@@ -11,7 +11,7 @@ from ..effects.policy_files.export import Exported, export
 from ..runs.arguments import flatten
 from ..runs.trusting import Trust
 from ..trained_policy import TrainedPolicy
-from .load import load_trusted
+from .load_policy import load_trusted
 
 
 def exported(run: Path, out: Path, trust: Trust, *, to: str, batch: int, overwrite: bool) -> Exported:

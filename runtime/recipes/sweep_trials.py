@@ -34,7 +34,7 @@ from ..runs.arguments import changed, flatten, processors, settings_in
 from ..runs.migrations import NUMBER, RECIPE, SCHEMA, upgrade
 from ..runs.recipe import Notice
 from .algorithm_flags import target_of
-from .arguments import loop_of
+from .shared_settings import loop_of
 from .sweep_members import Cohort, Member, Members
 from .sweep_results import Trial, mean_score, trial_of, trial_row
 from .sweep_settings import Point, SettingValues, Sweep, points
