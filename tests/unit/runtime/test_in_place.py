@@ -13,7 +13,7 @@ from torch import Tensor
 from purestep.core.errors import ChoiceError, RecompileError, ShapeError
 from purestep.properties import check
 from purestep.runtime.compile import artefact_name, program
-from purestep.runtime.files.cache import cache_directory
+from purestep.runtime.files.cache_folder import cache_directory
 from purestep.runtime.inductor.compile_speed import VERSIONS
 
 from ...laws.runtime.in_place import Program, equal, in_place_laws, programs, rewritten
