@@ -6,6 +6,7 @@ Carry, xs and ys are any trees of tensors. The lowerings give the same values; t
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -139,7 +140,7 @@ def _operator(
         _, output = step(init, pytree.tree_unflatten([leaf[0] for leaf in inputs], structure))
     structures = [pytree.tree_structure(output)]
 
-    def body(carry: list[Tensor], x: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    def body(carry: list[Tensor], x: list[Tensor], remat: bool = False) -> tuple[list[Tensor], list[Tensor]]:
         current, ys = pytree.tree_unflatten(carry[: len(state)], carry_structure), []
         for k in reversed(range(unroll)) if reverse else range(unroll):
             current, y = step(current, pytree.tree_unflatten([leaf[k] for leaf in x], structure))
@@ -152,11 +153,10 @@ def _operator(
         outputs = [torch.stack(group) for group in zip(*ys, strict=True)]
         return [_contiguous(leaf) for leaf in pytree.tree_leaves(current) or carry], outputs
 
-    if remat:
-        body.remat = True  # type: ignore[attr-defined]  # read by the lowering of a derivative
     # A strided input would be copied completely in every iteration (measured: 37 against 14 us per CartPole step).
     chunks = [_contiguous(leaf.reshape(-1, unroll, *leaf.shape[1:])) for leaf in inputs]
-    final, stacked = operator(body, [_contiguous(leaf) for leaf in padded], chunks, reverse=reverse)
+    stepped = partial(body, remat=True) if remat else body  # the lowering of a derivative reads the keyword
+    final, stacked = operator(stepped, [_contiguous(leaf) for leaf in padded], chunks, reverse=reverse)
     ys = pytree.tree_unflatten([leaf.flatten(0, 1) for leaf in stacked], structures[0])
     return pytree.tree_unflatten(final[: len(state)], carry_structure), ys
 

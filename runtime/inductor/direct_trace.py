@@ -198,7 +198,9 @@ class _Scans:
             found.append(y_structure)
             return (*pytree.tree_leaves(carry), *leaves)
 
-        results = unwatched(self._lowered, body, start, inputs, Order(reverse, remat=getattr(step, "remat", False)))
+        results = unwatched(
+            self._lowered, body, start, inputs, Order(reverse, remat="remat" in getattr(step, "keywords", ()))
+        )
         final, ys = results[: len(start)], results[len(start) :]
         return pytree.tree_unflatten(final, carry_structure), pytree.tree_unflatten(ys, found[-1])
 

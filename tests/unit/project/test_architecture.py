@@ -306,6 +306,7 @@ def test_comments_promise_nothing() -> None:
 ASKED_FOR = {
     "runtime/deferred.py": {"ModuleType"},  # Python takes nothing else for the class of a package
     "runtime/inductor/direct_trace.py": {"TorchFunctionMode"},  # torch hands its calls to nothing else
+    "runtime/inductor/scan_derivative.py": {"TorchFunctionMode", "Function"},  # nor derivatives of another form
     "runtime/effects/gymnasium/export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
     "runtime/effects/checkpoint/shards.py": {"FileSystemReader", "Unpickler"},  # both are made to be narrowed
     "runtime/effects/distributed/fsdp_module.py": {"Module"},  # torch shards nothing else

@@ -17,6 +17,7 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster, folder
 from purestep.runtime.effects.layout import GENERATORS
 from purestep.runtime.recipes import text_run
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flag
 from purestep.runtime.text import report as turns_report
 from purestep.runtime.text import run as zorplex_session
@@ -63,7 +64,7 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
         (Path("runs") / run / "sync").mkdir()
         (Path("runs") / run / "sync" / folder.METRICS).write_text("")
     monkeypatch.setattr(cluster, "serve_host", note("host"))
-    monkeypatch.setattr(zorplex_session, "start", note("train"))
+    monkeypatch.setattr(runs, "start", note("train"))
     monkeypatch.setattr(zorplex_session, "resume", note("resume"))
     monkeypatch.setattr(session, "arguments_in", note("evaluate"))
     monkeypatch.setattr(replay, "replay_phase", note("replay"))

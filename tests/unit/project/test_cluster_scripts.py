@@ -23,6 +23,7 @@ pytest.importorskip("transformers", reason="the extra llm is not installed")
 
 from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster as engine
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.text import run as session
 from purestep.runtime.text.config import generator_count
@@ -153,7 +154,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
         return work
 
     monkeypatch.setattr(engine, "serve_host", note("host"))
-    monkeypatch.setattr(session, "start", note("train", lambda run, arguments: generator_count(arguments)))
+    monkeypatch.setattr(runs, "start", note("train", lambda run, recipe, arguments: generator_count(arguments)))
     monkeypatch.setattr(session, "resume", note("resume", with_generators))
 
     def line(words: Words) -> str:

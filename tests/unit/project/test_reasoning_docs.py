@@ -16,6 +16,7 @@ pytest.importorskip("transformers")
 from purestep.runtime.cli import main
 from purestep.runtime.recipes import text_run
 from purestep.runtime.recipes.cache import cache_defaults
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.text import report
 from purestep.runtime.text import run as session
@@ -65,8 +66,8 @@ def test_the_commands_are_ones_we_have(monkeypatch: pytest.MonkeyPatch, tmp_path
     for run in ("cache", "other"):
         begun(tmp_path / "runs" / run, {"recipe": "cache"})
     in_turns, at_once = note("train"), note("at once")
-    begin = lambda run, given, **named: (at_once if generator_count(given) else in_turns)(run, given, **named)  # noqa: E731
-    monkeypatch.setattr(session, "start", begin)
+    begin = lambda run, recipe, given, **named: (at_once if generator_count(given) else in_turns)()  # noqa: E731
+    monkeypatch.setattr(runs, "start", begin)
     monkeypatch.setattr(session, "resume", note("resume"))
     monkeypatch.setattr(text_run, "restore_run", note("restore"))
     monkeypatch.setattr(report, "pictures", note("plot"))
