@@ -26,6 +26,7 @@ from purestep.runtime.effects.json_lines import objects
 from purestep.runtime.effects.reporting import plot, timeline_picture
 from purestep.runtime.machine.json_codec import encode, json_line
 from purestep.runtime.recipes.zorplex import zorplex_defaults
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.kinds import with_generators
 from purestep.runtime.runs.recipe import SessionResult
@@ -506,7 +507,7 @@ def test_ctrl_c_says_how_to_go_on(trained: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(turns, "resume", struck)
     assert main.main(["resume", str(trained)]) == 130
     assert f"stopped at once; purestep resume {trained} goes on from the last checkpoint" in capsys.readouterr().err
-    monkeypatch.setattr(turns, "start", struck)
+    monkeypatch.setattr(runs, "start", struck)
     assert main.main(["train", "zorplex", "--run", str(tmp_path / "none"), *TINY]) == 130
     assert "nothing was saved yet" in capsys.readouterr().err
 

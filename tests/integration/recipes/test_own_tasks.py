@@ -20,6 +20,7 @@ from purestep.runtime.effects import task_reference
 from purestep.runtime.effects.openai_server.vllm_process import running
 from purestep.runtime.effects.reporting.metrics import Row, read_metrics
 from purestep.runtime.effects.task_reference import EVERY, trust
+from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten
 from purestep.runtime.runs.training_machine import TrainChunk
 from purestep.runtime.text import run as session
@@ -431,11 +432,11 @@ def test_the_flags_of_an_experiment_configuration_are_those_of_a_task(
 ) -> None:
     held: list[TaskRun] = []
 
-    def begun(run: Path, arguments: TaskRun, **named: Any) -> Any:
+    def begun(run: Path, recipe: str, arguments: TaskRun, **named: Any) -> Any:
         held.append(arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "start", begun)
+    monkeypatch.setattr(runs, "start", begun)
     (tmp_path / "one.yaml").write_text(
         "rollout: {consumer_batch_size: 6, max_head_offpolicyness: 3}\nactor: {eps_clip: 0.1}\n"
     )

@@ -335,7 +335,7 @@ def test_the_commands_of_the_page_are_ones_we_have(monkeypatch: pytest.MonkeyPat
     for run in ("ranks", "both"):
         mode = "async" if run == "both" else "sync"
         begun(Path("runs") / run, {"recipe": "zorplex", "mode": mode, "generators": -1})
-    monkeypatch.setattr(session, "start", note)
+    monkeypatch.setattr(runs, "start", note)
     monkeypatch.setattr(session, "resume", note)
     (block,) = [one for one in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) if "torchrun" in one]
     for line in block.splitlines():

@@ -273,7 +273,7 @@ def test_rollouts_and_evaluation_need_nothing_that_trains() -> None:
         "runtime/effects/openai_server/sample.py",
     ):
         found = {path.relative_to(ROOT).as_posix() for path in needed_by(ROOT / name)}
-        assert "core/language/rollout.py" in found
+        assert "core/language/types.py" in found
         assert [name for name in found if name.startswith("algorithms") or "train" in name or "learn" in name] == []
     training = {path.relative_to(ROOT).as_posix() for path in needed_by(ROOT / "runtime/text/training_loop.py")}
     assert "algorithms/language/learner.py" in training
@@ -488,11 +488,11 @@ def test_a_table_that_was_memorised_does_not_help_in_evaluation(tmp_path: Path) 
 def test_a_run_has_a_folder_of_its_kind_and_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
     where: list[str] = []
 
-    def start(run: Path, arguments: Zorplex, **given: Any) -> Any:
+    def start(run: Path, *given: Any, **named: Any) -> Any:
         where.append(run.as_posix())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "start", start)
+    monkeypatch.setattr(runs, "start", start)
     assert main.main(["train", "zorplex"]) == 130
     assert main.main(["train", "zorplex", "--algorithm", "ppo", "--kind", "recursive", "--seed", "3"]) == 130
     assert where == ["runs/zorplex-compositional-grpo-0", "runs/zorplex-recursive-ppo-3"]
