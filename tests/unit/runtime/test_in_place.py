@@ -96,7 +96,7 @@ def stored(buffer: Tensor, t: Tensor) -> Any:
 @pytest.mark.slow
 def test_a_buffer_that_is_given_up_is_the_result_and_empty_afterwards() -> None:
     run, t = program(stored, donate=(0,)), torch.tensor(2)
-    buffer, wanted = start(), start()
+    buffer, given, wanted = start(), start(), start()
     place = buffer.data_ptr()
     for _ in range(3):
         given = buffer
