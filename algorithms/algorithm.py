@@ -11,7 +11,7 @@ from ..core.errors import choose
 from ..core.keys import Key
 from ..core.optim.schedules import Schedule
 from ..core.record import record, replace, tensor
-from ..core.steps import Trajectory
+from ..core.steps import Trajectory, Transition
 
 Metrics = Mapping[str, Tensor]  # scalars, already reduced
 
@@ -24,15 +24,38 @@ class TrainState:
     optimizer: Any  # the optimiser's state, including hyper-parameters
     step: Tensor = tensor("*", "int")  # updates done
     numbers: Any = ()  # hyper-parameters of the algorithm by name, each [] float64; () where it keeps none
+    targets: Any = ()  # params that follow those of the model, and whatever else the algorithm learns; () where it has none
+    replay: Any = ()  # a `Replay` of transitions; () where the algorithm has none
 
 
 @frozen
 class Algorithm:
-    """A learning algorithm: `update(state, trajectory [T, B, ...], key) -> (state, metrics)`."""
+    """A learning algorithm: `update(state, trajectory [T, B, ...], key) -> (state, metrics)`.
+
+    One that learns from old transitions has `replay`: of a transition without axes it makes an empty buffer, which becomes a
+    part of the state that `init` returns (`begin` calls both).
+    """
 
     init: Callable[[Key], TrainState]
     update: Callable[[TrainState, Trajectory, Key], tuple[TrainState, Metrics]]
     metrics: tuple[str, ...]  # names of the metrics that `update` returns, in that order
+    replay: Callable[[Transition], Any] | tuple[()] = ()
+
+
+def begin(algorithm: Algorithm, key: Key, transition: Transition) -> TrainState:
+    """Return the first state of an algorithm for transitions like this one, without axes.
+
+    >>> from purestep.algorithms.a2c import a2c
+    >>> from purestep.core import keys
+    >>> from purestep.core.optim.optimizers import sgd
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Box, Discrete
+    >>> algorithm = a2c(actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2)), sgd(0.1))
+    >>> begin(algorithm, keys.key(0), ()).replay
+    ()
+    """
+    state = algorithm.init(key)
+    return state if isinstance(algorithm.replay, tuple) else replace(state, replay=algorithm.replay(transition))
 
 
 def with_numbers(state: TrainState, changes: Mapping[str, Tensor]) -> TrainState:

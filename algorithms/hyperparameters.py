@@ -18,6 +18,7 @@ Coefficient = Annotated[Number, KINDS["Coefficient"]]
 Clip = Annotated[Number | tuple[Number, Number], KINDS["Clip"]]
 Limit = Annotated[Number, KINDS["Limit"]]
 Count = Annotated[int, KINDS["Count"]]
+Steps = Annotated[Number, KINDS["Steps"]]
 Numbers = Mapping[str, Number]  # hyper-parameters of an update by name; plain numbers are tensors [] of its state
 
 

@@ -26,4 +26,5 @@ KINDS: Mapping[str, Kind] = {
     "Clip": Kind(float, 0.0),  # how far a ratio may leave 1, or how far below and how far above
     "Limit": Kind(float, 0.0, is_input=False),  # an infinite one leaves a part of the update out
     "Count": Kind(int, 1, is_input=False),
+    "Steps": Kind(int, 1),  # how many of something pass; it sizes nothing
 }

@@ -103,7 +103,71 @@ def masked(logits: Tensor, mask: Tensor) -> Categorical:
     >>> masked(torch.zeros(3), torch.tensor([True, False, True])).entropy()
     tensor(0.6931)
     """
-    return Categorical(logits=torch.where(mask, logits, torch.finfo(logits.dtype).min / 2))
+    return Categorical(logits=torch.where(mask, logits, illegal(logits.dtype)))
+
+
+def illegal(dtype: torch.dtype) -> float:
+    """Return the logit or value of an action that a mask forbids: half the lowest number of the dtype.
+
+    >>> illegal(torch.float16)
+    -32752.0
+    """
+    return float(torch.finfo(dtype).min) / 2
+
+
+@record
+class EpsilonGreedy:
+    """The action of the highest value, but with probability epsilon one of the legal actions 0..A-1, each equally likely.
+
+    An action is illegal if its value is at most half of `illegal(dtype)`. If none is legal, all are.
+
+    >>> EpsilonGreedy(values=torch.tensor([1.0, 3.0]), epsilon=torch.tensor(0.5)).log_prob(torch.tensor([0, 1])).exp()
+    tensor([0.2500, 0.7500])
+    """
+
+    values: Tensor = tensor("* A", "float")
+    epsilon: Tensor = tensor("*", "float")
+
+    def probs(self) -> Tensor:
+        """Return the probability of each action: [*, A]."""
+        greedy = self._is(self.mode()).to(self.values.dtype)
+        at_random = torch.softmax(self._legal(), -1)
+        return torch.lerp(greedy, at_random, self.epsilon[..., None])
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return log p(action), hugely negative but finite for an action that is never taken: int64 [*] -> [*]."""
+        probability = torch.where(self._is(action), self.probs(), 0.0).sum(-1)
+        return torch.log(probability.clamp_min(torch.finfo(probability.dtype).tiny))
+
+    def entropy(self) -> Tensor:
+        """Return -sum_a p(a) log p(a), where 0 log 0 = 0: [*]."""
+        probs = self.probs()
+        return -(probs * torch.log(probs.clamp_min(torch.finfo(probs.dtype).tiny))).sum(-1)
+
+    def mode(self) -> Tensor:
+        """Return the first action with the highest value: int64 [*]."""
+        return self.values.argmax(-1)
+
+    def noise(self, key: Key) -> tuple[Tensor, Tensor]:
+        """Return two uniform numbers for each action, for epsilon and for the random action: [*, 2] -> [*] twice."""
+        both = keys.uniform(key, (2,))
+        return both[..., 0], both[..., 1]
+
+    def transform(self, noise: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the action for this noise: int64 [*]."""
+        luck, which = noise
+        return torch.where(luck < self.epsilon, keys.inverse_cdf(which, self._legal()), self.mode())
+
+    def sample(self, key: Key) -> Tensor:
+        """Return a sampled action: [*, 2] -> int64 [*]."""
+        return self.transform(self.noise(key))
+
+    def _is(self, action: Tensor) -> Tensor:
+        return action[..., None] == torch.arange(self.values.shape[-1], device=action.device)
+
+    def _legal(self) -> Tensor:
+        lowest = illegal(self.values.dtype)
+        return torch.where(self.values > lowest / 2, 0.0, lowest).to(self.values.dtype)
 
 
 @record

@@ -104,6 +104,24 @@ def init_linear(key: Key, inputs: int, outputs: int, gain: float) -> Linear:
     return Linear(weight=weight, bias=weight.new_zeros((*key.shape[:-1], outputs)))
 
 
+def init_linear_uniform(key: Key, inputs: int, outputs: int, gain: float) -> Linear:
+    """Return a weight [*, inputs, outputs] and a bias [*, outputs], uniform within gain / sqrt(inputs), for key [*, 2].
+
+    With gain 1 this is the initialisation of `torch.nn.Linear`.
+
+    >>> layer = init_linear_uniform(keys.key(0), 4, 2, 1.0)
+    >>> bool((layer.weight.abs() <= 0.5).all())
+    True
+    """
+    weight_key, bias_key = keys.split(key)
+    bound = gain / math.sqrt(inputs)
+    weight = bound * (2.0 * keys.uniform(weight_key, (inputs, outputs)) - 1.0)
+    return Linear(weight=weight, bias=bound * (2.0 * keys.uniform(bias_key, (outputs,)) - 1.0))
+
+
+INITIAL = {"orthogonal": init_linear, "uniform": init_linear_uniform}
+
+
 def _matmul(x: Tensor, weight: Tensor) -> Tensor:
     return x @ weight
 
@@ -141,12 +159,14 @@ def mlp(
     *,
     gain: float = math.sqrt(2.0),
     final_gain: float = 1.0,
+    initial: str = "orthogonal",
     product: str = "matmul",
 ) -> Network:
     """A multi-layer perceptron: x_{k+1} = activation(x_k W_k + b_k), the last layer without activation.
 
     Shapes: [*, sizes[0]] -> [*, sizes[-1]]; params are a tuple of `Linear`, orthogonal weights scaled by `gain` (the last
-    by `final_gain`), biases zero; a batch of keys [*, 2] gives a batch of params for vmap. `product` selects the form of
+    by `final_gain`), biases zero; a batch of keys [*, 2] gives a batch of params for vmap. With `initial` "uniform" they are
+    those of `torch.nn.Linear`, times both gains: action values are learnt better from them. `product` selects the form of
     x W, which affects only its last bits and its speed: "matmul"; "broadcast" as multiply-and-sum, which the compiler
     fuses with other operations and which is faster for a few rows; "auto" chooses by the numbers of rows and outputs.
 
@@ -166,12 +186,12 @@ def mlp(
         raise ShapeError(message("mlp: sizes", got=list(sizes), wanted="two or more positive ints", remedy=remedy))
     pairs = list(itertools.pairwise(sizes))
     function = choose("mlp: activation", activation, ACTIVATIONS) if isinstance(activation, str) else activation
-    times = choose("mlp: product", product, PRODUCTS)
+    times, layer_of = choose("mlp: product", product, PRODUCTS), choose("mlp: initial", initial, INITIAL)
 
     def init(key: Key) -> tuple[Linear, ...]:
         gains = [gain] * (len(pairs) - 1) + [final_gain]
         return tuple(
-            init_linear(layer_key, inputs, outputs, scale)
+            layer_of(layer_key, inputs, outputs, scale)
             for layer_key, (inputs, outputs), scale in zip(keys.split(key, len(pairs)), pairs, gains, strict=True)
         )
 

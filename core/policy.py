@@ -303,8 +303,9 @@ def actor_critic_mlp(
         where, remedy = "actor_critic_mlp: hidden", "write (64,) for one layer"
         raise StructureError(message(where, got=repr(hidden), wanted="a sequence of sizes", remedy=remedy))
     check_number("actor_critic_mlp: log_std", log_std, -math.inf)
-    if isinstance(action_space, Discrete) and isinstance(observation_space, Fields) and _has_mask(observation_space):
-        features = dict(observation_space.spaces)["features"]
+    is_discrete = isinstance(action_space, Discrete)
+    features = features_of("actor_critic_mlp", observation_space) if is_discrete else observation_space
+    if features is not observation_space:
         return with_action_mask(actor_critic_mlp(features, action_space, hidden, activation, product=product))
     inputs = encoded_size(observation_space)
 
@@ -316,13 +317,21 @@ def actor_critic_mlp(
     return separate(policy, scalar(network(1, 1.0)))
 
 
-def _has_mask(space: Fields) -> bool:
-    names = {name for name, _ in space.spaces}
-    if "action_mask" in names and names != {"features", "action_mask"}:
-        remedy = "put all but the mask into `features`"
-        wanted = "features and action_mask"
-        raise StructureError(message("actor_critic_mlp: fields", got=sorted(names), wanted=wanted, remedy=remedy))
-    return "action_mask" in names
+def features_of(where: str, space: Space) -> Space:
+    """Return the space of `features`, where the other field of an observation is `action_mask`, else the whole space.
+
+    Raises: StructureError for an action mask beside other fields.
+
+    >>> features_of("", Fields((("features", Discrete(3)), ("action_mask", Box(0, 1, (2,))))))
+    Discrete(n=3)
+    """
+    spaces = dict(space.spaces) if isinstance(space, Fields) else {}
+    if "action_mask" not in spaces:
+        return space
+    if set(spaces) != {"features", "action_mask"}:
+        got, wanted, remedy = sorted(spaces), "features and action_mask", "put all but the mask into `features`"
+        raise StructureError(message(f"{where}: fields", got=got, wanted=wanted, remedy=remedy))
+    return spaces["features"]
 
 
 def _policy_head(network: Network, space: Space, distribution: str, log_std: float) -> Network:

@@ -9,7 +9,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from ..algorithms.algorithm import Algorithm, Metrics, TrainState
+from ..algorithms.algorithm import Algorithm, Metrics, TrainState, begin
 from ..core import keys
 from ..core.env import Env, auto_reset, batched
 from ..core.errors import ChoiceError, ShapeError, at_least, choose, message
@@ -19,7 +19,8 @@ from ..core.policy import ActorCritic
 from ..core.probes import probed
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
-from ..core.steps import Trajectory
+from ..core.spaces import sample
+from ..core.steps import Trajectory, Transition
 from ..core.tree import all_finite, clone, leaves, to_device, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
@@ -96,20 +97,30 @@ def trainer(
     one = take(params, 0) if own_params else params
     checked = validate(attrs.evolve(env, params=one) if own else env)
     scaling = check_normalizer(normalizer or identity())
-    observation = checked.reset(checked.params, key_near(checked, 0))[1].observation
+    first = checked.reset(checked.params, key_near(checked, 0))[1]
+    observation = first.observation
     validate_learner(model, algorithm, observation, checked.action_space)
     names = all_names(algorithm)
     single = attrs.evolve(checked, params=params if own else env.params)
     worlds_env = batched(single if reset == "own" else auto_reset(single, reset), envs, own_params=own_params)
     act = rollout(attrs.evolve(worlds_env, params=()) if own else worlds_env, model, horizon, unroll=unroll)
     update, declared = algorithm.update, algorithm.metrics
+    example = Transition(
+        observation=observation,
+        action=sample(checked.action_space, key_near(checked, 0)),
+        reward=first.reward,
+        terminated=first.terminated,
+        truncated=first.truncated,
+        next_observation=first.next_observation,
+        behaviour_log_prob=first.reward,
+    )
 
     def init(key: Key) -> RunState:
         if check_key("trainer: init", key).ndim != 1:
             remedy = "pass one key, or make a `population` of the trainer"
             raise ShapeError(message("trainer: init: key", got=list(key.shape), wanted=[2], remedy=remedy))
         learner_key, worlds_key, key = keys.split(key, 3)
-        learner = algorithm.init(learner_key)
+        learner = begin(algorithm, learner_key, to_device(example, key.device))
         elsewhere = any(leaf.device != key.device for leaf in leaves(env.params))
         return RunState(
             learner=learner,

@@ -1,0 +1,124 @@
+"""Policies of action values: a network gives Q of each action; the policy takes the best one, and at times a random one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from attrs import frozen
+from torch import Tensor
+
+from . import keys
+from .distributions import EpsilonGreedy, illegal
+from .errors import StructureError, message
+from .keys import Key
+from .networks import Activation, Network, mlp
+from .policy import ActorCritic, Carry, encoded_size, encoder, features_of, flat
+from .spaces import Discrete, Space, field
+
+Values = Callable[[Tensor], Tensor]
+
+
+def _as_it_is(output: Tensor) -> Tensor:
+    return output
+
+
+@frozen(kw_only=True)
+class ActionValues(ActorCritic):
+    """A policy that takes the best action by Q(s, a), and with probability epsilon a random one.
+
+    Params: {"network": the network's, "epsilon": []}. The algorithm sets epsilon; by "mode", as in evaluation, no action is
+    random.
+    """
+
+    outputs: Callable[[Any, Any], Tensor]  # (the network's params, observation [*, ...]) -> [*, A, ...]
+    values: Callable[[Tensor, Any], Tensor]  # (outputs, observation) -> Q [*, A], an illegal action's hugely negative
+
+
+def action_values(network: Network, observation_space: Space, *, values: Values = _as_it_is) -> ActionValues:
+    """Return the policy of a network from observations [*, ...] to Q [*, A], or to outputs of which `values` makes Q.
+
+    Where the observation has the fields `features` and `action_mask`, the network gets the features, and no action is taken
+    that the mask forbids. Raises: StructureError.
+
+    >>> from purestep.core.spaces import Box
+    >>> model = action_values(mlp([2, 3]), Box(-1.0, 1.0, (2,)))
+    >>> params = model.init(keys.key(0))
+    >>> distribution, value, _ = model.apply(params, torch.zeros(4, 2), ())
+    >>> distribution.values.shape, value.shape, params["epsilon"]
+    (torch.Size([4, 3]), torch.Size([4]), tensor(1.))
+    """
+    has_mask = features_of("action_values", observation_space) is not observation_space
+
+    def init(key: Key) -> dict[str, Any]:
+        return {"network": network.init(key), "epsilon": torch.ones(key.shape[:-1], device=key.device)}
+
+    def outputs(params: Any, observation: Any) -> Tensor:
+        result: Tensor = network.apply(params, field(observation, "features") if has_mask else observation)
+        return result
+
+    def legal_values(output: Tensor, observation: Any) -> Tensor:
+        q = values(output)
+        return torch.where(field(observation, "action_mask"), q, illegal(q.dtype)) if has_mask else q
+
+    def apply(params: dict[str, Any], observation: Any, carry: Carry) -> tuple[EpsilonGreedy, Tensor, Carry]:
+        q = legal_values(outputs(params["network"], observation), observation)
+        epsilon = params["epsilon"].to(q.dtype).expand(q.shape[:-1])
+        return EpsilonGreedy(values=q, epsilon=epsilon), q.max(-1).values, carry
+
+    def named(params: dict[str, Any]) -> Any:
+        return {**params, "network": network.named(params["network"])}
+
+    return ActionValues(init=init, apply=apply, named=named, outputs=outputs, values=legal_values)
+
+
+def dueling(value: Network, advantage: Network) -> Network:
+    """Return the network Q(s, a) = V(s) + A(s, a) - mean_b A(s, b) of V [*, 1] and A [*, A].
+
+    Source: Wang et al. 2016, arXiv:1511.06581, equation 9.
+
+    >>> network = dueling(mlp([2, 1]), mlp([2, 3]))
+    >>> network.apply(network.init(keys.key(0)), torch.zeros(4, 2)).shape
+    torch.Size([4, 3])
+    """
+
+    def init(key: Key) -> dict[str, Any]:
+        value_key, advantage_key = keys.split(key)
+        return {"value": value.init(value_key), "advantage": advantage.init(advantage_key)}
+
+    def apply(params: dict[str, Any], x: Any) -> Tensor:
+        advantages = advantage.apply(params["advantage"], x)
+        result: Tensor = value.apply(params["value"], x) + advantages - advantages.mean(-1, keepdim=True)
+        return result
+
+    return Network(init=init, apply=apply)
+
+
+def action_values_mlp(
+    observation_space: Space,
+    action_space: Space,
+    hidden: Sequence[int] = (64, 64),
+    activation: str | Activation = "relu",
+    *,
+    is_dueling: bool = False,
+    product: str = "matmul",
+) -> ActionValues:
+    """Return the policy of a perceptron from observations to Q of each action, with the initial weights of `torch.nn.Linear`.
+
+    Params of the network are one vector. With `is_dueling` there are two perceptrons, `dueling`. Raises: StructureError.
+
+    >>> from purestep.core.spaces import Box
+    >>> model = action_values_mlp(Box(-1.0, 1.0, (4,)), Discrete(2))
+    >>> model.apply(model.init(keys.key(0)), torch.zeros(3, 4), ())[0].mode().shape
+    torch.Size([3])
+    """
+    if not isinstance(action_space, Discrete):
+        got, remedy = type(action_space).__name__, "use an algorithm for such actions, e.g. td3 or sac"
+        raise StructureError(message("action_values_mlp: actions", got=got, wanted="Discrete", remedy=remedy))
+    features = features_of("action_values_mlp", observation_space)
+
+    def perceptron(outputs: int) -> Network:
+        sizes = [encoded_size(features), *hidden, outputs]
+        return mlp(sizes, activation, gain=1.0, initial="uniform", product=product)
+
+    network = dueling(perceptron(1), perceptron(action_space.n)) if is_dueling else perceptron(action_space.n)
+    return action_values(flat(encoder(features, network)), observation_space)
