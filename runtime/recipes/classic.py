@@ -1,4 +1,4 @@
-"""The recipes ppo, a2c and reinforce as one table, with their defaults for each environment. Imports no torch.
+"""The recipes of algorithms on environments as one table, with their defaults for each environment. Imports no torch.
 
 Only defaults that differ from the settings' own are listed here.
 """
@@ -24,12 +24,14 @@ from .shared_settings import (
     Resuming,
     check_env,
     check_minibatches,
+    check_replay,
     check_shared,
     run_steps,
 )
 
 USUAL = "cartpole"
-Defaults = Mapping[str, Mapping[str, Any]]  # of an environment: the settings that differ from the usual ones
+# of an environment, or with "" of all: the settings that differ from the usual ones
+Defaults = Mapping[str, Mapping[str, Any]]
 
 PPO: Defaults = {
     "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "gae_lambda": 0.9},
@@ -64,6 +66,17 @@ A2C: Defaults = {
 }
 REINFORCE: Defaults = {
     "cartpole": {"learning_rate": 5e-3, "envs": 8, "horizon": 64},
+}
+OFF_POLICY: Mapping[str, Any] = {  # the collection of a few steps, and as many updates of networks of ReLUs
+    "steps": 100_000,
+    "horizon": 16,
+    "activation": "relu",
+    "learning_rate": 1e-3,
+    "max_gradient_norm": 10.0,
+}
+DQN: Defaults = {
+    "": {**OFF_POLICY, "updates": 16, "batch_size": 128, "n_step": 3, "gamma": 0.98},
+    "acrobot": {"gamma": 0.99},
 }
 SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry counts an environment as solved
     "cartpole": 475.0,
@@ -107,13 +120,14 @@ class ClassicRecipe(Recipe):
         env = USUAL if choice is None else choice
         check_env(env)
         usual = Classic(experience=ExperienceOptions(env=env), algorithm=settings_class(self.target)())
-        return changed(usual, self.changes.get(env, {}))
+        return changed(usual, {**self.changes.get("", {}), **self.changes.get(env, {})})
 
     def check(self, settings: Classic, options: Any = ()) -> None:
         """Refuse settings with which nothing can be trained. Raises: ChoiceError."""
         check_shared(settings.experience, settings.learner, settings.process)
         check_algorithm(settings.algorithm)
         check_minibatches(settings.experience, settings.algorithm)
+        check_replay(settings.experience, settings.algorithm)
 
     def title(self, settings: Classic) -> str:
         """Return the name, the environment and the steps."""
@@ -168,6 +182,12 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         "One step of the optimiser for each batch, along the score function times the return.",
         "purestep.algorithms.reinforce:reinforce",
         REINFORCE,
+    ),
+    "dqn": (
+        "deep Q-learning",
+        "Learns the values of discrete actions from a replay buffer: double, n-step, prioritised.",
+        "purestep.algorithms.dqn:dqn",
+        DQN,
     ),
 }
 RECIPES: Mapping[str, ClassicRecipe] = {name: ClassicRecipe(name, *row) for name, row in ROWS.items()}

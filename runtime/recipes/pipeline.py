@@ -1,30 +1,33 @@
-"""Parts of a pipeline: network, optimiser, normaliser; those of ppo, a2c and reinforce; the run built from them.
+"""Parts of a pipeline: network, optimiser, normaliser; those of the classic recipes; the run built from them.
 
 `runs.run` performs it.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from attrs import frozen
 
 from ...core import keys
+from ...core.action_values import ActionValues, action_values_mlp
 from ...core.env import Env
 from ...core.envs import make
 from ...core.errors import CheckpointError, ChoiceError, message
 from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
-from ...core.spaces import Box, is_bounded
+from ...core.spaces import Box, is_bounded, sample
+from ...core.tree import leaves, size
 from ..compile import artefact_name, fingerprint, program
 from ..effects.checkpoint.manifest import Manifest
 from ..effects.env_reference import digest_of, load_env
 from ..effects.module_reference import is_reference
 from ..files.cache_folder import cache_directory
 from ..normalizer import Normalizer, identity, running
-from ..runs.arguments import changed, flatten
+from ..runs.arguments import changed, check_memory, flatten
 from ..runs.logging import metrics_log, not_finite
 from ..runs.loop_state import LoopState, Run
 from ..runs.recipe import Components, Notice
@@ -34,8 +37,9 @@ from ..trained_policy import TrainedPolicy
 from ..validate import validate
 from .algorithm_flags import algorithm_of
 from .prove_settings import ProofLearner
-from .shared_settings import ExperienceOptions, Learner, iteration_steps, loop_of, passes_of, thread_count
+from .shared_settings import ExperienceOptions, Learner, batch_rows, iteration_steps, loop_of, passes_of, thread_count
 
+REPLAY_NUMBERS = 6  # bytes of the reward and the flags of a transition
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
 
 
@@ -88,6 +92,20 @@ def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") 
     return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, **shape))
 
 
+def model_for(function: Callable[..., Any], env: Env[Any, Any], learner: Learner, distribution: str) -> ActorCritic:
+    """Return the perceptrons that an algorithm takes, by the annotation of its `model`.
+
+    >>> from purestep.algorithms.dqn import dqn
+    >>> from purestep.core.envs import make
+    >>> type(model_for(dqn, make("cartpole"), Learner(), "normal")).__name__
+    'ActionValues'
+    """
+    if get_type_hints(function)["model"] is ActionValues:
+        shape: Any = {"product": "auto"}
+        return action_values_mlp(env.observation_space, env.action_space, learner.hidden, learner.activation, **shape)
+    return network(env, learner, distribution)
+
+
 def head_of(env: Env[Any, Any], bounds: str, *, yours: bool) -> tuple[str, tuple[str, ...]]:
     """Return the distribution of actions that --action-bounds asks for, and a line about it where it was chosen for the user.
 
@@ -138,19 +156,30 @@ def _pipeline(arguments: Any) -> Pipeline:
     yours = is_reference(experience.env)
     env = validate(load_env(experience.env) if yours else make(experience.env))
     distribution, notices = head_of(env, learner.action_bounds, yours=yours)
-    model = network(env, learner, distribution)
-    epochs, minibatches = passes_of(settings)
-    updates = loop_of(experience, arguments.process).iterations * epochs * minibatches
-    algorithm = algorithm_of(settings)(model, optimizer(learner, updates), **flatten(settings))
+    function = algorithm_of(settings)
+    model = model_for(function, env, learner, distribution)
+    rate = optimizer(learner, loop_of(experience, arguments.process).iterations * math.prod(passes_of(settings)))
+    algorithm = function(model, rate, **flatten(settings))
     scales = normalizer(experience, settings.gamma)
+    check_replay_memory(env, settings, arguments.process.device)
     iteration = trainer(env, model, algorithm, envs=experience.envs, horizon=experience.horizon, normalizer=scales)
     if experience.probes:
         iteration = with_probes(iteration, *experience.probes)
     content = digest_of(experience.env) if yours else ""
     # Multiply-adds of a forward pass over a minibatch; on a GPU none of them takes a thread.
-    weights = int(model.init(keys.key(0)).numel()) if arguments.process.device == "cpu" else 0
-    products = iteration_steps(experience) // minibatches * weights
+    weights = size(model.init(keys.key(0))) if arguments.process.device == "cpu" else 0
+    products = batch_rows(experience, settings) * weights
     return Pipeline(env, model, scales, iteration, products=products, content=content, notices=notices)
+
+
+def check_replay_memory(env: Env[Any, Any], settings: Any, device: str) -> None:
+    """Refuse a replay buffer for which there is no memory. Raises: ChoiceError."""
+    rows = getattr(settings, "replay_size", 0)
+    if rows:
+        _, first = env.reset(env.params, keys.key(0))
+        both = leaves((first.observation, first.next_observation, sample(env.action_space, keys.key(0))))
+        row = sum(leaf.numel() * leaf.element_size() for leaf in both) + REPLAY_NUMBERS
+        check_memory({f"--replay-size {rows}: {row:,} bytes a transition": float(rows * row)}, device=device)
 
 
 def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components:
@@ -231,5 +260,6 @@ def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop, state: 
     if backend == "none":
         return chunk
     cache = cache_directory() if backend == "inductor" and arguments.process.device == "cpu" else None
-    artefact = cache / artefact_name(chunk, backend, state) if cache else None
-    return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend)
+    donate = (0,) if leaves(state.learner.replay) else ()  # a large buffer is written into in place
+    artefact = cache / artefact_name(chunk, backend, state, donate=donate) if cache else None
+    return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend, donate=donate)

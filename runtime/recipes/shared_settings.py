@@ -194,19 +194,44 @@ def check_shared(experience: ExperienceOptions, learner: Learner, process: Proce
 
 def check_minibatches(experience: Sized, algorithm: Any) -> None:
     """Refuse an iteration that its minibatches do not divide. Raises: ChoiceError."""
-    rows, minibatches = iteration_steps(experience), passes_of(algorithm)[1]
+    rows, minibatches = iteration_steps(experience), getattr(algorithm, "minibatches", 1)
     if rows % minibatches:
         got, wanted = f"{rows} steps an iteration", f"a multiple of --minibatches {minibatches}"
         raise ChoiceError(message("--envs x --horizon", got=got, wanted=wanted, remedy="change one of the three"))
 
 
 def passes_of(algorithm: Any) -> tuple[int, int]:
-    """Return the epochs and minibatches of an algorithm's settings; one each where it has none.
+    """Return the epochs and minibatches of an algorithm's settings, or its updates; one each where it has none.
 
     >>> passes_of(())
     (1, 1)
     """
-    return getattr(algorithm, "epochs", 1), getattr(algorithm, "minibatches", 1)
+    return getattr(algorithm, "epochs", 1), getattr(algorithm, "minibatches", getattr(algorithm, "updates", 1))
+
+
+def batch_rows(experience: Sized, algorithm: Any) -> int:
+    """Return the rows of which an update computes its gradient."""
+    return int(getattr(algorithm, "batch_size", iteration_steps(experience) // passes_of(algorithm)[1]))
+
+
+def check_replay(experience: ExperienceOptions, algorithm: Any) -> None:
+    """Refuse settings that do not fit a replay buffer, if the algorithm has one. Raises: ChoiceError.
+
+    >>> check_replay(ExperienceOptions(env="cartpole", normalize="both"), Playing())
+    """
+    size = getattr(algorithm, "replay_size", None)
+    if size is None:
+        return
+    if experience.normalize != "none":
+        wanted, remedy = "none: a replay buffer keeps what older statistics scaled", "scale in the environment"
+        raise ChoiceError(message("--normalize", got=experience.normalize, wanted=wanted, remedy=remedy))
+    for name, rows in (
+        ("--envs x --horizon", iteration_steps(experience)),
+        ("--learning-starts", algorithm.learning_starts),
+    ):
+        if rows > size:
+            wanted = f"at most --replay-size {size}"
+            raise ChoiceError(message(name, got=f"{rows} transitions", wanted=wanted, remedy="lower it, or keep more"))
 
 
 def check_episodes(episodes: int) -> None:

@@ -53,7 +53,8 @@ class LoopState:
         self.state, metrics = self.ready.pop() if self.ready else self._timed()
         self.trained += command.iterations
         rows = tuple(iteration_rows(metrics, done, self.steps))
-        if any(row["finite"] != 1.0 for row in rows):
+        # A program with a replay buffer takes the memory of the state that it is given.
+        if any(row["finite"] != 1.0 for row in rows) and not (isinstance(self.run, Program) and self.run.donate):
             self.before_fault = before
         return Trained(rows)
 
