@@ -81,7 +81,25 @@ def off_policy(
     Until `learning_starts` of `numbers` transitions are stored nothing is learned, and its metrics are NaN. `explore` then sets
     the parameters that decide about random actions. `action` maps the policy's action to the one that the environment got.
     Metrics: those of `learn`, means over the updates, and replay_rows, the number of transitions held.
-    Raises: ChoiceError for a buffer that one trajectory or the start of learning does not fit into.
+    Raises: ChoiceError for a buffer that the start of learning does not fit into.
+
+    Here the reward of each action is learned, from one action to the next:
+
+    >>> no, at = torch.tensor([[False]]), torch.zeros(1, 1, dtype=torch.int64)
+    >>> played = Transition(observation=at, action=at, reward=torch.ones(1, 1), terminated=~no, truncated=no,
+    ...                     next_observation=at, behaviour_log_prob=torch.zeros(1, 1))
+    >>> def init(key):
+    ...     return TrainState(params=torch.zeros(1), optimizer=(), step=torch.tensor(0), numbers={"gamma": torch.tensor(0.9)})
+    >>> def learn(state, batch, key, now):
+    ...     error = batch.reward - state.params[batch.action]
+    ...     return replace(state, params=state.params + 0.5 * error.mean()), error, {"error": error.mean()}
+    >>> numbers = {"gamma": 0.9, "learning_starts": torch.tensor(1)}
+    >>> options = ReplayOptions(replay_size=4, batch_size=2, updates=2)
+    >>> bandit = off_policy(init, learn, lambda params, stored, now: params, numbers, options, ("error",))
+    >>> state = replace(bandit.init(keys.key(0)), replay=bandit.replay(take(take(played, 0), 0)))
+    >>> state, metrics = bandit.update(state, played, keys.key(1))
+    >>> state.params, int(state.step), metrics["replay_rows"]
+    (tensor([0.7500]), 2, tensor(1))
     """
     names, fixed = tuple(numbers), given_as_tensors(numbers)
     starts = numbers["learning_starts"]

@@ -63,6 +63,8 @@ CASES: Mapping[str, Case] = {
     "ppo-pendulum": Case("ppo", "pendulum", -250.0),
     "a2c-cartpole": Case("a2c", "cartpole", 450.0),
     "reinforce-cartpole": Case("reinforce", "cartpole", 450.0),
+    "dqn-cartpole": Case("dqn", "cartpole", 475.0, seeds=10),
+    "dqn-acrobot": Case("dqn", "acrobot", -110.0, seeds=10),
 }
 
 

@@ -58,7 +58,7 @@ class TrainedPolicy:
         if leaves(carry):
             where, remedy = "TrainedPolicy: the model", "call model.apply with its memory"
             raise StructureError(message(where, got="one with memory", wanted="one without", remedy=remedy))
-        shaped: Distribution = tree_map(lambda leaf: leaf.reshape(*lead, *leaf.shape[1:]), distribution)
+        shaped: Distribution = tree_map(lambda leaf: leaf.reshape((*lead, *leaf.shape[1:])), distribution)
         return shaped
 
     def action(self, observation: Any) -> Tensor:

@@ -123,7 +123,7 @@ def _class(target: str, ending: str, rows: dict[str, tuple[Any, Any, str]]) -> t
     fields = {each: attrs.field(type=kind, default=default) for each, (kind, default, _) in rows.items()}
     made = attrs.make_class(name.title().replace("_", "") + ending, fields, frozen=True)
     lines = "\n".join(f"    {each}: {help}" for each, (*_, help) in rows.items())
-    made.target = target  # type: ignore[attr-defined]
+    made.FUNCTION = target  # type: ignore[attr-defined]
     made.__doc__ = f"The {ending.lower()} of {name}.\n\nAttributes:\n{lines}\n"
     return made
 
@@ -134,7 +134,7 @@ def target_of(settings: Any) -> str:
     >>> target_of(settings_class("purestep.algorithms.a2c:a2c")())
     'purestep.algorithms.a2c:a2c'
     """
-    return str(type(settings).target)
+    return str(type(settings).FUNCTION)
 
 
 def algorithm_of(settings: Any) -> Callable[..., Any]:

@@ -75,8 +75,8 @@ OFF_POLICY: Mapping[str, Any] = {  # the collection of a few steps, and as many 
     "max_gradient_norm": 10.0,
 }
 DQN: Defaults = {
-    "": {**OFF_POLICY, "updates": 16, "batch_size": 128, "n_step": 3, "gamma": 0.98},
-    "acrobot": {"gamma": 0.99},
+    "": {**OFF_POLICY, "updates": 16, "batch_size": 128, "n_step": 3},
+    "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "target_period": 100},
 }
 SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry counts an environment as solved
     "cartpole": 475.0,

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from purestep.core import keys
-from purestep.core.envs import ENVS
-from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError
+from purestep.core.envs import ENVS, make
+from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError, StructureError
 from purestep.core.machine import Failed, Interrupted, Started, Stop
 from purestep.core.record import replace
+from purestep.core.spaces import Box
 from purestep.core.tree import leaves
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint import single
@@ -50,6 +51,7 @@ from purestep.runtime.runs.training_machine import (
 
 from ...support.run_folders import begun
 
+DISCRETE = ("dqn",)  # recipes for discrete actions alone
 TINY = {"steps": 48, "envs": 2, "horizon": 4, "hidden": (8,), "backend": "none", "checkpoints": 3}
 GOOD, BAD = {"finite": 1.0}, {"finite": 0.0}
 
@@ -77,7 +79,9 @@ def defaults(recipe: str, env: str) -> Any:
 
 
 def tiny(recipe: str = "ppo", env: str = "cartpole", **changes: Any) -> Plan:
-    own = {"epochs": 1, "minibatches": 2} if recipe == "ppo" else {}
+    own: dict[str, Any] = {"epochs": 1, "minibatches": 2} if recipe == "ppo" else {}
+    if "replay_size" in flatten(defaults(recipe, env)):
+        own = {"replay_size": 64, "learning_starts": 16, "batch_size": 8, "updates": 2}
     return Plan(RECIPES[recipe], changed(defaults(recipe, env), {**TINY, **own, **changes}))
 
 
@@ -103,6 +107,10 @@ def newest(run: Path) -> tuple[bytes, dict[str, Any]]:
 def test_every_recipe_has_defaults_for_every_env_that_make_a_pipeline(recipe: str, env: str) -> None:
     arguments = defaults(recipe, env)
     assert arguments.experience.env == env
+    if recipe in DISCRETE and isinstance(make(env).action_space, Box):
+        with pytest.raises(StructureError, match=r"actions is Box, wanted Discrete; use .* e\.g\. td3 or sac"):
+            actor_critic_pipeline(arguments)
+        return
     pipeline = actor_critic_pipeline(arguments)
     assert pipeline.trainer.steps == arguments.experience.envs * arguments.experience.horizon
 
@@ -282,7 +290,9 @@ def cut(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(loop_state.LoopState, "train", train)
 
 
-@pytest.mark.parametrize(("recipe", "env"), [("ppo", "cartpole"), ("a2c", "pendulum"), ("reinforce", "cartpole")])
+@pytest.mark.parametrize(
+    ("recipe", "env"), [("ppo", "cartpole"), ("a2c", "pendulum"), ("reinforce", "cartpole"), ("dqn", "cartpole")]
+)
 def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
     recipe: str, env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -321,8 +321,10 @@ ASKED_FOR = {
 
 def test_classes_inherit_from_protocols_and_errors_alone(nodes: Parsed) -> None:
     strange = []
-    for path in SHIPPED:  # Recipe is a protocol, of which a recipe gives some methods
-        allowed = {"Protocol", "Generic", "Exception", "TypedDict", "Recipe"} | ASKED_FOR.get(path.as_posix(), set())
+    for path in SHIPPED:  # a recipe gives some methods of Recipe, a model some functions more
+        allowed = {"Protocol", "Generic", "Exception", "TypedDict", "Recipe", "ActorCritic"} | ASKED_FOR.get(
+            path.as_posix(), set()
+        )
         for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]

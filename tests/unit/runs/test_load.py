@@ -64,7 +64,7 @@ def test_a_run_gives_the_policy_that_evaluate_plays(scaled: Path) -> None:
     assert summary(unscaled(found.params, (), keys.fold_in(keys.key(3), APART))).mean_return != result.mean_return
 
 
-@pytest.mark.parametrize("recipe", ["a2c", "reinforce"])
+@pytest.mark.parametrize("recipe", ["a2c", "reinforce", "dqn"])
 def test_other_recipes_of_environments_open_alike(recipe: str, tmp_path: Path) -> None:
     train(recipe, tmp_path / "run", **SMALL)
     threads = torch.get_num_threads()
