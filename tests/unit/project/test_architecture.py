@@ -303,6 +303,7 @@ def test_comments_promise_nothing() -> None:
     assert [(path, word) for path, text in texts for word in words if word in text] == []
 
 
+USUAL = {"Protocol", "Generic", "Exception", "TypedDict", "Recipe", "ActorCritic"}
 ASKED_FOR = {
     "runtime/deferred.py": {"ModuleType"},  # Python takes nothing else for the class of a package
     "runtime/inductor/direct_trace.py": {"TorchFunctionMode"},  # torch hands its calls to nothing else
