@@ -102,7 +102,8 @@ class _Parts:
         )
         self.run(self.loop, known)
         added = [total + known[node] for total, node in zip(totals, self.totals, strict=True)]
-        return (*(known[node] for node in self.results), *added, *(known[node] for node in self.written))
+        carry = [known[node].contiguous() for node in self.results]  # a loop's carry keeps its strides
+        return (*carry, *added, *(known[node] for node in self.written))
 
     def at_once(self, nodes: Sequence[Node], wanted: Sequence[Node], stacks: Stacks, known: Stacks) -> Stacks:
         """Return those of the wanted values that no stack has yet, computed for all steps."""
