@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..core import keys
-from ..core.actor_q import StochasticActor, centre_and_half
+from ..core.actor_q import StochasticActor
 from ..core.distributions import TanhNormal
 from ..core.errors import StructureError, message
 from ..core.keys import Key
@@ -79,7 +79,7 @@ def sac(
     numbers = numbers_of(sac, locals())
     check_stochastic("sac", model)
     check_optimizer(optimizer)
-    is_learned, box = temperature == "learned", model.action_space
+    is_learned, dimensions = temperature == "learned", model.action_space.shape[0]
 
     def init(key: Key) -> TrainState:
         params = model.init(key)
@@ -97,10 +97,11 @@ def sac(
         policy, critics, targets = state.params["policy"], state.params["critics"], state.targets
         policy_optimizer, critics_optimizer, *others = state.optimizer
         weight = scaled(now["initial_temperature"], torch.exp(targets["log_temperature"]))
-        next_key, policy_key = keys.split(key)
 
-        distribution = model.distribution(policy, batch.next_observation)
-        best, log_prob = sample_with_log_prob(distribution, _rows(next_key, batch), box)
+        next_distribution = model.distribution(policy, batch.next_observation)
+        shape, dtype = tuple(next_distribution.mean.shape), next_distribution.mean.dtype
+        next_noise, policy_noise = keys.normal(key, (2, *shape), dtype=dtype).unbind(0)
+        best, log_prob = sample_with_log_prob(next_distribution, next_noise)
         next_values = model.critics(targets["critics"], batch.next_observation, best) - weight * log_prob
         wanted = least_target(batch.reward, next_values, batch.discount)
 
@@ -109,8 +110,7 @@ def sac(
         critics = apply_updates(critics, step)
 
         def loss_of_policy(policy: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-            distribution = model.distribution(policy, batch.observation)
-            action, log_prob = sample_with_log_prob(distribution, _rows(policy_key, batch), box)
+            action, log_prob = sample_with_log_prob(model.distribution(policy, batch.observation), policy_noise)
             value = model.critics(critics, batch.observation, action).amin(0)
             loss = (weight * log_prob - value).mean()
             return loss, (loss.detach(), -log_prob.detach().mean())
@@ -121,7 +121,7 @@ def sac(
 
         log_temperature = targets["log_temperature"]
         if is_learned:
-            gradient = temperature_gradient(entropy, now["target_entropy"], box.shape[0])
+            gradient = temperature_gradient(entropy, now["target_entropy"], dimensions)
             step, *others = optimizer.update(gradient, others[0], log_temperature)
             log_temperature = apply_updates(log_temperature, step)
 
@@ -150,10 +150,6 @@ def sac(
     return off_policy(init, learn, explore, numbers, options, METRICS)
 
 
-def _rows(key: Key, batch: Batch) -> Key:
-    return keys.split(key, batch.reward.shape[0])
-
-
 def check_stochastic(where: str, model: Any) -> None:
     """Raise StructureError for anything but a StochasticActor.
 
@@ -166,19 +162,19 @@ def check_stochastic(where: str, model: Any) -> None:
         raise StructureError(message(f"{where}: model", got=got, wanted=wanted, remedy=remedy))
 
 
-def sample_with_log_prob(distribution: TanhNormal, key: Key, box: Box) -> tuple[Tensor, Tensor]:
-    """Return an action and the log of its density in [-1, 1], as functions of the distribution: key [*, 2] -> [*, A], [*].
+def sample_with_log_prob(distribution: TanhNormal, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the action for standard normal noise, and the log of its density once scaled to [-1, 1]: [*, A] -> [*, A], [*].
 
     In the box the density is smaller, by the product of half ranges; scaled, the entropy does not depend on the box's units.
 
-    >>> box, zero = Box(-2.0, 2.0, (1,)), torch.zeros(1)
-    >>> flat = TanhNormal(mean=zero, log_std=zero - 20.0, low=zero - 2.0, high=zero + 2.0)
-    >>> action, log_prob = sample_with_log_prob(flat, keys.key(0), box)
-    >>> bool(action.abs() < 1e-6), torch.allclose(log_prob, flat.log_prob(action) + torch.tensor(2.0).log(), atol=1e-3)
-    (True, True)
+    >>> zero = torch.zeros(1)
+    >>> distribution = TanhNormal(mean=zero, log_std=zero, low=zero - 2.0, high=zero + 2.0)
+    >>> action, log_prob = sample_with_log_prob(distribution, zero + 0.5)
+    >>> action, log_prob - distribution.log_prob(action)  # 2 tanh 0.5, log 2
+    (tensor([0.9242]), tensor(0.6931))
     """
-    x = distribution.before().sample(key)
-    _, half = centre_and_half(box, x)
+    x = distribution.before().transform(noise)
+    half = 0.5 * (distribution.high - distribution.low)
     return distribution.squash(x), distribution.log_prob_before(x) + torch.log(half).sum(-1)
 
 

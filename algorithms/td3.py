@@ -10,7 +10,7 @@ from ..core.actor_q import DeterministicActor, centre_and_half
 from ..core.errors import StructureError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
-from ..core.record import replace, select
+from ..core.record import replace, select, take
 from ..core.spaces import Box, clip_to_space
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import Count, Fraction, Number, Numbers, Steps, Weight, bounded, numbers_of, scaled, stored_numbers
@@ -102,9 +102,10 @@ def deterministic_policy_gradient(
         gradients, critic_figures = critics_gradient(model.critics, critics, batch, wanted)
         step, critics_optimizer = optimizer.update(gradients, critics_optimizer, critics)
         critics = apply_updates(critics, step)
+        first = take(critics, slice(0, 1))
 
         def loss_of_policy(policy: Any) -> tuple[Tensor, Tensor]:
-            loss = -model.critics(critics, batch.observation, model.action(policy, batch.observation))[0].mean()
+            loss = -model.critics(first, batch.observation, model.action(policy, batch.observation)).mean()
             return loss, loss.detach()
 
         uphill, policy_loss = torch.func.grad(loss_of_policy, has_aux=True)(policy)
