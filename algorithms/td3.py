@@ -169,7 +169,7 @@ def smoothed(action: Tensor, noise: Tensor, box: Box, size: Number, limit: Numbe
 
 
 def least_target(reward: Tensor, next_values: Tensor, discount: Tensor) -> Tensor:
-    """Return reward + discount min_i Q_i(s', a'): Q [C, *], the rest [*].
+    """Return reward + discount min_i Q_i(s', a'), without a gradient: Q [C, *], the rest [*].
 
     Source: Fujimoto et al. 2018, arXiv:1802.09477, equation 10.
 
@@ -177,7 +177,7 @@ def least_target(reward: Tensor, next_values: Tensor, discount: Tensor) -> Tenso
     >>> least_target(one, torch.tensor([[4.0, 2.0], [6.0, -2.0]]), 0.5 * one)
     tensor([3., 0.])
     """
-    return reward + discount * next_values.amin(0)
+    return reward + discount * next_values.detach().amin(0)
 
 
 def critics_gradient(critics: Any, params: Any, batch: Batch, wanted: Tensor) -> tuple[Any, dict[str, Tensor]]:
@@ -194,7 +194,7 @@ def critics_gradient(critics: Any, params: Any, batch: Batch, wanted: Tensor) ->
 
     def objective(params: Any) -> tuple[Tensor, dict[str, Tensor]]:
         value = critics(params, batch.observation, batch.action)
-        error = value - wanted.detach()
+        error = value - wanted
         loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
         aux = {"critic_loss": loss.detach(), "value": value.detach().mean(), "error": error.detach().abs().mean()}
         return loss, aux
