@@ -1,4 +1,4 @@
-"""Soft actor-critic: a stochastic policy that also maximises its entropy, learnt from a replay buffer (Haarnoja et al. 2018)."""
+"""Soft actor-critic: a stochastic policy that also maximises its entropy, from a replay buffer (Haarnoja et al. 2018)."""
 
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ from ..core.errors import StructureError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ..core.record import replace
-from ..core.spaces import Box
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import (
     Coefficient,
@@ -51,7 +50,9 @@ def sac(
     batch_size: Count = 256,  # transitions of an update
     updates: Count = 1,  # after each rollout
     target_rate: Fraction = 0.005,  # how far the target critics move to the critics at each update
-    temperature: Literal["learned", "fixed"] = "learned",  # the entropy's weight: moved to a target entropy, or constant
+    temperature: Literal[
+        "learned", "fixed"
+    ] = "learned",  # the entropy's weight: moved to a target entropy, or constant
     initial_temperature: Weight = 1.0,  # in the beginning
     target_entropy: Coefficient = -1.0,  # per dimension of the action, scaled to [-1, 1]; for a learned temperature
     n_step: Count = 1,  # rewards before a value
@@ -72,6 +73,7 @@ def sac(
 
     >>> from purestep.core.actor_q import stochastic_actor_mlp
     >>> from purestep.core.optim.optimizers import adam
+    >>> from purestep.core.spaces import Box
     >>> algorithm = sac(stochastic_actor_mlp(Box(-1.0, 1.0, (2,)), Box(-1.0, 1.0, (1,)), (4,)), adam(1e-3))
     >>> algorithm.init(keys.key(0)).targets["log_temperature"]
     tensor(0.)
@@ -154,6 +156,7 @@ def check_stochastic(where: str, model: Any) -> None:
     """Raise StructureError for anything but a StochasticActor.
 
     >>> from purestep.core.actor_q import stochastic_actor_mlp
+    >>> from purestep.core.spaces import Box
     >>> check_stochastic("sac", stochastic_actor_mlp(Box(-1.0, 1.0, (2,)), Box(-1.0, 1.0, (1,)), (4,)))
     """
     if not isinstance(model, StochasticActor):

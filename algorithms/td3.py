@@ -13,10 +13,29 @@ from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, g
 from ..core.record import replace, select, take
 from ..core.spaces import Box, clip_to_space
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Count, Fraction, Number, Numbers, Steps, Weight, bounded, numbers_of, scaled, stored_numbers
+from .hyperparameters import (
+    Count,
+    Fraction,
+    Number,
+    Numbers,
+    Steps,
+    Weight,
+    bounded,
+    numbers_of,
+    scaled,
+    stored_numbers,
+)
 from .off_policy import Batch, ReplayOptions, annealed, follow, off_policy
 
-METRICS = ("critic_loss", "policy_loss", "value", "error", "critic_gradient_norm", "policy_gradient_norm", "exploration")
+METRICS = (
+    "critic_loss",
+    "policy_loss",
+    "value",
+    "error",
+    "critic_gradient_norm",
+    "policy_gradient_norm",
+    "exploration",
+)
 
 
 def td3(
@@ -45,9 +64,9 @@ def td3(
     half the box's range in each dimension. Actions are mu(s) plus noise, whose size falls linearly from 1 to `exploration`; the
     buffer keeps them clipped, as the environment gets them. A termination ends the return, a truncation does not.
 
-    Metrics, means over the updates: critic_loss, policy_loss (-mean Q_1(s, mu(s))), value (mean Q of the batch's actions), error
-    (mean |Q - y|), critic_gradient_norm, policy_gradient_norm, exploration; replay_rows. Raises: ChoiceError, StructureError.
-    Source: Fujimoto et al. 2018, arXiv:1802.09477; as there the optimiser is used for critics and policy.
+    Metrics, means over the updates: critic_loss, policy_loss (-mean Q_1(s, mu(s))), value (mean Q of the batch's actions),
+    error (mean |Q - y|), critic_gradient_norm, policy_gradient_norm, exploration; replay_rows.
+    Raises: ChoiceError, StructureError. Source: Fujimoto et al. 2018, arXiv:1802.09477.
 
     >>> from purestep.core.actor_q import deterministic_actor_mlp
     >>> from purestep.core.optim.optimizers import adam

@@ -40,8 +40,8 @@ class ActorQ(ActorCritic):
 class DeterministicActor(ActorQ):
     """A policy a = mu(s), and to explore a = mu(s) + noise half_range N(0, 1), which the env clips.
 
-    Params: {"policy": the policy's, "critics": [C, ...], "noise": []}. The algorithm sets the noise; by "mode", as in evaluation,
-    there is none.
+    Params: {"policy": the policy's, "critics": [C, ...], "noise": []}. The algorithm sets the noise; by "mode", as in
+    evaluation, there is none.
     """
 
     action: Callable[[Any, Any], Tensor]  # (the policy's params, observation [*, ...]) -> mu [*, A]
@@ -60,9 +60,10 @@ class StochasticActor(ActorQ):
 def deterministic_actor(
     policy: Network, critic: Network, action_space: Space, *, critics: int = 2
 ) -> DeterministicActor:
-    """Return the actor of a network from observations to x [*, A], mu = centre + half_range tanh x, and one from pairs to Q [*].
+    """Return the actor of a network from observations to x [*, A], and one from pairs to Q [*].
 
-    A pair is (observation, action), with the action scaled to [-1, 1]. Raises: StructureError, ShapeError, ChoiceError.
+    mu = centre + half_range tanh x. A pair is (observation, action), with the action scaled to [-1, 1].
+    Raises: StructureError, ShapeError, ChoiceError.
 
     >>> box = Box(-2.0, 4.0, (1,))
     >>> critic = Network(init=mlp([2, 1]).init, apply=lambda params, pair: pair[1][..., 0])

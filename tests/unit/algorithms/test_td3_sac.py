@@ -65,6 +65,10 @@ def played(seed: int = 0) -> Trajectory:
     )
 
 
+def inside(action: Tensor) -> Tensor:
+    return torch.minimum(torch.maximum(action, CENTRE - HALF), CENTRE + HALF)
+
+
 def begun(algorithm: Algorithm) -> TrainState:
     return begin(algorithm, KEY, take(take(played(), 0), 0))
 
@@ -75,7 +79,7 @@ def drawn(state: TrainState, data: Trajectory, key: Tensor) -> tuple[dict[str, T
     draw_key, learn_key = keys.split(keys.split(key, 1)[0])
     rows = draw(buffer, draw_key, BATCH)
     flat = {name: getattr(data, name).flatten(0, 1) for name in ("observation", "reward", "next_observation")}
-    flat["action"] = torch.minimum(torch.maximum(data.action.flatten(0, 1), CENTRE - HALF), CENTRE + HALF)
+    flat["action"] = inside(data.action.flatten(0, 1))
     flat["discount"] = GAMMA * (~data.terminated.flatten()).float()
     return {name: column[rows % len(column)] for name, column in flat.items()}, learn_key
 
@@ -130,14 +134,14 @@ def close(got: Tensor, wanted: Tensor) -> None:
 def test_td3_moves_critics_at_once_and_the_rest_every_second_update() -> None:
     algorithm = td3(CERTAIN, sgd(RATE), smoothing=0.4, smoothing_limit=0.3, **COMMON)
     state, data = begun(algorithm), played()
-    assert data.terminated.any() and data.truncated.any()
+    assert data.terminated.any()
+    assert data.truncated.any()
     policy, critics = state.params["policy"], state.params["critics"]
     target_policy, target_critics = policy, critics
     for turn, key in enumerate(keys.split(keys.key(1))):
         batch, noise_key = drawn(state, data, key)
         noise = (0.4 * keys.normal(noise_key, (BATCH, 2))).clamp(-0.3, 0.3)
-        best = mu(target_policy, batch["next_observation"]) + HALF * noise
-        best = torch.minimum(torch.maximum(best, CENTRE - HALF), CENTRE + HALF)
+        best = inside(mu(target_policy, batch["next_observation"]) + HALF * noise)
         values = [q_of(one, batch["next_observation"], best) for one in target_critics]
         target = batch["reward"] + batch["discount"] * torch.minimum(values[0], values[1])
         critics = critics_after(critics, batch, target)
@@ -174,7 +178,7 @@ def test_ddpg_moves_all_at_each_update_without_noise() -> None:
 
 def test_sac_moves_critics_policy_temperature_and_targets() -> None:
     algorithm = sac(RANDOM, sgd(RATE), initial_temperature=0.3, target_entropy=-0.5, **COMMON)
-    state, data = begun(algorithm), played()
+    state, data = begun(algorithm), replace(played(), action=inside(played().action))
     before, (batch, noise_key) = state.params, drawn(state, data, KEY)
     next_noise, noise = keys.normal(noise_key, (2, BATCH, 2))
     seen, following = batch["observation"], batch["next_observation"]
@@ -245,7 +249,7 @@ def test_the_buffer_keeps_the_actions_that_the_env_got() -> None:
     after, _ = algorithm.update(begun(algorithm), played(), KEY)
     stored, raw = after.replay.rows.action[:12], played().action.flatten(0, 1)
     assert (raw.abs() > 2.0).any()
-    close(stored, torch.minimum(torch.maximum(raw, CENTRE - HALF), CENTRE + HALF))
+    close(stored, inside(raw))
 
 
 def test_exploration_falls_from_one_and_nothing_is_learnt_before_the_start() -> None:
@@ -288,7 +292,8 @@ def test_a_population_trains(kind: Any) -> None:
     many = population(trainer(env, model, algorithm, envs=2, horizon=1))
     state, metrics = train(many, 3)(many.init(keys.split(KEY, 2)))
     assert metrics["critic_loss"].shape == (3, 2)
-    assert metrics["finite"].all() and not metrics["critic_loss"][1:].isnan().any()
+    assert metrics["finite"].all()
+    assert not metrics["critic_loss"][1:].isnan().any()
     assert not torch.equal(*state.learner.params["critics"].unbind(0))
 
 
@@ -337,5 +342,6 @@ def any_model(value: Any) -> Any:
 
 
 def test_models_are_of_the_two_kinds() -> None:
-    assert isinstance(CERTAIN, DeterministicActor) and isinstance(RANDOM, StochasticActor)
+    assert isinstance(CERTAIN, DeterministicActor)
+    assert isinstance(RANDOM, StochasticActor)
     assert CERTAIN.critics_count == RANDOM.critics_count == 2
