@@ -28,8 +28,8 @@ def ddpg(
     L = mean((Q(s, a) - y)^2) / 2,    y = r + gamma^n Q'(s_n, mu'(s_n))
 
     mu goes up the gradient of mean(Q(s, mu(s))); Q' and mu' are moving averages. Actions are mu(s) plus independent normal
-    noise, where the source has correlated noise. It is `td3` with one critic, without smoothing, and with a change of the policy
-    at every update; metrics and the rest are those. Raises: ChoiceError, StructureError.
+    noise, where the source has correlated noise. It is `td3` with one critic, without smoothing, and changes the policy at
+    every update; metrics and the rest are those. Raises: ChoiceError, StructureError.
     Source: Lillicrap et al. 2015, arXiv:1509.02971.
 
     >>> from purestep.core.actor_q import deterministic_actor_mlp

@@ -206,7 +206,8 @@ def several(critic: Network, box: Box) -> Critics:
     def critics(params: Any, observation: Any, action: Tensor) -> Tensor:
         centre, half = centre_and_half(box, action)
         pair = observation, (action - centre) / half
-        return torch.vmap(lambda one: critic.apply(one, pair))(params)
+        values: Tensor = torch.vmap(lambda one: critic.apply(one, pair))(params)
+        return values
 
     return critics
 
