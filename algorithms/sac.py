@@ -1,0 +1,190 @@
+"""Soft actor-critic: a stochastic policy that also maximises its entropy, from a replay buffer (Haarnoja et al. 2018)."""
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..core import keys
+from ..core.actor_q import StochasticActor
+from ..core.distributions import TanhNormal
+from ..core.errors import StructureError, message
+from ..core.keys import Key
+from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.record import replace
+from .algorithm import Algorithm, Metrics, TrainState
+from .hyperparameters import (
+    Coefficient,
+    Count,
+    Fraction,
+    Number,
+    Numbers,
+    Steps,
+    Weight,
+    numbers_of,
+    scaled,
+    stored_numbers,
+)
+from .off_policy import Batch, ReplayOptions, follow, off_policy
+from .td3 import critics_gradient, least_target
+
+METRICS = (
+    "critic_loss",
+    "policy_loss",
+    "value",
+    "error",
+    "entropy",
+    "temperature",
+    "critic_gradient_norm",
+    "policy_gradient_norm",
+)
+
+
+def sac(
+    model: StochasticActor,
+    optimizer: Optimizer,
+    *,
+    gamma: Fraction = 0.99,  # what a reward is worth one step later
+    replay_size: Count = 100_000,  # transitions that are kept
+    learning_starts: Steps = 1_000,  # transitions before the first update
+    batch_size: Count = 256,  # transitions of an update
+    updates: Count = 1,  # after each rollout
+    target_rate: Fraction = 0.005,  # how far the target critics move to the critics at each update
+    temperature: Literal[
+        "learned", "fixed"
+    ] = "learned",  # the entropy's weight: moved to a target entropy, or constant
+    initial_temperature: Weight = 1.0,  # in the beginning
+    target_entropy: Coefficient = -1.0,  # per dimension of the action, scaled to [-1, 1]; for a learned temperature
+    n_step: Count = 1,  # rewards before a value
+) -> Algorithm:
+    """Soft actor-critic for actions in a box, with a model of `stochastic_actor_mlp`, for trajectories [T, B].
+
+    L = sum_i mean((Q_i(s, a) - y)^2) / 2,    y = r + gamma^n (min_i Q'_i(s_n, b) - t log pi(b | s_n)),    b ~ pi(. | s_n)
+    L_pi = mean(t log pi(c | s) - min_i Q_i(s, c)),    c ~ pi(. | s), a function of the policy's params and of noise
+    L_log_t = mean(-log_t (log pi(c | s) + target_entropy A))
+
+    A is the number of the action's dimensions, and pi the density of the action scaled to [-1, 1]. Q' are moving averages. The
+    temperature is t = initial_temperature exp(x), with x = 0 at first; x is learnt with the same optimiser. A termination ends
+    the return, a truncation does not.
+
+    Metrics, means over the updates: critic_loss, policy_loss, value (mean Q of the batch's actions), error (mean |Q - y|),
+    entropy (-mean log pi(c | s)), temperature, critic_gradient_norm, policy_gradient_norm; replay_rows.
+    Raises: ChoiceError, StructureError. Source: Haarnoja et al. 2018, arXiv:1812.05905.
+
+    >>> from purestep.core.actor_q import stochastic_actor_mlp
+    >>> from purestep.core.optim.optimizers import adam
+    >>> from purestep.core.spaces import Box
+    >>> algorithm = sac(stochastic_actor_mlp(Box(-1.0, 1.0, (2,)), Box(-1.0, 1.0, (1,)), (4,)), adam(1e-3))
+    >>> algorithm.init(keys.key(0)).targets["log_temperature"]
+    tensor(0.)
+    """
+    numbers = numbers_of(sac, locals())
+    check_stochastic("sac", model)
+    check_optimizer(optimizer)
+    is_learned, dimensions = temperature == "learned", model.action_space.shape[0]
+
+    def init(key: Key) -> TrainState:
+        params = model.init(key)
+        log_temperature = torch.zeros((), device=key.device)
+        parts = (params["policy"], params["critics"], log_temperature) if is_learned else tuple(params.values())
+        return TrainState(
+            params=params,
+            optimizer=tuple(optimizer.init(part) for part in parts),
+            step=torch.zeros((), dtype=torch.int64, device=key.device),
+            numbers=stored_numbers(numbers, key.device),
+            targets={"critics": params["critics"], "log_temperature": log_temperature},
+        )
+
+    def learn(state: TrainState, batch: Batch, key: Key, now: Numbers) -> tuple[TrainState, Tensor, Metrics]:
+        policy, critics, targets = state.params["policy"], state.params["critics"], state.targets
+        policy_optimizer, critics_optimizer, *others = state.optimizer
+        weight = scaled(now["initial_temperature"], torch.exp(targets["log_temperature"]))
+
+        next_distribution = model.distribution(policy, batch.next_observation)
+        shape, dtype = tuple(next_distribution.mean.shape), next_distribution.mean.dtype
+        next_noise, policy_noise = keys.normal(key, (2, *shape), dtype=dtype).unbind(0)
+        best, log_prob = sample_with_log_prob(next_distribution, next_noise)
+        next_values = model.critics(targets["critics"], batch.next_observation, best) - weight * log_prob
+        wanted = least_target(batch.reward, next_values, batch.discount)
+
+        gradients, critic_figures = critics_gradient(model.critics, critics, batch, wanted)
+        step, critics_optimizer = optimizer.update(gradients, critics_optimizer, critics)
+        critics = apply_updates(critics, step)
+
+        def loss_of_policy(policy: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            action, log_prob = sample_with_log_prob(model.distribution(policy, batch.observation), policy_noise)
+            value = model.critics(critics, batch.observation, action).amin(0)
+            loss = (weight * log_prob - value).mean()
+            return loss, (loss.detach(), -log_prob.detach().mean())
+
+        uphill, (policy_loss, entropy) = torch.func.grad(loss_of_policy, has_aux=True)(policy)
+        step, policy_optimizer = optimizer.update(uphill, policy_optimizer, policy)
+        policy = apply_updates(policy, step)
+
+        log_temperature = targets["log_temperature"]
+        if is_learned:
+            gradient = temperature_gradient(entropy, now["target_entropy"], dimensions)
+            step, *others = optimizer.update(gradient, others[0], log_temperature)
+            log_temperature = apply_updates(log_temperature, step)
+
+        figures = {
+            **critic_figures,
+            "policy_loss": policy_loss,
+            "entropy": entropy,
+            "temperature": weight,
+            "critic_gradient_norm": global_norm(gradients),
+            "policy_gradient_norm": global_norm(uphill),
+        }
+        average = follow(targets["critics"], critics, now["target_rate"])
+        after = replace(
+            state,
+            params={"policy": policy, "critics": critics},
+            optimizer=(policy_optimizer, critics_optimizer, *others),
+            targets={"critics": average, "log_temperature": log_temperature},
+        )
+        return after, critic_figures["error"].expand_as(batch.reward), figures
+
+    def explore(params: Any, stored: Tensor, now: Numbers) -> Any:
+        del stored, now
+        return params
+
+    options = ReplayOptions(replay_size=replay_size, batch_size=batch_size, updates=updates, n_step=n_step)
+    return off_policy(init, learn, explore, numbers, options, METRICS)
+
+
+def check_stochastic(where: str, model: Any) -> None:
+    """Raise StructureError for anything but a StochasticActor.
+
+    >>> from purestep.core.actor_q import stochastic_actor_mlp
+    >>> from purestep.core.spaces import Box
+    >>> check_stochastic("sac", stochastic_actor_mlp(Box(-1.0, 1.0, (2,)), Box(-1.0, 1.0, (1,)), (4,)))
+    """
+    if not isinstance(model, StochasticActor):
+        remedy = "make it with `stochastic_actor_mlp`, or with `stochastic_actor` from networks of yours"
+        got, wanted = type(model).__name__, "a StochasticActor"
+        raise StructureError(message(f"{where}: model", got=got, wanted=wanted, remedy=remedy))
+
+
+def sample_with_log_prob(distribution: TanhNormal, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the action for standard normal noise, and the log of its density once scaled to [-1, 1]: [*, A] -> [*, A], [*].
+
+    In the box the density is smaller, by the product of half ranges; scaled, the entropy does not depend on the box's units.
+
+    >>> zero = torch.zeros(1)
+    >>> distribution = TanhNormal(mean=zero, log_std=zero, low=zero - 2.0, high=zero + 2.0)
+    >>> action, log_prob = sample_with_log_prob(distribution, zero + 0.5)
+    >>> action, log_prob - distribution.log_prob(action)  # 2 tanh 0.5, log 2
+    (tensor([0.9242]), tensor(0.6931))
+    """
+    x = distribution.before().transform(noise)
+    half = 0.5 * (distribution.high - distribution.low)
+    return distribution.squash(x), distribution.log_prob_before(x) + torch.log(half).sum(-1)
+
+
+def temperature_gradient(entropy: Tensor, target: Number, dimensions: int) -> Tensor:
+    """Return the gradient of L_log_t, entropy - target A: with too little entropy it is negative, so the temperature rises.
+
+    >>> temperature_gradient(torch.tensor(0.5), -1.0, 2)
+    tensor(2.5000)
+    """
+    return entropy - scaled(target, torch.full_like(entropy, dimensions))
