@@ -13,14 +13,7 @@ from ..core.distributions import Distribution
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
 from ..core.errors import StructureError, message
-from ..core.policy import (
-    ActorCritic,
-    Sequences,
-    apply_to_sequences,
-    apply_to_steps,
-    check_model,
-    values_beyond,
-)
+from ..core.policy import ActorCritic, apply_to_sequences, apply_to_steps, check_model, values_of_sequences
 from ..core.record import replace
 from ..core.steps import Remembered, Trajectory, ended
 from ..core.tree import leaves
@@ -84,23 +77,44 @@ def recalled(where: str, model: ActorCritic, given: Trajectory | Remembered) -> 
     return given.trajectory if isinstance(given, Remembered) else given
 
 
-def replayed(model: ActorCritic, params: Any, given: Remembered) -> Sequences:
-    """Return the distributions, values and memories of a trajectory of a model with memory, see `apply_to_sequences`.
+def replayed(model: ActorCritic, params: Any, given: Remembered) -> tuple[Distribution, Tensor]:
+    """Return the distribution over [T, B] and the values [T, B] of a model with memory: see `apply_to_sequences`.
 
-    >>> import attrs
+    >>> from purestep.core import keys
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Discrete
-    >>> from purestep.core import keys
     >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
     >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
     ...                   next_observation=zero, behaviour_log_prob=zero)
     >>> given = Remembered(trajectory=told, memory=torch.ones(1, 2), fresh=torch.zeros(1, 2))
-    >>> replayed(model, model.init(keys.key(0)), given).memory.shape
-    torch.Size([3, 1, 2])
+    >>> replayed(model, model.init(keys.key(0)), given)[1].shape
+    torch.Size([3, 1])
     """
     steps = given.trajectory
     over = ended(steps.terminated, steps.truncated)
     return apply_to_sequences(model.apply, params, steps.observation, over, given.memory, given.fresh)
+
+
+def values_replayed(model: ActorCritic, params: Any, given: Trajectory | Remembered) -> tuple[Tensor, Tensor]:
+    """Return the values [T, B] of observation and next_observation: of a model without memory in a call for each.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Discrete
+    >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
+    >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
+    ...                   next_observation=zero, behaviour_log_prob=zero)
+    >>> values, next_values = values_replayed(model, model.init(keys.key(0)), told)
+    >>> torch.equal(values, next_values)
+    True
+    """
+    if not isinstance(given, Remembered):
+        _, values = apply_to_steps(model.apply, params, given.observation)
+        _, next_values = apply_to_steps(model.apply, params, given.next_observation)
+        return values, next_values
+    steps = given.trajectory
+    over, observed = ended(steps.terminated, steps.truncated), (steps.observation, steps.next_observation)
+    return values_of_sequences(model.apply, params, *observed, over, given.memory, given.fresh)
 
 
 def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, numbers: Numbers) -> Algorithm:
@@ -134,8 +148,8 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
     def look(params: Any, given: Trajectory | Remembered) -> tuple[Distribution, Tensor, Tensor]:
         """Return distributions, values [T, B] and log-probs [T, B]."""
         if isinstance(given, Remembered):
-            found = replayed(model, params, given)
-            return found.distribution, found.values, found.distribution.log_prob(given.trajectory.action)
+            distribution, values = replayed(model, params, given)
+            return distribution, values, distribution.log_prob(given.trajectory.action)
         distribution, values = apply_to_steps(apply, params, given.observation)
         return distribution, values, distribution.log_prob(given.action.flatten(0, 1)).reshape(values.shape)
 
@@ -160,12 +174,9 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
 
     def update(state: TrainState, given: Trajectory | Remembered, key: Key) -> tuple[TrainState, Metrics]:
         del key
-        beyond = recalled("actor_critic", model, given).next_observation
+        recalled("actor_critic", model, given)
         # Computed outside the gradient, so that the backward pass does not run over a second batch of observations.
-        if isinstance(given, Remembered):
-            next_values = values_beyond(apply, state.params, beyond, replayed(model, state.params, given))
-        else:
-            _, next_values = apply_to_steps(apply, state.params, beyond)
+        _, next_values = values_replayed(model, state.params, given)
         now = current_numbers("actor_critic", names, state.numbers, fixed)
         gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, given, next_values, now)
         updates, optimizer_state = optimize(gradients, state.optimizer, state.params)

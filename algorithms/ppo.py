@@ -16,12 +16,12 @@ from ..core import keys
 from ..core.errors import ShapeError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
-from ..core.policy import ActorCritic, apply_to_sequences, apply_to_steps, check_model, values_beyond
+from ..core.policy import ActorCritic, apply_to_sequences, check_model
 from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
 from ..core.steps import Remembered, Trajectory, ended
 from ..core.tree import leaves, tree_map
-from .actor_critic import initial_state, recalled, replayed, total_loss
+from .actor_critic import initial_state, recalled, total_loss, values_replayed
 from .advantages import gae
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import (
@@ -238,12 +238,7 @@ def prepare_samples(
     tensor([1.7500, 1.5000, 1.0000])
     """
     steps = recalled("ppo", model, trajectory)
-    if isinstance(trajectory, Remembered):
-        found = replayed(model, params, trajectory)
-        values, next_values = found.values, values_beyond(model.apply, params, steps.next_observation, found)
-    else:
-        _, values = apply_to_steps(model.apply, params, steps.observation)
-        _, next_values = apply_to_steps(model.apply, params, steps.next_observation)
+    values, next_values = values_replayed(model, params, trajectory)
     ends = steps.terminated, steps.truncated
     advantage = gae(steps.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
     samples = PPOSample(
@@ -318,8 +313,9 @@ def _objective(apply: Callable[..., Any], surrogate: Surrogate, normalize: bool,
         if isinstance(sample.sequence, PPOSequence):
             past, sample = sample.sequence, _transposed(replace(sample, sequence=()))
             over = past.ended.transpose(0, 1)
-            found = apply_to_sequences(apply, params, sample.observation, over, past.memory, past.fresh)
-            distribution, value = found.distribution, found.values
+            distribution, value = apply_to_sequences(
+                apply, params, sample.observation, over, past.memory, past.fresh
+            )
         else:
             distribution, value, _ = apply(params, sample.observation, ())
         log_prob = distribution.log_prob(sample.action)

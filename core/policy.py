@@ -114,51 +114,60 @@ def apply_to_steps(
     return distribution, values.reshape(lead)
 
 
-@record
-class Sequences:
-    """The results of `apply_to_sequences`."""
-
-    distribution: Distribution  # over [T, B]
-    values: Tensor = tensor("*", "float")  # [T, B]
-    memory: Carry  # [T, B, ...]  after each step, before any reset: what belongs to next_observation
-
-
 def apply_to_sequences(
     apply: Apply, params: Params, observation: Any, ended: Tensor, memory: Carry, fresh: Carry
-) -> Sequences:
-    """Apply a model with memory to observations [T, B, ...] in their order, as the rollout did that played them.
+) -> tuple[Distribution, Tensor]:
+    """Return the distribution over [T, B] and the values [T, B] of a model with memory, for observations in their order.
 
         p_t, v_t, m'_t = apply(observation_t, m_t),    m_t+1 = fresh where ended_t, else m'_t
 
     `memory` is m_0, `fresh` that of the beginning of an episode, both [B, ...]; `ended` [T, B] says where an episode ended
-    after the step, so that the memory of step t never contains an earlier episode. The value of next_observation_t is that
-    with m'_t: see `values_beyond`. With the params that acted the results are those of the rollout, bit for bit uncompiled.
+    after the step, so that the memory of step t never contains an earlier episode. With the params that acted the results are
+    those of the rollout, bit for bit uncompiled.
 
     >>> def apply(params, observation, memory):  # the value is the number of steps in the episode
     ...     return Categorical(logits=torch.zeros(1, 2)), memory + 1.0, memory + 1.0
     >>> ended, zero = torch.tensor([[False], [True], [False]]), torch.zeros(1)
-    >>> found = apply_to_sequences(apply, (), torch.zeros(3, 1), ended, zero + 4.0, zero)
-    >>> found.values.flatten(), found.memory.flatten()
-    (tensor([5., 6., 1.]), tensor([5., 6., 1.]))
+    >>> apply_to_sequences(apply, (), torch.zeros(3, 1), ended, zero + 4.0, zero)[1].flatten()
+    tensor([5., 6., 1.])
     """
 
-    def step(memory: Carry, row: tuple[Any, Tensor]) -> tuple[Carry, Sequences]:
+    def step(memory: Carry, row: tuple[Any, Tensor]) -> tuple[Carry, tuple[Distribution, Tensor]]:
         distribution, values, after = apply(params, row[0], memory)
-        return select(row[1], fresh, after), Sequences(distribution=distribution, values=values, memory=clone(after))
+        return select(row[1], fresh, after), (distribution, values)
 
-    return scan(step, memory, (observation, ended))[1]
+    results: tuple[Distribution, Tensor] = scan(step, memory, (observation, ended))[1]
+    return results
 
 
-def values_beyond(apply: Apply, params: Params, next_observation: Any, sequences: Sequences) -> Tensor:
-    """Return the values [T, B] of next_observation [T, B, ...], each with the memory after its step, before any reset.
+def values_of_sequences(
+    apply: Apply,
+    params: Params,
+    observation: Any,
+    next_observation: Any,
+    ended: Tensor,
+    memory: Carry,
+    fresh: Carry,
+) -> tuple[Tensor, Tensor]:
+    """Return the values [T, B] of observation and of next_observation, of a model with memory: see `apply_to_sequences`.
 
-    >>> def apply(params, observation, memory):
-    ...     return Categorical(logits=torch.zeros(1, 2)), memory + observation, memory
-    >>> found = apply_to_sequences(apply, (), torch.zeros(1, 1), torch.ones(1, 1) > 0, torch.ones(1), torch.zeros(1))
-    >>> values_beyond(apply, (), torch.full((1, 1), 2.0), found)
-    tensor([[3.]])
+    The value of next_observation_t is that with m'_t, the memory after the step and before any reset.
+
+    >>> def apply(params, observation, memory):  # the memory is the sum of what was observed, and the value, too
+    ...     return Categorical(logits=torch.zeros(1, 2)), memory + observation, memory + observation
+    >>> ended, zero = torch.tensor([[True], [False]]), torch.zeros(1)
+    >>> values, next_values = values_of_sequences(
+    ...     apply, (), torch.tensor([[1.0], [8.0]]), torch.tensor([[2.0], [16.0]]), ended, zero, zero)
+    >>> values.flatten(), next_values.flatten()
+    (tensor([1., 8.]), tensor([ 3., 24.]))
     """
-    return apply_to_steps(apply, params, next_observation, sequences.memory)[1]
+
+    def step(memory: Carry, row: tuple[Any, Tensor]) -> tuple[Carry, tuple[Tensor, Carry]]:
+        _, values, after = apply(params, row[0], memory)
+        return select(row[1], fresh, after), (values, clone(after))
+
+    _, (values, after) = scan(step, memory, (observation, ended), output=(ended, memory))
+    return values, apply_to_steps(apply, params, next_observation, after)[1]
 
 
 def encoded_size(space: Space) -> int:

@@ -72,7 +72,7 @@ class TrainedPolicy:
             before = first_memory(self.model, math.prod(lead), leaves(observation)[0].device)
         distribution, _, after = self.raw.apply(self.params, rows, before)
         shaped: tuple[Distribution, Any] = tree_map(
-            lambda leaf: leaf.reshape(*lead, *leaf.shape[1:]), (distribution, after)
+            lambda leaf: leaf.reshape((*lead, *leaf.shape[1:])), (distribution, after)
         )
         return shaped
 
