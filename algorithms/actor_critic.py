@@ -9,11 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..core.distributions import Distribution
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
-from ..core.policy import ActorCritic, apply_to_steps, check_model
+from ..core.errors import StructureError, message
+from ..core.policy import ActorCritic, apply_to_sequences, apply_to_steps, check_model, values_of_sequences
 from ..core.record import replace
-from ..core.steps import Trajectory
+from ..core.steps import Remembered, Trajectory, ended
+from ..core.tree import leaves
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import Numbers, current_numbers, given_as_tensors, scaled, stored_numbers
 from .kl import k3
@@ -58,6 +61,62 @@ def total_loss(policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, numbers
     return total - scaled(numbers["entropy_coefficient"], entropy)
 
 
+def recalled(where: str, model: ActorCritic, given: Trajectory | Remembered) -> Trajectory:
+    """Return the trajectory of what an `update` is given. Raises: StructureError unless it has a memory where the model has one.
+
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Discrete
+    >>> recalled("ppo", actor_critic_mlp(Discrete(2), Discrete(2)), "trajectory")
+    'trajectory'
+    """
+    remembers = isinstance(given, Remembered)
+    if remembers != bool(leaves(model.memory)):
+        got, wanted = ("with", "one without") if remembers else ("without", "Remembered")
+        remedy = "give the model its `memory`" if remembers else "train by `trainer`, or pass the memory at its start, too"
+        raise StructureError(message(f"{where}: trajectory", got=f"{got} memory", wanted=wanted, remedy=remedy))
+    return given.trajectory if isinstance(given, Remembered) else given
+
+
+def replayed(model: ActorCritic, params: Any, given: Remembered) -> tuple[Distribution, Tensor]:
+    """Return the distribution over [T, B] and the values [T, B] of a model with memory: see `apply_to_sequences`.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Discrete
+    >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
+    >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
+    ...                   next_observation=zero, behaviour_log_prob=zero)
+    >>> given = Remembered(trajectory=told, memory=torch.ones(1, 2), fresh=torch.zeros(1, 2))
+    >>> replayed(model, model.init(keys.key(0)), given)[1].shape
+    torch.Size([3, 1])
+    """
+    steps = given.trajectory
+    over = ended(steps.terminated, steps.truncated)
+    return apply_to_sequences(model.apply, params, steps.observation, over, given.memory, given.fresh)
+
+
+def values_replayed(model: ActorCritic, params: Any, given: Trajectory | Remembered) -> tuple[Tensor, Tensor]:
+    """Return the values [T, B] of observation and next_observation: of a model without memory in a call for each.
+
+    >>> from purestep.core import keys
+    >>> from purestep.core.policy import actor_critic_mlp
+    >>> from purestep.core.spaces import Discrete
+    >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
+    >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
+    ...                   next_observation=zero, behaviour_log_prob=zero)
+    >>> values, next_values = values_replayed(model, model.init(keys.key(0)), told)
+    >>> torch.equal(values, next_values)
+    True
+    """
+    if not isinstance(given, Remembered):
+        _, values = apply_to_steps(model.apply, params, given.observation)
+        _, next_values = apply_to_steps(model.apply, params, given.next_observation)
+        return values, next_values
+    steps = given.trajectory
+    over, observed = ended(steps.terminated, steps.truncated), (steps.observation, steps.next_observation)
+    return values_of_sequences(model.apply, params, *observed, over, given.memory, given.fresh)
+
+
 def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, numbers: Numbers) -> Algorithm:
     """Return an algorithm that makes one gradient step for each trajectory [T, B], on the mean over its steps of
 
@@ -65,7 +124,8 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
 
     with (A, G) = estimate(trajectory, values, next_values, numbers), all [T, B]; the values are those of observation and
     next_observation before the update, without gradient. `numbers`, both coefficients among them, are in the state, so that
-    changing one compiles nothing anew. The data must come from the policy that is updated.
+    changing one compiles nothing anew. The data must come from the policy that is updated. A model with memory is applied to
+    the steps in their order, and the gradient flows back to the trajectory's first step, or to the beginning of the episode.
 
     Metrics: policy_loss, value_loss, entropy, gradient_norm, and approximate_kl: k3 between behaviour and current policy,
     which measures how far the data are off-policy. `update` ignores its key.
@@ -85,12 +145,20 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
     check_optimizer(optimizer)
     fixed, names, apply, optimize = given_as_tensors(numbers), tuple(numbers), model.apply, optimizer.update
 
+    def look(params: Any, given: Trajectory | Remembered) -> tuple[Distribution, Tensor, Tensor]:
+        """Return distributions, values [T, B] and log-probs [T, B]."""
+        if isinstance(given, Remembered):
+            distribution, values = replayed(model, params, given)
+            return distribution, values, distribution.log_prob(given.trajectory.action)
+        distribution, values = apply_to_steps(apply, params, given.observation)
+        return distribution, values, distribution.log_prob(given.action.flatten(0, 1)).reshape(values.shape)
+
     def loss(
-        params: Any, trajectory: Trajectory, next_values: Tensor, numbers: Numbers
+        params: Any, given: Trajectory | Remembered, next_values: Tensor, numbers: Numbers
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        distribution, values = apply_to_steps(apply, params, trajectory.observation)
+        trajectory = recalled("actor_critic", model, given)
+        distribution, values, log_probs = look(params, given)
         advantages, targets = estimate(trajectory, values.detach(), next_values, numbers)
-        log_probs = distribution.log_prob(trajectory.action.flatten(0, 1)).reshape(values.shape)
         policy_loss = policy_gradient(log_probs, advantages).mean()
         value_loss = squared(values, targets).mean()
         entropy = distribution.entropy().mean()
@@ -104,15 +172,16 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
         }
         return total, {name: part.detach() for name, part in parts.items()}
 
-    def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
+    def update(state: TrainState, given: Trajectory | Remembered, key: Key) -> tuple[TrainState, Metrics]:
         del key
+        recalled("actor_critic", model, given)
         # Computed outside the gradient, so that the backward pass does not run over a second batch of observations.
-        _, next_values = apply_to_steps(apply, state.params, trajectory.next_observation)
+        _, next_values = values_replayed(model, state.params, given)
         now = current_numbers("actor_critic", names, state.numbers, fixed)
-        gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, trajectory, next_values, now)
+        gradients, metrics = torch.func.grad(loss, has_aux=True)(state.params, given, next_values, now)
         updates, optimizer_state = optimize(gradients, state.optimizer, state.params)
         params = apply_updates(state.params, updates)
         after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, {**metrics, "gradient_norm": global_norm(gradients)}
 
-    return Algorithm(init=initial_state(model, optimizer, numbers), update=update, metrics=METRICS)
+    return Algorithm(init=initial_state(model, optimizer, numbers), update=update, metrics=METRICS, memory=True)

@@ -33,13 +33,15 @@ class Algorithm:
     """A learning algorithm: `update(state, trajectory [T, B, ...], key) -> (state, metrics)`.
 
     One that learns from old transitions has `replay`: of a transition without axes it makes an empty buffer, which becomes a
-    part of the state that `init` returns (`begin` calls both).
+    part of the state that `init` returns (`begin` calls both). One with `memory` can train a model with memory: in place of
+    the trajectory its `update` is then given a `Remembered`, the trajectory with the memory that it was played from.
     """
 
     init: Callable[[Key], TrainState]
     update: Callable[[TrainState, Trajectory, Key], tuple[TrainState, Metrics]]
     metrics: tuple[str, ...]  # names of the metrics that `update` returns, in that order
     replay: Callable[[Transition], Any] | tuple[()] = ()
+    memory: bool = False  # whether it can train a model with memory
 
 
 def begin(algorithm: Algorithm, key: Key, transition: Transition) -> TrainState:

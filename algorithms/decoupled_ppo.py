@@ -16,7 +16,7 @@ from torch import Tensor
 from ..core.errors import StructureError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer
-from ..core.policy import ActorCritic, apply_to_steps
+from ..core.policy import ActorCritic, apply_to_steps, check_model, check_no_memory
 from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory
 from .algorithm import Algorithm, Metrics, TrainState
@@ -78,6 +78,8 @@ def decoupled_ppo(
     (('weight', 'effective_fraction'), 0)
     """
     numbers = numbers_of(decoupled_ppo, locals())
+    check_model(model)
+    check_no_memory("decoupled_ppo", model)
     between, whole = proximal == "interpolated", advantages == "batch"
 
     def samples_of(params: Any, given: Trajectory | Versioned, step: Tensor, numbers: Numbers) -> PPOSample:

@@ -1,7 +1,7 @@
 """Proximal policy optimisation with a clipped objective (Schulman et al. 2017, arXiv:1707.06347).
 
 In reading order: `ppo` and its settings, an update (`ppo_learner`), advantages (`prepare_samples`), epochs (`minibatch_rows`),
-a minibatch, the loss. A variant of PPO differs in its surrogate: the log-probs against which a ratio is taken, and the weight
+a minibatch, the loss. A model with memory is trained on whole sequences in the place of rows. A variant of PPO differs in its surrogate: the log-probs against which a ratio is taken, and the weight
 of a row's loss.
 """
 
@@ -16,12 +16,12 @@ from ..core import keys
 from ..core.errors import ShapeError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
-from ..core.policy import ActorCritic, apply_to_steps, check_model
+from ..core.policy import ActorCritic, apply_to_sequences, check_model
 from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
-from ..core.steps import Trajectory
-from ..core.tree import tree_map
-from .actor_critic import initial_state, total_loss
+from ..core.steps import Remembered, Trajectory, ended
+from ..core.tree import leaves, tree_map
+from .actor_critic import initial_state, recalled, total_loss, values_replayed
 from .advantages import gae
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import (
@@ -47,7 +47,10 @@ FIGURES = METRICS.index("gradient_norm")  # number of metrics that the loss retu
 
 @record
 class PPOSample:
-    """The inputs of the loss from a transition. Leading axes: a whole batch [N], or a minibatch."""
+    """The inputs of the loss from a transition. Leading axes: a whole batch [N], or a minibatch.
+
+    Of a model with memory they are those of a sequence: B of them, or a minibatch, behind which comes the time axis [T].
+    """
 
     observation: Any  # [*, ...]
     action: Tensor  # [*, ...]
@@ -56,12 +59,22 @@ class PPOSample:
     advantage: Tensor = tensor("*", "float")
     target: Tensor = tensor("*", "float")  # advantage + behaviour_value
     anchor: Any = ()  # [*] extra input of a surrogate other than PPO's own
+    sequence: Any = ()  # what a model with memory needs besides; () without
+
+
+@record
+class PPOSequence:
+    """What the loss of a model with memory needs besides a sequence's rows. Leading axes: those of the sequences."""
+
+    ended: Tensor  # [*, T] bool  whether an episode ended after the step
+    memory: Any  # [*, ...]  before the first step
+    fresh: Any  # [*, ...]  at the beginning of an episode
 
 
 # (log_prob, sample, advantage, numbers) -> its loss [*], the log-probs against which it clips [*], its own metrics []
 Surrogate = Callable[[Tensor, PPOSample, Tensor, Numbers], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
-# (params, trajectory [T, B], updates done, numbers) -> [T B]
-Prepare = Callable[[Any, Trajectory, Tensor, Numbers], PPOSample]
+# (params, trajectory [T, B] or `Remembered`, updates done, numbers) -> [T B], or [B, T]
+Prepare = Callable[[Any, Any, Tensor, Numbers], PPOSample]
 Objective = Callable[[Any, PPOSample], tuple[Tensor, tuple[Tensor, ...]]]  # (params, rows) -> loss [], metrics
 Carry = tuple[Any, Any, Tensor]  # params, state of the optimiser, whether updates are still applied
 MinibatchStep = Callable[[Carry, PPOSample], tuple[Carry, Tensor]]
@@ -76,13 +89,13 @@ def ppo(
     clip: Clip = 0.2,  # how far a probability may move, as a ratio
     value_clip: Limit = math.inf,  # how far a value may move
     epochs: Count = 4,  # passes over each batch
-    minibatches: Count = 4,  # steps of the optimiser in each pass; divides envs x horizon
+    minibatches: Count = 4,  # steps of the optimiser in each pass; divides envs x horizon, and with memory envs
     value_coefficient: Weight = 0.5,  # weight of the value loss
     entropy_coefficient: Coefficient = 0.01,  # weight of the policy's entropy
     advantages: Literal["minibatch", "batch", "none"] = "minibatch",  # over what they are normalised
     target_kl: Limit = math.inf,  # once the policy has moved that far, the rest of an update is left out
 ) -> Algorithm:
-    """PPO for a feed-forward model and trajectories [T, B].
+    """PPO for trajectories [T, B].
 
     L = mean(ppo_clip(log pi(a), A) + value_coefficient value_loss - entropy_coefficient H(pi)),    A = gae,    G = v + A
 
@@ -92,9 +105,13 @@ def ppo(
     are skipped in this update. A truncation and the last row bootstrap from next_observation, a termination does not.
     Clipping the gradient and annealing the learning rate belong to the optimiser (`chain`).
 
+    A model with memory is trained on whole sequences: a minibatch is the T steps of B / minibatches environments, each sequence
+    played again from the memory that the rollout began it with, and from `fresh` where an episode ended. The gradient flows
+    back through all its steps. Values and advantages are computed once, in the same way, before the epochs.
+
     Metrics, means over the minibatches: policy_loss, value_loss, entropy, approximate_kl, clip_fraction, gradient_norm,
     and applied, the fraction of minibatches that were not skipped.
-    Raises: ShapeError (number of rows not divisible by minibatches), ChoiceError.
+    Raises: ShapeError (number of rows, or of sequences, not divisible by minibatches), ChoiceError.
     Source: Schulman et al. 2017, arXiv:1707.06347; details: Huang et al. 2022, "The 37 implementation details of PPO".
 
     >>> from purestep.core import keys
@@ -109,7 +126,7 @@ def ppo(
     numbers = numbers_of(ppo, locals())
     whole_batch = advantages == "batch"
 
-    def samples_of(params: Any, trajectory: Trajectory, step: Tensor, numbers: Numbers) -> PPOSample:
+    def samples_of(params: Any, trajectory: Trajectory | Remembered, step: Tensor, numbers: Numbers) -> PPOSample:
         gamma, lambda_ = numbers["gamma"], numbers["gae_lambda"]
         return prepare_samples(model, params, trajectory, gamma=gamma, lambda_=lambda_, normalize=whole_batch)
 
@@ -123,6 +140,7 @@ def ppo(
         epochs=epochs,
         minibatches=minibatches,
         normalize=advantages == "minibatch",
+        memory=True,
     )
 
 
@@ -144,13 +162,15 @@ def ppo_learner(
     epochs: int,
     minibatches: int,
     normalize: bool = False,
+    memory: bool = False,
 ) -> Algorithm:
     """Return the algorithm of PPO's passes over minibatches, with any surrogate.
 
     `numbers` (clip, value_coefficient, entropy_coefficient, perhaps value_clip and target_kl, and those of the surrogate) are
     in the state, so that changing one compiles nothing anew; the surrogate and `samples_of` get them as their last argument.
     With `normalize` a minibatch's advantages are scaled to mean 0 and deviation 1. `metrics` are METRICS, in which divergence
-    and clip fraction are against the surrogate's own log-probs, followed by the names of the surrogate's own metrics.
+    and clip fraction are against the surrogate's own log-probs, followed by the names of the surrogate's own metrics. `memory`
+    says whether `samples_of` accepts a `Remembered`: see `prepare_samples`.
 
     >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
@@ -169,11 +189,12 @@ def ppo_learner(
     check_optimizer(optimizer)
     names, fixed = tuple(numbers), given_as_tensors(numbers)
     apply, optimize = model.apply, optimizer.update
+    where = "ppo: envs of a model with memory" if leaves(model.memory) else "ppo: rows"
 
-    def update(state: TrainState, trajectory: Trajectory, key: Key) -> tuple[TrainState, Metrics]:
+    def update(state: TrainState, trajectory: Trajectory | Remembered, key: Key) -> tuple[TrainState, Metrics]:
         now = current_numbers("ppo", names, state.numbers, fixed)
         samples = samples_of(state.params, trajectory, state.step, now)
-        rows = minibatch_rows(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches)
+        rows = minibatch_rows(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches, where=where)
         minibatch = _minibatch_step(_objective(apply, surrogate, normalize, now), optimize, now)
         applies = torch.ones_like(state.step, dtype=torch.bool)
         carry = (state.params, state.optimizer, applies)
@@ -188,15 +209,24 @@ def ppo_learner(
         after = replace(state, params=params, optimizer=optimizer_state, step=state.step + 1)
         return after, dict(zip(metrics, figures.mean(0).unbind(), strict=True))
 
-    return Algorithm(init=initial_state(model, optimizer, numbers), update=update, metrics=metrics)
+    begin = initial_state(model, optimizer, numbers)
+    return Algorithm(init=begin, update=update, metrics=metrics, memory=memory)
 
 
 def prepare_samples(
-    model: ActorCritic, params: Any, trajectory: Trajectory, *, gamma: Number, lambda_: Number, normalize: bool = False
+    model: ActorCritic,
+    params: Any,
+    trajectory: Trajectory | Remembered,
+    *,
+    gamma: Number,
+    lambda_: Number,
+    normalize: bool = False,
 ) -> PPOSample:
     """Return the training rows of an update, time and batch axes flattened: trajectory [T, B] -> Sample [T B].
 
-    Values are those of `params`, in one call for observation and one for next_observation.
+    Values are those of `params`, in one call for observation and one for next_observation. Of a model with memory, whose
+    trajectory comes as a `Remembered`, the rows are sequences, and the values those of the memories after each step: [B, T].
+    Raises: StructureError for a trajectory that is not the one or the other.
 
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
@@ -207,19 +237,27 @@ def prepare_samples(
     >>> prepare_samples(model, model.init(keys.key(0)), played, gamma=0.5, lambda_=1.0).advantage
     tensor([1.7500, 1.5000, 1.0000])
     """
-    _, values = apply_to_steps(model.apply, params, trajectory.observation)
-    _, next_values = apply_to_steps(model.apply, params, trajectory.next_observation)
-    ends = trajectory.terminated, trajectory.truncated
-    advantage = gae(trajectory.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
+    steps = recalled("ppo", model, trajectory)
+    values, next_values = values_replayed(model, params, trajectory)
+    ends = steps.terminated, steps.truncated
+    advantage = gae(steps.reward, values, next_values, *ends, gamma=gamma, lambda_=lambda_)
     samples = PPOSample(
-        observation=trajectory.observation,
-        action=trajectory.action,
-        behaviour_log_prob=trajectory.behaviour_log_prob,
+        observation=steps.observation,
+        action=steps.action,
+        behaviour_log_prob=steps.behaviour_log_prob,
         behaviour_value=values,
         advantage=normalize_advantages(advantage) if normalize else advantage,
         target=values + advantage,
     )
-    return tree_map(lambda leaf: leaf.flatten(0, 1), samples)
+    if not isinstance(trajectory, Remembered):
+        return tree_map(lambda leaf: leaf.flatten(0, 1), samples)
+    sequence = PPOSequence(ended=ended(*ends).transpose(0, 1), memory=trajectory.memory, fresh=trajectory.fresh)
+    return replace(_transposed(samples), sequence=sequence)
+
+
+def _transposed(sample: PPOSample) -> PPOSample:
+    """Return the sample with its first two axes exchanged: [T, B] from [B, T], or the other way round."""
+    return tree_map(lambda leaf: leaf.transpose(0, 1), sample)
 
 
 def normalize_advantages(advantage: Tensor) -> Tensor:
@@ -232,7 +270,7 @@ def normalize_advantages(advantage: Tensor) -> Tensor:
     return centred / (centred.square().mean().sqrt() + 1e-8)
 
 
-def minibatch_rows(key: Key, rows: int, *, epochs: int, minibatches: int) -> Tensor:
+def minibatch_rows(key: Key, rows: int, *, epochs: int, minibatches: int, where: str = "ppo: rows") -> Tensor:
     """Return the rows of each minibatch: `epochs` permutations, split: int64 [epochs * minibatches, rows / minibatches].
 
     Raises: ShapeError.
@@ -243,7 +281,7 @@ def minibatch_rows(key: Key, rows: int, *, epochs: int, minibatches: int) -> Ten
     if rows % minibatches:
         remedy = "change the number of envs, steps or minibatches"
         raise ShapeError(
-            message("ppo: rows", got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy)
+            message(where, got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy)
         )
     return keys.permutation(keys.split(key, epochs), rows).reshape(epochs * minibatches, rows // minibatches)
 
@@ -272,7 +310,14 @@ def _objective(apply: Callable[..., Any], surrogate: Surrogate, normalize: bool,
     """Return the loss of a minibatch: (params, rows) -> (mean loss [], metrics)."""
 
     def loss(params: Any, sample: PPOSample) -> tuple[Tensor, tuple[Tensor, ...]]:
-        distribution, value, _ = apply(params, sample.observation, ())
+        if isinstance(sample.sequence, PPOSequence):
+            past, sample = sample.sequence, _transposed(replace(sample, sequence=()))
+            over = past.ended.transpose(0, 1)
+            distribution, value = apply_to_sequences(
+                apply, params, sample.observation, over, past.memory, past.fresh
+            )
+        else:
+            distribution, value, _ = apply(params, sample.observation, ())
         log_prob = distribution.log_prob(sample.action)
         advantage = normalize_advantages(sample.advantage) if normalize else sample.advantage
         policy_losses, anchor, own = surrogate(log_prob, sample, advantage, numbers)

@@ -15,9 +15,10 @@ from .errors import ShapeError, StructureError, choose, message
 from .keys import Key
 from .networks import Activation, Network, as_they_are, mlp, tree_layout
 from .numbers import check_number
-from .record import record, tensor
+from .record import record, select, tensor
+from .scan import scan
 from .spaces import Box, Discrete, Fields, Space, field
-from .tree import leaves, tree_map
+from .tree import clone, leaves, tree_map
 
 Params = Any
 Carry = Any
@@ -27,12 +28,14 @@ Carry = Any
 class ActorCritic:
     """An actor-critic: `apply(params, observation [*, ...], carry) -> (distribution over [*, A], value [*], carry)`.
 
-    `carry` is `()` for a feed-forward network; `init(key)` returns params, any pytree of tensors.
+    `carry` is `()` for a feed-forward network; `init(key)` returns params, any pytree of tensors. A model with memory names
+    the carry at the beginning of an episode, `memory`, so that a trainer and an evaluation can begin with it.
     """
 
     init: Callable[[Key], Params]
     apply: Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]]
     named: Callable[[Params], Any] = as_they_are  # the params as a tree whose leaves have names, for messages
+    memory: Carry = ()  # of one environment at the beginning of an episode, a tree of tensors; () without memory
 
 
 def check_model(model: ActorCritic) -> None:
@@ -43,6 +46,26 @@ def check_model(model: ActorCritic) -> None:
     if not isinstance(model, ActorCritic):
         remedy = "make it with `separate` or `actor_critic_mlp`; a Module goes through `functional`"
         raise StructureError(message("model", got=type(model).__name__, wanted="an ActorCritic", remedy=remedy))
+
+
+def check_no_memory(where: str, model: ActorCritic) -> None:
+    """Raise StructureError for a model with memory.
+
+    >>> check_no_memory("dqn", actor_critic_mlp(Discrete(2), Discrete(2)))
+    """
+    if leaves(model.memory):
+        wanted, remedy = "one without", "train it by ppo, a2c or reinforce, or pass a model without memory"
+        raise StructureError(message(f"{where}: model", got="one with memory", wanted=wanted, remedy=remedy))
+
+
+def first_memory(model: ActorCritic, batch: int, device: torch.device | None = None) -> Carry:
+    """Return the model's memory at the beginning of an episode for each of a batch of environments: [batch, ...].
+
+    >>> model = actor_critic_mlp(Discrete(2), Discrete(2))
+    >>> first_memory(attrs.evolve(model, memory={"h": torch.zeros(3)}), 2)["h"].shape, first_memory(model, 2)
+    (torch.Size([2, 3]), ())
+    """
+    return tree_map(lambda leaf: leaf.to(device).expand(batch, *leaf.shape).clone(), model.memory)
 
 
 M = TypeVar("M", ActorCritic, Network)
@@ -69,13 +92,16 @@ def act(model: ActorCritic, params: Params, observation: Any, carry: Carry, key:
     return Action(action=action, log_prob=distribution.log_prob(action), carry=carry)
 
 
+Apply = Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]]
+
+
 def apply_to_steps(
-    apply: Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]], params: Params, observation: Any
+    apply: Apply, params: Params, observation: Any, memory: Carry = ()
 ) -> tuple[Distribution, Tensor]:
-    """Return a memoryless model's distribution over [T B] and values [T, B] of observations [T, B, ...].
+    """Return a model's distribution over [T B] and values [T, B] of observations [T, B, ...], each by itself.
 
     The model is applied to one batch [T B, ...], so that a network has one leading axis here as in a rollout: an nn.Conv2d
-    takes no two.
+    takes no two. `memory` [T, B, ...] is the memory before each, () of a model without.
 
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (4,)), Discrete(2))
     >>> distribution, values = apply_to_steps(model.apply, model.init(keys.key(0)), torch.zeros(3, 5, 4))
@@ -83,8 +109,65 @@ def apply_to_steps(
     (torch.Size([15, 2]), torch.Size([3, 5]))
     """
     lead = leaves(observation)[0].shape[:2]
-    distribution, values, _ = apply(params, tree_map(lambda leaf: leaf.flatten(0, 1), observation), ())
+    rows, before = tree_map(lambda leaf: leaf.flatten(0, 1), (observation, memory))
+    distribution, values, _ = apply(params, rows, before)
     return distribution, values.reshape(lead)
+
+
+def apply_to_sequences(
+    apply: Apply, params: Params, observation: Any, ended: Tensor, memory: Carry, fresh: Carry
+) -> tuple[Distribution, Tensor]:
+    """Return the distribution over [T, B] and the values [T, B] of a model with memory, for observations in their order.
+
+        p_t, v_t, m'_t = apply(observation_t, m_t),    m_t+1 = fresh where ended_t, else m'_t
+
+    `memory` is m_0, `fresh` that of the beginning of an episode, both [B, ...]; `ended` [T, B] says where an episode ended
+    after the step, so that the memory of step t never contains an earlier episode. With the params that acted the results are
+    those of the rollout, bit for bit uncompiled.
+
+    >>> def apply(params, observation, memory):  # the value is the number of steps in the episode
+    ...     return Categorical(logits=torch.zeros(1, 2)), memory + 1.0, memory + 1.0
+    >>> ended, zero = torch.tensor([[False], [True], [False]]), torch.zeros(1)
+    >>> apply_to_sequences(apply, (), torch.zeros(3, 1), ended, zero + 4.0, zero)[1].flatten()
+    tensor([5., 6., 1.])
+    """
+
+    def step(memory: Carry, row: tuple[Any, Tensor]) -> tuple[Carry, tuple[Distribution, Tensor]]:
+        distribution, values, after = apply(params, row[0], memory)
+        return select(row[1], fresh, after), (distribution, values)
+
+    results: tuple[Distribution, Tensor] = scan(step, memory, (observation, ended))[1]
+    return results
+
+
+def values_of_sequences(
+    apply: Apply,
+    params: Params,
+    observation: Any,
+    next_observation: Any,
+    ended: Tensor,
+    memory: Carry,
+    fresh: Carry,
+) -> tuple[Tensor, Tensor]:
+    """Return the values [T, B] of observation and of next_observation, of a model with memory: see `apply_to_sequences`.
+
+    The value of next_observation_t is that with m'_t, the memory after the step and before any reset.
+
+    >>> def apply(params, observation, memory):  # the memory is the sum of what was observed, and the value, too
+    ...     return Categorical(logits=torch.zeros(1, 2)), memory + observation, memory + observation
+    >>> ended, zero = torch.tensor([[True], [False]]), torch.zeros(1)
+    >>> values, next_values = values_of_sequences(
+    ...     apply, (), torch.tensor([[1.0], [8.0]]), torch.tensor([[2.0], [16.0]]), ended, zero, zero)
+    >>> values.flatten(), next_values.flatten()
+    (tensor([1., 8.]), tensor([ 3., 24.]))
+    """
+
+    def step(memory: Carry, row: tuple[Any, Tensor]) -> tuple[Carry, tuple[Tensor, Carry]]:
+        _, values, after = apply(params, row[0], memory)
+        return select(row[1], fresh, after), (values, clone(after))
+
+    _, (values, after) = scan(step, memory, (observation, ended), output=(ended, memory))
+    return values, apply_to_steps(apply, params, next_observation, after)[1]
 
 
 def encoded_size(space: Space) -> int:
@@ -253,7 +336,7 @@ def with_action_mask(model: ActorCritic) -> ActorCritic:
             raise StructureError(message("with_action_mask: model", got=got, wanted="Categorical", remedy=remedy))
         return masked(distribution.logits, field(observation, "action_mask")), value, after
 
-    return ActorCritic(init=model.init, apply=apply)
+    return attrs.evolve(model, apply=apply)
 
 
 def flat(model: M) -> M:
@@ -313,7 +396,8 @@ def actor_critic_mlp(
         perceptron = mlp([inputs, *hidden, outputs], activation, final_gain=final_gain, product=product)
         return encoder(observation_space, perceptron)
 
-    policy = _policy_head(network(encoded_size(action_space), 0.01), action_space, distribution, log_std)
+    head = network(encoded_size(action_space), 0.01)
+    policy = policy_head("actor_critic_mlp", head, action_space, distribution, log_std)
     return separate(policy, scalar(network(1, 1.0)))
 
 
@@ -334,15 +418,23 @@ def features_of(where: str, space: Space) -> Space:
     return spaces["features"]
 
 
-def _policy_head(network: Network, space: Space, distribution: str, log_std: float) -> Network:
+def policy_head(where: str, network: Network, space: Space, distribution: str, log_std: float) -> Network:
+    """Return `network` with the head for the action space: a Categorical, or the named `distribution` over a box of one axis.
+
+    Raises: StructureError, ShapeError, ChoiceError.
+
+    >>> head = policy_head("", mlp([1, 3]), Discrete(3), "normal", 0.0)
+    >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).logits
+    tensor([0., 0., 0.])
+    """
     if isinstance(space, Discrete):
         return categorical_head(network)
     if not isinstance(space, Box):
         got, remedy = type(space).__name__, "build the model with `separate` and a head of your own"
-        raise StructureError(message("actor_critic_mlp: actions", got=got, wanted="Discrete or Box", remedy=remedy))
+        raise StructureError(message(f"{where}: actions", got=got, wanted="Discrete or Box", remedy=remedy))
     if len(space.shape) != 1:
         remedy = "flatten the actions in the env"
-        raise ShapeError(message("actor_critic_mlp: actions", got=list(space.shape), wanted="one axis", remedy=remedy))
+        raise ShapeError(message(f"{where}: actions", got=list(space.shape), wanted="one axis", remedy=remedy))
     normal = normal_head(network, space.shape[0], log_std=log_std)
-    squash = choose("actor_critic_mlp: distribution", distribution, {"normal": False, "tanh_normal": True})
+    squash = choose(f"{where}: distribution", distribution, {"normal": False, "tanh_normal": True})
     return tanh_head(normal, space) if squash else normal

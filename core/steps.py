@@ -38,6 +38,18 @@ class Transition:
 Trajectory = Transition  # [T, ...] or [T, B, ...]: time first
 
 
+@record
+class Remembered:
+    """A trajectory of a policy with memory, and the memory that it was played from: what its algorithm learns from.
+
+    Later memories are not stored: `apply_to_sequences` computes them again from the first, as the rollout did.
+    """
+
+    trajectory: Trajectory  # [T, B]
+    memory: PyTree  # [B, ...]  before the first step
+    fresh: PyTree  # [B, ...]  at the beginning of an episode
+
+
 def first(observation: PyTree) -> TimeStep:
     """Return the TimeStep of a reset of one env: reward 0, both flags false, next_observation = observation.
 

@@ -12,11 +12,11 @@ from ..core.distributions import Distribution
 from ..core.env import Env, action_limiter, batched, halves
 from ..core.errors import ShapeError, StructureError, at_least, choose, message
 from ..core.keys import Key
-from ..core.policy import ActorCritic
+from ..core.policy import ActorCritic, first_memory
 from ..core.record import record, replace, select, tensor
 from ..core.scan import scan
 from ..core.steps import ended
-from ..core.tree import same_structure, to_device
+from ..core.tree import leaves, same_structure, to_device
 from .normalizer import Normalizer, observing
 from .rollout import Worlds, reset_rollout
 from .train import RunState
@@ -96,9 +96,9 @@ def evaluate(
 
     Episode i begins with reset key split(k, episodes)[i], so the first of many episodes are those of few. Each is played to
     its first ending, and at most for `steps` steps; steps after an ending do not count. `action` chooses from the policy's
-    distribution: its "mode" or a "sample"; the env gets it clipped to its action space. `memory` [episodes, ...] is the initial
-    memory of a policy with memory, as in `reset_rollout`. The same arguments give the same episodes; for a population, see
-    `each`.
+    distribution: its "mode" or a "sample"; the env gets it clipped to its action space. A policy with memory begins with the
+    model's own, or with `memory` [episodes, ...], as in `reset_rollout`. The same arguments give the same episodes; for a
+    population, see `each`.
 
     Raises: ChoiceError; StructureError for statistics without their normaliser, or the other way round, and for a model whose
     carry is not a tree like `memory`.
@@ -121,7 +121,8 @@ def evaluate(
         observe = scaling(statistics)
         physics = to_device(several.params, key.device)
         reset_key, env_key, policy_key = keys.split(key, 3)
-        worlds = reset_rollout(several, reset_key, memory)
+        begun = memory if leaves(memory) else first_memory(model, episodes, key.device)
+        worlds = reset_rollout(several, reset_key, begun)
 
         def look(worlds: Worlds) -> tuple[Distribution, Tensor, Any]:
             return model.apply(params, observe(worlds.observation), worlds.memory)

@@ -15,19 +15,19 @@ from ..core.env import Env, auto_reset, batched
 from ..core.errors import ChoiceError, ShapeError, at_least, choose, message
 from ..core.keys import Key, check_key
 from ..core.networks import as_they_are
-from ..core.policy import ActorCritic
+from ..core.policy import ActorCritic, first_memory
 from ..core.probes import probed
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
 from ..core.spaces import sample
-from ..core.steps import Trajectory, Transition
+from ..core.steps import Remembered, Trajectory, Transition
 from ..core.tree import all_finite, clone, leaves, to_device, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
 from .diverged import refusing
 from .episode_returns import Episodes, follow, none_yet
 from .normalizer import Normalizer, check_normalizer, identity
-from .rollout import Worlds, reset_rollout, rollout
+from .rollout import Worlds, remembered, reset_rollout, rollout
 from .validate import key_near, validate
 from .validate_learner import validate_learner
 
@@ -85,6 +85,9 @@ def trainer(
     program is not needed to change them (a curriculum, domain randomisation). With `own_params` each has a leading axis
     [envs], one entry for each environment. A run is on the device of the key that `init` is given; params of an env on another
     device are moved there and become part of the state.
+
+    A model with memory is begun with its `memory` in each environment; the algorithm gets the memory at the start of each
+    trajectory (`Remembered`).
     Raises: errors of `validate` for the env and of `validate_learner` for model and algorithm; ChoiceError.
     """
     for name, number in (("envs", envs), ("horizon", horizon), ("unroll", unroll)):
@@ -124,7 +127,7 @@ def trainer(
         elsewhere = any(leaf.device != key.device for leaf in leaves(env.params))
         return RunState(
             learner=learner,
-            worlds=reset_rollout(worlds_env, worlds_key),
+            worlds=reset_rollout(worlds_env, worlds_key, first_memory(model, envs, key.device)),
             episodes=none_yet(envs, key.device),
             normalizer=scaling.init(env.observation_space, envs, key.device),
             key=key,
@@ -143,7 +146,7 @@ def trainer(
     def iterate(state: RunState) -> tuple[RunState, Metrics]:
         act_key, update_key, key = keys.split(state.key, 3)
         worlds, raw = play(state, act_key)
-        trajectory = scaling.scale(state.normalizer, raw)
+        trajectory = remembered(state.worlds, scaling.scale(state.normalizer, raw))
         learner, metrics = as_declared(declared, state.learner, update(state.learner, trajectory, update_key))
         episodes, counts = follow(state.episodes, raw)
         after = RunState(

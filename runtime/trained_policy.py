@@ -1,5 +1,6 @@
 """A trained policy: a model, its params and the statistics of its normaliser; a function from observations to actions."""
 
+import math
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from ..core.distributions import Distribution
 from ..core.env import Env, auto_reset, batched
 from ..core.errors import ChoiceError, ShapeError, StructureError, at_least, message
 from ..core.keys import Key
-from ..core.policy import ActorCritic, check_model
+from ..core.policy import ActorCritic, check_model, first_memory
 from ..core.record import take
 from ..core.spaces import Box, Discrete, Fields, Space, clip_to_space, field
 from ..core.tree import leaves, tree_map
@@ -25,6 +26,8 @@ WORLDS = 8  # environments in which observations are recorded side by side
 @frozen(kw_only=True)
 class TrainedPolicy:
     """A policy and all that it was trained with; it takes observations as `env` shows them.
+
+    One with memory acts by `step`, which returns the memory for the next observation.
 
     A run of the command line also has `recipe`, `arguments` and `iteration`, that of its newest checkpoint.
     """
@@ -52,13 +55,25 @@ class TrainedPolicy:
 
         Raises: StructureError for a policy with memory.
         """
-        lead = _lead(self.env.observation_space, observation)
-        rows = tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(lead) :]), observation)
-        distribution, _, carry = self.raw.apply(self.params, rows, ())
+        distribution, carry = self.step(observation)
         if leaves(carry):
-            where, remedy = "TrainedPolicy: the model", "call model.apply with its memory"
+            where, remedy = "TrainedPolicy: the model", "call `step` with the memory that the last step returned"
             raise StructureError(message(where, got="one with memory", wanted="one without", remedy=remedy))
-        shaped: Distribution = tree_map(lambda leaf: leaf.reshape((*lead, *leaf.shape[1:])), distribution)
+        return distribution
+
+    def step(self, observation: Any, memory: Any = ()) -> tuple[Distribution, Any]:
+        """Return the distribution over actions [*, ...] for an observation [*, ...], and the memory [*, ...] after it.
+
+        `memory` is that after the observation before; () begins an episode.
+        """
+        lead = _lead(self.env.observation_space, observation)
+        rows, before = tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(lead) :]), (observation, memory))
+        if not leaves(memory):
+            before = first_memory(self.model, math.prod(lead), leaves(observation)[0].device)
+        distribution, _, after = self.raw.apply(self.params, rows, before)
+        shaped: tuple[Distribution, Any] = tree_map(
+            lambda leaf: leaf.reshape((*lead, *leaf.shape[1:])), (distribution, after)
+        )
         return shaped
 
     def action(self, observation: Any) -> Tensor:
@@ -108,7 +123,8 @@ def visited(one: TrainedPolicy, count: int, key: Key) -> Any:
     env = batched(one.env if one.own_reset else auto_reset(one.env), WORLDS)
     begin_key, play_key = keys.split(key)
     with torch.no_grad():
-        _, played = rollout(env, one.raw, -(-count // WORLDS))(one.params, reset_rollout(env, begin_key), play_key)
+        worlds = reset_rollout(env, begin_key, first_memory(one.model, WORLDS))
+        _, played = rollout(env, one.raw, -(-count // WORLDS))(one.params, worlds, play_key)
     rows = tree_map(lambda leaf: leaf.flatten(0, 1), played.observation)
     return take(rows, slice(count))
 

@@ -9,9 +9,9 @@ from ..algorithms.algorithm import Algorithm
 from ..core import keys
 from ..core.distributions import Categorical
 from ..core.errors import DtypeError, ShapeError, StructureError, message
-from ..core.policy import ActorCritic, check_model
+from ..core.policy import ActorCritic, check_model, check_no_memory, first_memory
 from ..core.spaces import Discrete, Space
-from ..core.tree import leaf_names, leaves, same_structure, tree_map
+from ..core.tree import leaf_names, leaf_paths, leaves, same_structure, tree_map
 
 SHARED = "pass the model that the algorithm was made with"
 
@@ -19,8 +19,9 @@ SHARED = "pass the model that the algorithm was made with"
 def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any, action_space: Space) -> None:
     """Raise an error unless a trainer can act with `model` and train `algorithm`, for these observations and actions.
 
-    The model has no memory; its params are tensors, and those that the algorithm begins with; for a batch of observations it
-    returns a distribution over actions of the space and one value each.
+    The model's params are tensors, and those that the algorithm begins with; for a batch of observations it returns a
+    distribution over actions of the space and one value each. Where it has a memory, it returns one like it, and the algorithm
+    can train it.
     Raises: StructureError, ShapeError, DtypeError; the first fault, with its remedy.
 
     >>> from purestep.algorithms.a2c import a2c
@@ -42,7 +43,10 @@ def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any,
             remedy = "wrap it in torch.tensor, or close over it"
             raise StructureError(message(where, got=type(leaf).__name__, wanted="a tensor", remedy=remedy))
     _same_params(algorithm.init(key).params, params)
-    distribution, value = _looked(model, params, tree_map(lambda leaf: leaf[None], observation))
+    if not algorithm.memory:
+        check_no_memory("trainer: with this algorithm the", model)
+    memory = _memory(model, key)
+    distribution, value = _looked(model, params, tree_map(lambda leaf: leaf[None], observation), memory)
     if not isinstance(value, Tensor) or tuple(value.shape) != (1,):
         got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
         remedy = "give one number for each observation, e.g. with `scalar`"
@@ -60,20 +64,28 @@ def _same_params(begun: Any, params: Any) -> None:
         ) from fault
 
 
-def _looked(model: ActorCritic, params: Any, observation: Any) -> tuple[Any, Any]:
-    """Return the distribution and value of a batch of one observation, without memory."""
+def _memory(model: ActorCritic, key: keys.Key) -> Any:
+    for path, leaf in zip(leaf_paths(model.memory), leaves(model.memory), strict=True):
+        if not isinstance(leaf, Tensor):
+            where, remedy = ".".join(("trainer: the model's memory", *path)), "give the tensors to begin an episode with"
+            raise StructureError(message(where, got=type(leaf).__name__, wanted="a tensor", remedy=remedy))
+    return first_memory(model, 1, key.device)
+
+
+def _looked(model: ActorCritic, params: Any, observation: Any, memory: Any) -> tuple[Any, Any]:
+    """Return the distribution and value of a batch of one observation."""
     luck, drawn = (
         torch.get_rng_state(),
         "call .eval() on its module: dropout and the like are off where a policy is pure",
     )
-    feedforward, loop = "a model without memory", "play a model with memory by `rollout`, in a loop of your own"
+    began, own = "its memory" if leaves(memory) else "the memory ()", "name a model's memory in the field `memory`"
     try:
-        result = model.apply(params, observation, ())
+        result = model.apply(params, observation, memory)
     except Exception as fault:
         reason = (str(fault).strip().splitlines() or [""])[0]
-        got = f"one that fails on an observation of the env and the memory () ({type(fault).__name__}: {reason})"
-        remedy = f"fit it to observation_space; {loop}"
-        raise StructureError(message("trainer: model", got=got, wanted=feedforward, remedy=remedy)) from fault
+        got = f"one that fails on an observation of the env and {began} ({type(fault).__name__}: {reason})"
+        remedy = f"fit it to observation_space; {own}"
+        raise StructureError(message("trainer: model", got=got, wanted="one that acts", remedy=remedy)) from fault
     if not torch.equal(torch.get_rng_state(), luck):
         got = "one that draws from torch's global generator"
         raise StructureError(message("trainer: model", got=got, wanted="a pure function", remedy=drawn))
@@ -82,9 +94,11 @@ def _looked(model: ActorCritic, params: Any, observation: Any) -> tuple[Any, Any
         got, wanted = type(result).__name__, "(distribution, value, carry)"
         raise StructureError(message("trainer: what the model's apply gives", got=got, wanted=wanted, remedy=remedy))
     distribution, value, carry = result
-    if leaves(carry):
-        got = f"one with memory ({', '.join(name or 'a tensor' for name in leaf_names(carry)[:4])})"
-        raise StructureError(message("trainer: model", got=got, wanted=feedforward, remedy=loop))
+    if leaves(carry) and not leaves(memory):
+        got = f"one that returns a memory ({', '.join(name or 'a tensor' for name in leaf_names(carry)[:4])})"
+        raise StructureError(message("trainer: model", got=got, wanted="one that begins with it", remedy=own))
+    if leaves(memory):
+        same_structure("trainer: the memory that the model returns", carry, memory)
     return distribution, value
 
 

@@ -13,7 +13,7 @@ from ....algorithms.algorithm import Algorithm, Metrics, TrainState
 from ....core import keys
 from ....core.errors import NonFiniteError
 from ....core.keys import Key
-from ....core.policy import ActorCritic
+from ....core.policy import ActorCritic, first_memory
 from ....core.record import replace
 from ....core.spaces import Fields, sample
 from ....core.steps import Trajectory
@@ -23,7 +23,7 @@ from ...declared import all_names, as_declared
 from ...diverged import fault_in
 from ...episode_returns import Episodes, follow, none_yet
 from ...normalizer import Normalizer, check_normalizer, identity
-from ...rollout import RolloutFunction, reset_rollout, rollout
+from ...rollout import RolloutFunction, Worlds, remembered, reset_rollout, rollout
 from ...train import RunState, Trainer
 from ...validate_learner import validate_learner
 from .importing import GymnasiumWorld
@@ -69,7 +69,7 @@ def gymnasium_trainer(
         learner_key, worlds_key, key = keys.split(key, 3)
         return RunState(
             learner=algorithm.init(learner_key),
-            worlds=reset_rollout(world.env, worlds_key),
+            worlds=reset_rollout(world.env, worlds_key, first_memory(model, envs, key.device)),
             episodes=none_yet(envs, key.device),
             normalizer=scaling.init(world.env.observation_space, envs, key.device),
             key=key,
@@ -77,9 +77,9 @@ def gymnasium_trainer(
         )
 
     def learn(
-        learner: TrainState, scales: Any, episodes: Episodes, raw: Trajectory, key: Key
+        learner: TrainState, scales: Any, episodes: Episodes, memories: Worlds, raw: Trajectory, key: Key
     ) -> tuple[TrainState, Any, Episodes, Metrics]:
-        updated = learner_update(learner, scaling.scale(scales, raw), key)
+        updated = learner_update(learner, remembered(memories, scaling.scale(scales, raw)), key)
         after, metrics = as_declared(declared, learner, updated)
         episodes, counts = follow(episodes, raw)
         finite = all_finite((after.params, raw.reward)).to(torch.float32)
@@ -91,7 +91,8 @@ def gymnasium_trainer(
         act_key, update_key, key = keys.split(state.key, 3)
         scales = state.normalizer
         worlds, raw = act(state.learner.params, state.worlds, act_key, lambda seen: scaling.observe(scales, seen))
-        learner, scales, episodes, metrics = update(state.learner, scales, state.episodes, raw, update_key)
+        memories = replace(state.worlds, state=(), observation=())
+        learner, scales, episodes, metrics = update(state.learner, scales, state.episodes, memories, raw, update_key)
         steps = state.env_steps + horizon * envs
         if metrics["finite"] != 1.0:
             where = f"gymnasium_trainer: iteration {int(steps) // (horizon * envs)}"
@@ -108,4 +109,4 @@ def begin_anew(world: GymnasiumWorld, state: RunState) -> RunState:
     """Return the state with new episodes in `world` and everything that was learnt, to resume a run from a checkpoint."""
     worlds_key, key = keys.split(state.key)
     episodes = none_yet(world.vector.num_envs, key.device)
-    return replace(state, worlds=reset_rollout(world.env, worlds_key), episodes=episodes, key=key)
+    return replace(state, worlds=reset_rollout(world.env, worlds_key, state.worlds.fresh), episodes=episodes, key=key)
