@@ -65,6 +65,9 @@ CASES: Mapping[str, Case] = {
     "reinforce-cartpole": Case("reinforce", "cartpole", 450.0),
     "dqn-cartpole": Case("dqn", "cartpole", 475.0, seeds=10),
     "dqn-acrobot": Case("dqn", "acrobot", -110.0, seeds=10),
+    "td3-pendulum": Case("td3", "pendulum", -200.0, seeds=10),
+    "sac-pendulum": Case("sac", "pendulum", -200.0, seeds=10),
+    "ddpg-pendulum": Case("ddpg", "pendulum", -200.0, seeds=10),
 }
 
 

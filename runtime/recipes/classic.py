@@ -23,6 +23,7 @@ from .shared_settings import (
     Process,
     Resuming,
     check_env,
+    check_memory_cell,
     check_minibatches,
     check_replay,
     check_shared,
@@ -78,6 +79,9 @@ DQN: Defaults = {
     "": {**OFF_POLICY, "updates": 16, "batch_size": 128, "n_step": 3},
     "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "target_period": 100},
 }
+CONTINUOUS: Defaults = {
+    "": {**OFF_POLICY, "env": "pendulum", "horizon": 8, "updates": 16, "batch_size": 128, "anneal": False},
+}
 SOLVED: Mapping[str, float] = {  # the mean return at which Gymnasium's registry counts an environment as solved
     "cartpole": 475.0,
     "acrobot": -100.0,
@@ -117,10 +121,12 @@ class ClassicRecipe(Recipe):
 
     def defaults(self, choice: str | None = None) -> Classic:
         """Return the default settings for an environment. Raises: ChoiceError."""
-        env = USUAL if choice is None else choice
+        of_all = dict(self.changes.get("", {}))
+        usual_env = of_all.pop("env", USUAL)
+        env = usual_env if choice is None else choice
         check_env(env)
         usual = Classic(experience=ExperienceOptions(env=env), algorithm=settings_class(self.target)())
-        return changed(usual, {**self.changes.get("", {}), **self.changes.get(env, {})})
+        return changed(usual, {**of_all, **self.changes.get(env, {})})
 
     def check(self, settings: Classic, options: Any = ()) -> None:
         """Refuse settings with which nothing can be trained. Raises: ChoiceError."""
@@ -128,6 +134,7 @@ class ClassicRecipe(Recipe):
         check_algorithm(settings.algorithm)
         check_minibatches(settings.experience, settings.algorithm)
         check_replay(settings.experience, settings.algorithm)
+        check_memory_cell(settings.experience, settings.learner, settings.algorithm)
 
     def title(self, settings: Classic) -> str:
         """Return the name, the environment and the steps."""
@@ -188,6 +195,24 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         "Learns the values of discrete actions from a replay buffer: double, n-step, prioritised.",
         "purestep.algorithms.dqn:dqn",
         DQN,
+    ),
+    "td3": (
+        "twin delayed DDPG",
+        "A deterministic policy of actions in a box, and two critics that learn from a replay buffer.",
+        "purestep.algorithms.td3:td3",
+        CONTINUOUS,
+    ),
+    "ddpg": (
+        "deep deterministic policy gradient",
+        "A deterministic policy of actions in a box, and a critic that learns from a replay buffer.",
+        "purestep.algorithms.ddpg:ddpg",
+        CONTINUOUS,
+    ),
+    "sac": (
+        "soft actor-critic",
+        "A random policy of actions in a box, as random as it may be; two critics learn from a replay buffer.",
+        "purestep.algorithms.sac:sac",
+        CONTINUOUS,
     ),
 }
 RECIPES: Mapping[str, ClassicRecipe] = {name: ClassicRecipe(name, *row) for name, row in ROWS.items()}

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -13,12 +13,15 @@ import torch
 from attrs import frozen
 
 from ...core import keys
+from ...algorithms.ddpg import ddpg
 from ...core.action_values import ActionValues, action_values_mlp
+from ...core.actor_q import DeterministicActor, StochasticActor, deterministic_actor_mlp, stochastic_actor_mlp
 from ...core.env import Env
 from ...core.envs import make
 from ...core.errors import CheckpointError, ChoiceError, message
 from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
+from ...core.recurrent import recurrent_actor_critic
 from ...core.spaces import Box, is_bounded, sample
 from ...core.tree import leaves, size
 from ..compile import artefact_name, fingerprint, program
@@ -39,6 +42,11 @@ from .algorithm_flags import algorithm_of
 from .prove_settings import ProofLearner
 from .shared_settings import ExperienceOptions, Learner, batch_rows, iteration_steps, loop_of, passes_of, thread_count
 
+MODELS: Mapping[Any, Callable[..., Any]] = {  # of the annotation of an algorithm's model
+    ActionValues: action_values_mlp,
+    DeterministicActor: deterministic_actor_mlp,
+    StochasticActor: stochastic_actor_mlp,
+}
 REPLAY_NUMBERS = 6  # bytes of the reward and the flags of a transition
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
 
@@ -83,27 +91,33 @@ def make_on_device(name: str) -> Iterator[torch.device]:
 
 
 def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") -> ActorCritic:
-    """Return two perceptrons for the env's spaces, with params in one vector so that the optimiser makes one pass over it.
+    """Return two perceptrons for the env's spaces, or one with a memory, with params in one vector: the optimiser makes one pass.
 
     `distribution` is that of the actions in a Box.
     """
     spaces = env.observation_space, env.action_space
     shape: Any = {"distribution": distribution, "product": "auto"}
+    if learner.memory != "none":
+        *encoder, size = learner.hidden
+        memory: Any = {"cell": learner.memory, "size": size}
+        return flat(recurrent_actor_critic(*spaces, encoder, learner.activation, **memory, **shape))
     return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, **shape))
 
 
 def model_for(function: Callable[..., Any], env: Env[Any, Any], learner: Learner, distribution: str) -> ActorCritic:
-    """Return the perceptrons that an algorithm takes, by the annotation of its `model`.
+    """Return the networks that an algorithm takes, by the annotation of its `model`.
 
     >>> from purestep.algorithms.dqn import dqn
     >>> from purestep.core.envs import make
     >>> type(model_for(dqn, make("cartpole"), Learner(), "normal")).__name__
     'ActionValues'
     """
-    if get_type_hints(function)["model"] is ActionValues:
-        shape: Any = {"product": "auto"}
-        return action_values_mlp(env.observation_space, env.action_space, learner.hidden, learner.activation, **shape)
-    return network(env, learner, distribution)
+    build = MODELS.get(get_type_hints(function)["model"])
+    if build is None:
+        return network(env, learner, distribution)
+    shape: Any = {"product": "auto", **({"critics": 1} if function is ddpg else {})}
+    model: ActorCritic = build(env.observation_space, env.action_space, learner.hidden, learner.activation, **shape)
+    return model
 
 
 def head_of(env: Env[Any, Any], bounds: str, *, yours: bool) -> tuple[str, tuple[str, ...]]:
@@ -155,8 +169,9 @@ def _pipeline(arguments: Any) -> Pipeline:
     experience, learner, settings = arguments.experience, arguments.learner, arguments.algorithm
     yours = is_reference(experience.env)
     env = validate(load_env(experience.env) if yours else make(experience.env))
-    distribution, notices = head_of(env, learner.action_bounds, yours=yours)
     function = algorithm_of(settings)
+    policy = get_type_hints(function)["model"] not in MODELS
+    distribution, notices = head_of(env, learner.action_bounds, yours=yours) if policy else ("", ())
     model = model_for(function, env, learner, distribution)
     rate = optimizer(learner, loop_of(experience, arguments.process).iterations * math.prod(passes_of(settings)))
     algorithm = function(model, rate, **flatten(settings))

@@ -68,6 +68,7 @@ class Learner:
 
     hidden: tuple[int, ...] = (64, 64)  # sizes of the hidden layers, of policy and value each
     activation: Literal["elu", "gelu", "identity", "relu", "silu", "tanh"] = "tanh"  # between the layers
+    memory: Literal["none", "gru", "lstm", "min_gru"] = "none"  # a cell in place of the last hidden layer, for both
     action_bounds: Literal["auto", "clip", "squash"] = "auto"  # of a Box: clip what the env gets, or squash samples
     learning_rate: float = 2.5e-4  # of Adam
     anneal: bool = True  # let the learning rate fall to 0 over the run
@@ -190,6 +191,24 @@ def check_shared(experience: ExperienceOptions, learner: Learner, process: Proce
         "--hidden": WEIGHT * sum(one * other for one, other in pairwise(sizes)),
     }
     check_memory(needs, device=process.device)
+
+
+def check_memory_cell(experience: Sized, learner: Learner, algorithm: Any) -> None:
+    """Refuse a memory where the algorithm has none or its minibatches do not divide the environments. Raises: ChoiceError.
+
+    >>> check_memory_cell(ExperienceOptions(env="cartpole"), Learner(memory="gru"), ())
+    """
+    if learner.memory == "none":
+        return
+    if hasattr(algorithm, "replay_size"):
+        wanted, remedy = "none with a replay buffer", "train it by ppo, a2c or reinforce"
+        raise ChoiceError(message("--memory", got=learner.memory, wanted=wanted, remedy=remedy))
+    if not learner.hidden:
+        raise ChoiceError(message("--hidden", got="()", wanted="the size of the memory", remedy="pass --hidden 64"))
+    minibatches = getattr(algorithm, "minibatches", 1)
+    if experience.envs % minibatches:
+        wanted = f"a multiple of --minibatches {minibatches}: with a memory they are of whole sequences"
+        raise ChoiceError(message("--envs", got=experience.envs, wanted=wanted, remedy="change one of them"))
 
 
 def check_minibatches(experience: Sized, algorithm: Any) -> None:

@@ -21,7 +21,7 @@ from attrs import frozen
 from ...core.errors import CheckpointError, message
 from ..machine.json_codec import short
 
-SCHEMA = 4
+SCHEMA = 5
 RECIPE, NUMBER, OWN_NUMBER, CHANGES = "recipe", "schema", "recipe_schema", "changes"  # of a record, besides settings
 APART = (RECIPE, NUMBER, OWN_NUMBER, CHANGES)
 Record = Mapping[str, Any]
@@ -50,6 +50,7 @@ class ChangedLeaf:
 
 
 ADDED: tuple[Added, ...] = (
+    Added(5, CLASSIC, "memory", "none"),
     Added(1, CLASSIC, "probes", ()),
     Added(1, (*CLASSIC, "prove"), "device", "cpu"),
     Added(1, ("prove",), "confidence", "own"),

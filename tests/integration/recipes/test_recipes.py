@@ -17,7 +17,7 @@ from purestep.core.envs import ENVS, make
 from purestep.core.errors import CheckpointError, ChoiceError, NonFiniteError, StructureError
 from purestep.core.machine import Failed, Interrupted, Started, Stop
 from purestep.core.record import replace
-from purestep.core.spaces import Box
+from purestep.core.spaces import Box, Discrete
 from purestep.core.tree import leaves
 from purestep.runtime.effects import folder
 from purestep.runtime.effects.checkpoint import single
@@ -51,7 +51,6 @@ from purestep.runtime.runs.training_machine import (
 
 from ...support.run_folders import begun
 
-DISCRETE = ("dqn",)  # recipes for discrete actions alone
 TINY = {"steps": 48, "envs": 2, "horizon": 4, "hidden": (8,), "backend": "none", "checkpoints": 3}
 GOOD, BAD = {"finite": 1.0}, {"finite": 0.0}
 
@@ -74,11 +73,11 @@ class Plan:
         return loop_of(self.arguments.experience, self.arguments.process)
 
 
-def defaults(recipe: str, env: str) -> Any:
+def defaults(recipe: str, env: str | None) -> Any:
     return RECIPES[recipe].defaults(env)
 
 
-def tiny(recipe: str = "ppo", env: str = "cartpole", **changes: Any) -> Plan:
+def tiny(recipe: str = "ppo", env: str | None = None, **changes: Any) -> Plan:
     own: dict[str, Any] = {"epochs": 1, "minibatches": 2} if recipe == "ppo" else {}
     if "replay_size" in flatten(defaults(recipe, env)):
         own = {"replay_size": 64, "learning_starts": 16, "batch_size": 8, "updates": 2}
@@ -107,8 +106,9 @@ def newest(run: Path) -> tuple[bytes, dict[str, Any]]:
 def test_every_recipe_has_defaults_for_every_env_that_make_a_pipeline(recipe: str, env: str) -> None:
     arguments = defaults(recipe, env)
     assert arguments.experience.env == env
-    if recipe in DISCRETE and isinstance(make(env).action_space, Box):
-        with pytest.raises(StructureError, match=r"actions is Box, wanted Discrete; use .* e\.g\. td3 or sac"):
+    wanted = {"dqn": Discrete, "td3": Box, "ddpg": Box, "sac": Box}.get(recipe, object)
+    if not isinstance(make(env).action_space, wanted):
+        with pytest.raises(StructureError, match=r"_mlp: actions is \w+, wanted .*; use an algorithm for such actions"):
             actor_critic_pipeline(arguments)
         return
     pipeline = actor_critic_pipeline(arguments)
@@ -291,7 +291,8 @@ def cut(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "env"), [("ppo", "cartpole"), ("a2c", "pendulum"), ("reinforce", "cartpole"), ("dqn", "cartpole")]
+    ("recipe", "env"),
+    [("ppo", "cartpole"), ("a2c", "pendulum"), ("reinforce", "cartpole"), ("dqn", "cartpole"), ("sac", "pendulum")],
 )
 def test_a_run_stopped_by_ctrl_c_and_resumed_has_the_bits_of_one_never_stopped(
     recipe: str, env: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
