@@ -1,5 +1,6 @@
 """Soft actor-critic: a stochastic policy that also maximises its entropy, from a replay buffer (Haarnoja et al. 2018)."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -11,6 +12,7 @@ from ..core.distributions import TanhNormal
 from ..core.errors import StructureError, message
 from ..core.keys import Key
 from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.policy import ActorCritic
 from ..core.record import replace
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import (
@@ -83,22 +85,10 @@ def sac(
     check_optimizer(optimizer)
     is_learned, dimensions = temperature == "learned", model.action_space.shape[0]
 
-    def init(key: Key) -> TrainState:
-        params = model.init(key)
-        log_temperature = torch.zeros((), device=key.device)
-        parts = (params["policy"], params["critics"], log_temperature) if is_learned else tuple(params.values())
-        return TrainState(
-            params=params,
-            optimizer=tuple(optimizer.init(part) for part in parts),
-            step=torch.zeros((), dtype=torch.int64, device=key.device),
-            numbers=stored_numbers(numbers, key.device),
-            targets={"critics": params["critics"], "log_temperature": log_temperature},
-        )
-
     def learn(state: TrainState, batch: Batch, key: Key, now: Numbers) -> tuple[TrainState, Tensor, Metrics]:
         policy, critics, targets = state.params["policy"], state.params["critics"], state.targets
         policy_optimizer, critics_optimizer, *others = state.optimizer
-        weight = scaled(now["initial_temperature"], torch.exp(targets["log_temperature"]))
+        weight = current_temperature(state, now)
 
         next_distribution = model.distribution(policy, batch.next_observation)
         shape, dtype = tuple(next_distribution.mean.shape), next_distribution.mean.dtype
@@ -144,12 +134,57 @@ def sac(
         )
         return after, critic_figures["error"].expand_as(batch.reward), figures
 
-    def explore(params: Any, stored: Tensor, now: Numbers) -> Any:
-        del stored, now
-        return params
-
+    init = soft_init(model, optimizer, numbers, is_learned=is_learned)
     options = ReplayOptions(replay_size=replay_size, batch_size=batch_size, updates=updates, n_step=n_step)
-    return off_policy(init, learn, explore, numbers, options, METRICS)
+    return off_policy(init, learn, as_it_acts, numbers, options, METRICS)
+
+
+def soft_init(
+    model: ActorCritic, optimizer: Optimizer, numbers: Numbers, *, is_learned: bool
+) -> Callable[[Key], TrainState]:
+    """Return `init` of a soft actor-critic: optimiser states of policy, critics and, where it is learnt, log_temperature.
+
+    >>> from purestep.core.actor_q import stochastic_actor_mlp
+    >>> from purestep.core.optim.optimizers import sgd
+    >>> from purestep.core.spaces import Box
+    >>> model = stochastic_actor_mlp(Box(-1.0, 1.0, (2,)), Box(-1.0, 1.0, (1,)), (4,))
+    >>> len(soft_init(model, sgd(0.1), {}, is_learned=True)(keys.key(0)).optimizer)
+    3
+    """
+
+    def init(key: Key) -> TrainState:
+        params = model.init(key)
+        log_temperature = torch.zeros((), device=key.device)
+        parts = [params["policy"], params["critics"], *([log_temperature] if is_learned else [])]
+        return TrainState(
+            params=params,
+            optimizer=tuple(optimizer.init(part) for part in parts),
+            step=torch.zeros((), dtype=torch.int64, device=key.device),
+            numbers=stored_numbers(numbers, key.device),
+            targets={"critics": params["critics"], "log_temperature": log_temperature},
+        )
+
+    return init
+
+
+def as_it_acts(params: Any, stored: Tensor, now: Numbers) -> Any:
+    """Return the params: the policy explores by itself.
+
+    >>> as_it_acts({"policy": ()}, torch.tensor(1), {})
+    {'policy': ()}
+    """
+    del stored, now
+    return params
+
+
+def current_temperature(state: TrainState, now: Numbers) -> Tensor:
+    """Return initial_temperature exp(log_temperature), the weight of the entropy: [].
+
+    >>> state = TrainState(params=(), optimizer=(), step=(), targets={"log_temperature": torch.tensor(2.0).log()})
+    >>> current_temperature(state, {"initial_temperature": 0.5})
+    tensor(1.)
+    """
+    return scaled(now["initial_temperature"], torch.exp(state.targets["log_temperature"]))
 
 
 def check_stochastic(where: str, model: Any) -> None:

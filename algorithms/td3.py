@@ -204,7 +204,6 @@ def critics_gradient(critics: Any, params: Any, batch: Batch, wanted: Tensor) ->
 
     `critics` is a function (params, observation, action) -> Q [C, K]; y is `wanted` [K], a constant.
 
-    >>> from .off_policy import Batch
     >>> one = torch.ones(1)
     >>> batch = Batch(observation=one, action=one, reward=one, discount=one, next_observation=one, weight=one)
     >>> critics_gradient(lambda params, _, action: params[:, None] * action, torch.tensor([1.0, 4.0]), batch, 2.0 * one)

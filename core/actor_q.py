@@ -79,9 +79,10 @@ def deterministic_actor(
     at_least("deterministic_actor: critics", critics, 1)
     q = several(critic, box)
 
+    learnt, named = actor_and_critics(policy, critic, critics)
+
     def init(key: Key) -> dict[str, Any]:
-        noise = torch.ones(key.shape[:-1], device=key.device)
-        return {**_begun(policy, critic, critics, key), "noise": noise}
+        return {**learnt(key), "noise": torch.ones(key.shape[:-1], device=key.device)}
 
     def action(params: Any, observation: Any) -> Tensor:
         x = policy.apply(params, observation)
@@ -99,7 +100,7 @@ def deterministic_actor(
     return DeterministicActor(
         init=init,
         apply=apply,
-        named=_named(policy, critic),
+        named=named,
         critics=q,
         critics_count=critics,
         action_space=box,
@@ -122,6 +123,7 @@ def stochastic_actor(policy: Network, critic: Network, action_space: Space, *, c
     box = check_box("stochastic_actor", action_space)
     at_least("stochastic_actor: critics", critics, 1)
     q = several(critic, box)
+    init, named = actor_and_critics(policy, critic, critics)
     low, high = _numbers(box.low, box), _numbers(box.high, box)
 
     def distribution(params: Any, observation: Any) -> TanhNormal:
@@ -138,9 +140,9 @@ def stochastic_actor(policy: Network, critic: Network, action_space: Space, *, c
         return result, q(params["critics"], observation, result.mode()).amin(0), carry
 
     return StochasticActor(
-        init=lambda key: _begun(policy, critic, critics, key),
+        init=init,
         apply=apply,
-        named=_named(policy, critic),
+        named=named,
         critics=q,
         critics_count=critics,
         action_space=box,
@@ -192,6 +194,27 @@ def stochastic_actor_mlp(
     box = check_box("stochastic_actor_mlp", action_space)
     policy, critic = _perceptrons(observation_space, box, 2 * box.shape[0], hidden, activation, product)
     return stochastic_actor(policy, critic, box, critics=critics)
+
+
+def actor_and_critics(
+    policy: Network, critic: Network, count: int
+) -> tuple[Callable[[Key], dict[str, Any]], Callable[[dict[str, Any]], Any]]:
+    """Return `init` and `named` of a policy and `count` critics of one shape, whose params are stacked: {"policy", "critics"}.
+
+    >>> init, named = actor_and_critics(mlp([3, 1]), mlp([2, 1]), 2)
+    >>> init(keys.key(0))["critics"][0].weight.shape
+    torch.Size([2, 2, 1])
+    """
+
+    def init(key: Key) -> dict[str, Any]:
+        policy_key, critics_key = keys.split(key)
+        critics = [critic.init(one) for one in keys.split(critics_key, count)]
+        return {"policy": policy.init(policy_key), "critics": stack(critics, key.ndim - 1)}
+
+    def named(params: dict[str, Any]) -> Any:
+        return {**params, "policy": policy.named(params["policy"]), "critics": critic.named(params["critics"])}
+
+    return init, named
 
 
 def several(critic: Network, box: Box) -> Critics:
@@ -249,19 +272,6 @@ def _tensor(numbers: tuple[float, ...], like: Tensor) -> Tensor:
     if len(set(numbers)) == 1:
         return like.new_full((len(numbers),), numbers[0])
     return torch.stack([like.new_full((), number) for number in numbers])
-
-
-def _begun(policy: Network, critic: Network, count: int, key: Key) -> dict[str, Any]:
-    policy_key, critics_key = keys.split(key)
-    several = [critic.init(one) for one in keys.split(critics_key, count)]
-    return {"policy": policy.init(policy_key), "critics": stack(several, key.ndim - 1)}
-
-
-def _named(policy: Network, critic: Network) -> Callable[[dict[str, Any]], Any]:
-    def named(params: dict[str, Any]) -> Any:
-        return {**params, "policy": policy.named(params["policy"]), "critics": critic.named(params["critics"])}
-
-    return named
 
 
 def _perceptrons(

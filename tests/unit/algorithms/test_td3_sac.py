@@ -109,8 +109,8 @@ def pi(vector: Tensor, observation: Tensor, noise: Tensor) -> tuple[Tensor, Tens
     """An action and its log-prob after scaling to [-1, 1], with log(1 - tanh^2) as it is written."""
     mean, log_std = perceptron(vector, 2, 4, observation).chunk(2, -1)
     x = mean + log_std.exp() * noise
-    normal = torch.distributions.Normal(mean, log_std.exp())
-    return CENTRE + HALF * torch.tanh(x), (normal.log_prob(x) - torch.log(1 - torch.tanh(x) ** 2)).sum(-1)
+    normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2.0 * math.pi)
+    return CENTRE + HALF * torch.tanh(x), (normal - torch.log(1 - torch.tanh(x) ** 2)).sum(-1)
 
 
 def descended(loss: Callable[[Tensor], Tensor], params: Tensor) -> Tensor:
@@ -125,6 +125,10 @@ def critics_after(critics: Tensor, batch: Mapping[str, Tensor], target: Tensor) 
         return sum((0.5 * (error**2).mean() for error in errors), torch.zeros(()))
 
     return descended(loss, critics)
+
+
+def policy_after(policy: Tensor, critic: Tensor, observation: Tensor) -> Tensor:
+    return descended(lambda p: -q_of(critic, observation, mu(p, observation)).mean(), policy)
 
 
 def close(got: Tensor, wanted: Tensor) -> None:
@@ -146,10 +150,7 @@ def test_td3_moves_critics_at_once_and_the_rest_every_second_update() -> None:
         target = batch["reward"] + batch["discount"] * torch.minimum(values[0], values[1])
         critics = critics_after(critics, batch, target)
         if turn == 1:
-            first = critics[0]
-            policy = descended(
-                lambda p, b=batch, q=first: -q_of(q, b["observation"], mu(p, b["observation"])).mean(), policy
-            )
+            policy = policy_after(policy, critics[0], batch["observation"])
             target_policy = target_policy + TAU * (policy - target_policy)
             target_critics = target_critics + TAU * (critics - target_critics)
         state, _ = algorithm.update(state, data, key)
@@ -168,7 +169,7 @@ def test_ddpg_moves_all_at_each_update_without_noise() -> None:
     target = batch["reward"] + batch["discount"] * q_of(before["critics"][0], batch["next_observation"], best)
     critics = critics_after(before["critics"], batch, target)
     seen = batch["observation"]
-    policy = descended(lambda p: -q_of(critics[0], seen, mu(p, seen)).mean(), before["policy"])
+    policy = policy_after(before["policy"], critics[0], seen)
     after, metrics = algorithm.update(state, data, KEY)
     close(after.params["critics"], critics)
     close(after.params["policy"], policy)
