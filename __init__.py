@@ -11,14 +11,15 @@ Environments:
     Trajectory, Transition, ended, first, following, validate
 Policies and networks:
     Categorical, Normal, TanhNormal, Network, functional, mlp, ActorCritic, act, actor_critic_mlp, categorical_head,
-    flat, normal_head, scalar, separate, shared
+    flat, normal_head, scalar, separate, shared, action_values, action_values_mlp, categorical_actor, categorical_actor_mlp,
+    deterministic_actor, deterministic_actor_mlp, recurrent_actor_critic, stochastic_actor, stochastic_actor_mlp
 Optimizers and schedules:
     Optimizer, adam, adamw, apply_updates, chain, clip_by_global_norm, linear_decay, scale_by_schedule, sgd, constant, cosine,
     linear, warmup
 Estimators and losses:
     gae, k1, k2, k3, policy_gradient, ppo_clip, discounted, lambda_returns, n_step, vtrace
 Algorithms:
-    a2c, Algorithm, TrainState, ppo, reinforce, scheduled, Demonstrations, imitation
+    a2c, Algorithm, TrainState, ddpg, discrete_sac, dqn, ppo, reinforce, sac, scheduled, td3, Demonstrations, imitation
 Rollouts, training and evaluation:
     Worlds, reset_rollout, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, with_normalizer,
     population, with_hyperparameters, program, probe, probed, with_probes
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
     from .algorithms.algorithm import Algorithm as Algorithm
     from .algorithms.algorithm import TrainState as TrainState
     from .algorithms.algorithm import scheduled as scheduled
+    from .algorithms.ddpg import ddpg as ddpg
+    from .algorithms.discrete_sac import discrete_sac as discrete_sac
+    from .algorithms.dqn import dqn as dqn
     from .algorithms.imitation import Demonstrations as Demonstrations
     from .algorithms.imitation import imitation as imitation
     from .algorithms.kl import k1 as k1
@@ -72,8 +76,18 @@ if TYPE_CHECKING:
     from .algorithms.returns import discounted as discounted
     from .algorithms.returns import lambda_returns as lambda_returns
     from .algorithms.returns import n_step as n_step
+    from .algorithms.sac import sac as sac
+    from .algorithms.td3 import td3 as td3
     from .algorithms.vtrace import vtrace as vtrace
     from .core import keys as keys
+    from .core.action_values import action_values as action_values
+    from .core.action_values import action_values_mlp as action_values_mlp
+    from .core.actor_q import deterministic_actor as deterministic_actor
+    from .core.actor_q import deterministic_actor_mlp as deterministic_actor_mlp
+    from .core.actor_q import stochastic_actor as stochastic_actor
+    from .core.actor_q import stochastic_actor_mlp as stochastic_actor_mlp
+    from .core.categorical_actor import categorical_actor as categorical_actor
+    from .core.categorical_actor import categorical_actor_mlp as categorical_actor_mlp
     from .core.distributions import Categorical as Categorical
     from .core.distributions import Normal as Normal
     from .core.distributions import TanhNormal as TanhNormal
@@ -147,6 +161,7 @@ if TYPE_CHECKING:
     from .core.record import static as static
     from .core.record import take as take
     from .core.record import tensor as tensor
+    from .core.recurrent import recurrent_actor_critic as recurrent_actor_critic
     from .core.scan import scan as scan
     from .core.spaces import Box as Box
     from .core.spaces import Discrete as Discrete
@@ -190,6 +205,26 @@ if TYPE_CHECKING:
     from .runtime.validate import validate as validate
 else:
     _MODULES = {
+        "algorithms.ddpg": ("ddpg",),
+        "algorithms.discrete_sac": ("discrete_sac",),
+        "algorithms.dqn": ("dqn",),
+        "algorithms.sac": ("sac",),
+        "algorithms.td3": ("td3",),
+        "core.action_values": (
+            "action_values",
+            "action_values_mlp",
+        ),
+        "core.actor_q": (
+            "deterministic_actor",
+            "deterministic_actor_mlp",
+            "stochastic_actor",
+            "stochastic_actor_mlp",
+        ),
+        "core.categorical_actor": (
+            "categorical_actor",
+            "categorical_actor_mlp",
+        ),
+        "core.recurrent": ("recurrent_actor_critic",),
         "algorithms.a2c": ("a2c",),
         "algorithms.advantages": ("gae",),
         "algorithms.algorithm": ("Algorithm", "TrainState", "scheduled"),

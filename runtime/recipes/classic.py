@@ -79,6 +79,7 @@ DQN: Defaults = {
     "": {**OFF_POLICY, "updates": 16, "batch_size": 128, "n_step": 3},
     "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "target_period": 100},
 }
+DISCRETE: Defaults = {"": {**OFF_POLICY, "updates": 16, "anneal": False}}
 CONTINUOUS: Defaults = {
     "": {**OFF_POLICY, "env": "pendulum", "horizon": 8, "updates": 16, "batch_size": 128, "anneal": False},
 }
@@ -213,6 +214,12 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         "A random policy of actions in a box, as random as it may be; two critics learn from a replay buffer.",
         "purestep.algorithms.sac:sac",
         CONTINUOUS,
+    ),
+    "discrete_sac": (
+        "soft actor-critic for discrete actions",
+        "A random policy of discrete actions, as random as it may be; two critics learn from a replay buffer.",
+        "purestep.algorithms.discrete_sac:discrete_sac",
+        DISCRETE,
     ),
 }
 RECIPES: Mapping[str, ClassicRecipe] = {name: ClassicRecipe(name, *row) for name, row in ROWS.items()}

@@ -12,10 +12,11 @@ from typing import Any, get_type_hints
 import torch
 from attrs import frozen
 
-from ...core import keys
 from ...algorithms.ddpg import ddpg
+from ...core import keys
 from ...core.action_values import ActionValues, action_values_mlp
 from ...core.actor_q import DeterministicActor, StochasticActor, deterministic_actor_mlp, stochastic_actor_mlp
+from ...core.categorical_actor import CategoricalActor, categorical_actor_mlp
 from ...core.env import Env
 from ...core.envs import make
 from ...core.errors import CheckpointError, ChoiceError, message
@@ -46,6 +47,7 @@ MODELS: Mapping[Any, Callable[..., Any]] = {  # of the annotation of an algorith
     ActionValues: action_values_mlp,
     DeterministicActor: deterministic_actor_mlp,
     StochasticActor: stochastic_actor_mlp,
+    CategoricalActor: categorical_actor_mlp,
 }
 REPLAY_NUMBERS = 6  # bytes of the reward and the flags of a transition
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
@@ -91,9 +93,9 @@ def make_on_device(name: str) -> Iterator[torch.device]:
 
 
 def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") -> ActorCritic:
-    """Return two perceptrons for the env's spaces, or one with a memory, with params in one vector: the optimiser makes one pass.
+    """Return two perceptrons for the env's spaces, or one with a memory, with params in one vector.
 
-    `distribution` is that of the actions in a Box.
+    An optimiser then makes one pass over it. `distribution` is that of the actions in a Box.
     """
     spaces = env.observation_space, env.action_space
     shape: Any = {"distribution": distribution, "product": "auto"}
