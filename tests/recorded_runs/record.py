@@ -25,6 +25,7 @@ PLACE = "@ROOT@"
 FIELDS, RECORDED = "fields.json", "recorded.json"
 REMOVED = (".lock", "tensorboard", "learning_curve.png", "proof.png", "model", "served", "view.html", "wandb")
 CLASSIC = "--envs 2 --horizon 8 --hidden 4 --steps 64 --backend none --checkpoints 4 --episodes 2"
+REPLAY = "--replay-size 32 --learning-starts 16 --batch-size 4 --updates 2"
 NETWORK = "--width 16 --layers 1 --heads 2 --vocabulary 300"
 TASK = f"{NETWORK} --groups 2 --samples 3 --held-out 4 --max-turns 3 --max-new-tokens 8 --capacity 64 --minibatches 1"
 WARM = "--warm-steps 30 --demonstrations 12 --warm-batch 4"
@@ -38,7 +39,10 @@ RUNS: Mapping[str, str] = {  # name -> words of `purestep train`, or of `pureste
     "ppo": f"ppo {CLASSIC} --minibatches 2 --epochs 1",
     "ppo_normalized": f"ppo --normalize both {CLASSIC} --minibatches 2 --epochs 1",
     "a2c": f"a2c {CLASSIC}",
+    "ppo_memory": f"ppo --memory gru {CLASSIC} --minibatches 2 --epochs 1",
     "reinforce": f"reinforce {CLASSIC}",
+    "dqn": f"dqn {CLASSIC} {REPLAY} --replay prioritised",
+    "sac": f"sac {CLASSIC} {REPLAY}",
     "prove": (
         "prove --data family:20 --size 8 --width 8 --blocks 1 --warm-up 3 --backend none --steps 96 --envs 4 --horizon 8 "
         "--minibatches 2 --epochs 1 --checkpoints 3 --queries 4"
@@ -55,9 +59,12 @@ RUNS: Mapping[str, str] = {  # name -> words of `purestep train`, or of `pureste
     "zorplex_async": f"zorplex {TASK} --warm-steps 0 --steps 3 {ASYNC}",
     "sweep": f"sweep ppo --learning-rate 0.001,0.01 --seeds 1 {CLASSIC} --minibatches 2 --epochs 1",
 }
+LATER = ("ppo_memory", "dqn", "sac")
 ABSENT: Mapping[str, tuple[str, ...]] = {  # runs of recipes that a commit does not have
-    "8cec1164": ("sweep",),
-    "07554c1f": ("sweep", "text", "text_async"),
+    "schema_1": LATER,
+    "71aa3aac": LATER,
+    "8cec1164": (*LATER, "sweep"),
+    "07554c1f": (*LATER, "sweep", "text", "text_async"),
 }
 
 
