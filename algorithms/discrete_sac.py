@@ -28,9 +28,7 @@ def discrete_sac(
     batch_size: Count = 64,  # transitions of an update
     updates: Count = 1,  # after each rollout
     target_rate: Fraction = 0.005,  # how far the target critics move to the critics at each update
-    temperature: Literal[
-        "learned", "fixed"
-    ] = "learned",  # the entropy's weight: moved to a target entropy, or constant
+    temperature: Literal["learned", "fixed"] = "learned",  # the entropy's weight, by a target entropy or constant
     initial_temperature: Weight = 1.0,  # in the beginning
     target_entropy: Fraction = 0.5,  # in parts of the entropy of uniform actions; for a learned temperature
     n_step: Count = 1,  # rewards before a value

@@ -52,9 +52,7 @@ def sac(
     batch_size: Count = 256,  # transitions of an update
     updates: Count = 1,  # after each rollout
     target_rate: Fraction = 0.005,  # how far the target critics move to the critics at each update
-    temperature: Literal[
-        "learned", "fixed"
-    ] = "learned",  # the entropy's weight: moved to a target entropy, or constant
+    temperature: Literal["learned", "fixed"] = "learned",  # the entropy's weight, by a target entropy or constant
     initial_temperature: Weight = 1.0,  # in the beginning
     target_entropy: Coefficient = -1.0,  # per dimension of the action, scaled to [-1, 1]; for a learned temperature
     n_step: Count = 1,  # rewards before a value
