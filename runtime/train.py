@@ -20,7 +20,7 @@ from ..core.probes import probed
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
 from ..core.spaces import sample
-from ..core.steps import Remembered, Trajectory, Transition
+from ..core.steps import Trajectory, Transition
 from ..core.tree import all_finite, clone, leaves, to_device, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
