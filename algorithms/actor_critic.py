@@ -62,7 +62,9 @@ def total_loss(policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, numbers
 
 
 def recalled(where: str, model: ActorCritic, given: Trajectory | Remembered) -> Trajectory:
-    """Return the trajectory of what an `update` is given. Raises: StructureError unless it has a memory where the model has one.
+    """Return the trajectory of what an `update` is given, with a memory if and only if the model has one.
+
+    Raises: StructureError.
 
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Discrete
@@ -72,7 +74,9 @@ def recalled(where: str, model: ActorCritic, given: Trajectory | Remembered) -> 
     remembers = isinstance(given, Remembered)
     if remembers != bool(leaves(model.memory)):
         got, wanted = ("with", "one without") if remembers else ("without", "Remembered")
-        remedy = "give the model its `memory`" if remembers else "train by `trainer`, or pass the memory at its start, too"
+        remedy = (
+            "give the model its `memory`" if remembers else "train by `trainer`, or pass the memory at its start, too"
+        )
         raise StructureError(message(f"{where}: trajectory", got=f"{got} memory", wanted=wanted, remedy=remedy))
     return given.trajectory if isinstance(given, Remembered) else given
 

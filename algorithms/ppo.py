@@ -1,8 +1,8 @@
 """Proximal policy optimisation with a clipped objective (Schulman et al. 2017, arXiv:1707.06347).
 
 In reading order: `ppo` and its settings, an update (`ppo_learner`), advantages (`prepare_samples`), epochs (`minibatch_rows`),
-a minibatch, the loss. A model with memory is trained on whole sequences in the place of rows. A variant of PPO differs in its surrogate: the log-probs against which a ratio is taken, and the weight
-of a row's loss.
+a minibatch, the loss. A model with memory is trained on whole sequences in the place of rows. A variant of PPO differs in its
+surrogate: the log-probs against which a ratio is taken, and the weight of a row's loss.
 """
 
 import math
@@ -280,9 +280,7 @@ def minibatch_rows(key: Key, rows: int, *, epochs: int, minibatches: int, where:
     """
     if rows % minibatches:
         remedy = "change the number of envs, steps or minibatches"
-        raise ShapeError(
-            message(where, got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy)
-        )
+        raise ShapeError(message(where, got=rows, wanted=f"a multiple of {minibatches} minibatches", remedy=remedy))
     return keys.permutation(keys.split(key, epochs), rows).reshape(epochs * minibatches, rows // minibatches)
 
 
@@ -313,9 +311,7 @@ def _objective(apply: Callable[..., Any], surrogate: Surrogate, normalize: bool,
         if isinstance(sample.sequence, PPOSequence):
             past, sample = sample.sequence, _transposed(replace(sample, sequence=()))
             over = past.ended.transpose(0, 1)
-            distribution, value = apply_to_sequences(
-                apply, params, sample.observation, over, past.memory, past.fresh
-            )
+            distribution, value = apply_to_sequences(apply, params, sample.observation, over, past.memory, past.fresh)
         else:
             distribution, value, _ = apply(params, sample.observation, ())
         log_prob = distribution.log_prob(sample.action)

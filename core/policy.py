@@ -95,9 +95,7 @@ def act(model: ActorCritic, params: Params, observation: Any, carry: Carry, key:
 Apply = Callable[[Params, Any, Carry], tuple[Distribution, Tensor, Carry]]
 
 
-def apply_to_steps(
-    apply: Apply, params: Params, observation: Any, memory: Carry = ()
-) -> tuple[Distribution, Tensor]:
+def apply_to_steps(apply: Apply, params: Params, observation: Any, memory: Carry = ()) -> tuple[Distribution, Tensor]:
     """Return a model's distribution over [T B] and values [T, B] of observations [T, B, ...], each by itself.
 
     The model is applied to one batch [T B, ...], so that a network has one leading axis here as in a rollout: an nn.Conv2d

@@ -124,7 +124,9 @@ def _init(where: str, inputs: int, size: int, gates: int) -> Callable[[Key], dic
 
     def layer(key: Key, rows: int) -> Linear:
         made = [init_linear(one, rows, size, 1.0) for one in keys.split(key, gates)]
-        return Linear(weight=torch.cat([one.weight for one in made], -1), bias=torch.cat([one.bias for one in made], -1))
+        return Linear(
+            weight=torch.cat([one.weight for one in made], -1), bias=torch.cat([one.bias for one in made], -1)
+        )
 
     def init(key: Key) -> dict[str, Linear]:
         input_key, memory_key = keys.split(key)
@@ -162,9 +164,7 @@ def recurrent_actor_critic(
     where = "recurrent_actor_critic"
     if not isinstance(hidden, Sequence) or isinstance(hidden, str):
         remedy = "write (64,) for one layer, () for none"
-        raise StructureError(
-            message(f"{where}: hidden", got=repr(hidden), wanted="a sequence of sizes", remedy=remedy)
-        )
+        raise StructureError(message(f"{where}: hidden", got=repr(hidden), wanted="a sequence of sizes", remedy=remedy))
     check_number(f"{where}: log_std", log_std, -math.inf)
     features = features_of(where, observation_space) if isinstance(action_space, Discrete) else observation_space
     inputs = [encoded_size(features), *hidden]

@@ -55,22 +55,23 @@ class TrainedPolicy:
 
         Raises: StructureError for a policy with memory.
         """
-        distribution, carry = self.step(observation)
-        if leaves(carry):
-            where, remedy = "TrainedPolicy: the model", "call `step` with the memory that the last step returned"
-            raise StructureError(message(where, got="one with memory", wanted="one without", remedy=remedy))
-        return distribution
+        if leaves(self.model.memory):
+            raise _with_memory("call `step` with the memory that the last step returned")
+        return self.step(observation)[0]
 
     def step(self, observation: Any, memory: Any = ()) -> tuple[Distribution, Any]:
         """Return the distribution over actions [*, ...] for an observation [*, ...], and the memory [*, ...] after it.
 
-        `memory` is that after the observation before; () begins an episode.
+        `memory` is that after the observation before; () begins an episode, and is all that a model without memory returns.
+        Raises: StructureError for a model that returns a memory and does not name the one to begin with.
         """
         lead = _lead(self.env.observation_space, observation)
         rows, before = tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(lead) :]), (observation, memory))
-        if not leaves(memory):
+        if not leaves(before):
             before = first_memory(self.model, math.prod(lead), leaves(observation)[0].device)
         distribution, _, after = self.raw.apply(self.params, rows, before)
+        if leaves(after) and not leaves(before):
+            raise _with_memory("name a model's memory in the field `memory`")
         shaped: tuple[Distribution, Any] = tree_map(
             lambda leaf: leaf.reshape((*lead, *leaf.shape[1:])), (distribution, after)
         )
@@ -127,6 +128,11 @@ def visited(one: TrainedPolicy, count: int, key: Key) -> Any:
         _, played = rollout(env, one.raw, -(-count // WORLDS))(one.params, worlds, play_key)
     rows = tree_map(lambda leaf: leaf.flatten(0, 1), played.observation)
     return take(rows, slice(count))
+
+
+def _with_memory(remedy: str) -> StructureError:
+    where = "TrainedPolicy: the model"
+    return StructureError(message(where, got="one with memory", wanted="one without", remedy=remedy))
 
 
 def _lead(space: Space, observation: Any) -> tuple[int, ...]:

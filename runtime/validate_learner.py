@@ -67,7 +67,10 @@ def _same_params(begun: Any, params: Any) -> None:
 def _memory(model: ActorCritic, key: keys.Key) -> Any:
     for path, leaf in zip(leaf_paths(model.memory), leaves(model.memory), strict=True):
         if not isinstance(leaf, Tensor):
-            where, remedy = ".".join(("trainer: the model's memory", *path)), "give the tensors to begin an episode with"
+            where, remedy = (
+                ".".join(("trainer: the model's memory", *path)),
+                "give the tensors to begin an episode with",
+            )
             raise StructureError(message(where, got=type(leaf).__name__, wanted="a tensor", remedy=remedy))
     return first_memory(model, 1, key.device)
 

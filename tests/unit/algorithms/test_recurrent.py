@@ -67,7 +67,9 @@ def model_of(cell: str = "gru") -> ActorCritic:
     model = recurrent_actor_critic(SEEN, MOVES, (5,), cell=cell, size=3)
 
     def init(key: keys.Key) -> Any:  # policies far from uniform, which depend on the memory
-        return tree_map(lambda leaf: leaf + 0.5 * keys.normal(keys.fold_in(key, leaf.numel()), leaf.shape), model.init(key))
+        return tree_map(
+            lambda leaf: leaf + 0.5 * keys.normal(keys.fold_in(key, leaf.numel()), leaf.shape), model.init(key)
+        )
 
     return attrs.evolve(model, init=init)
 
@@ -133,7 +135,9 @@ def test_weights_begin_orthogonal_gate_by_gate_and_members_of_a_batch_are_those_
 def test_settings_that_do_not_fit_are_refused_in_one_line() -> None:
     with pytest.raises(ShapeError, match=r"gru: size is 0, wanted 1 or more"):
         gru(3, 0)
-    with pytest.raises(ChoiceError, match=r"recurrent_actor_critic: cell is 'gruu', wanted one of .*; did you mean 'gru'"):
+    with pytest.raises(
+        ChoiceError, match=r"recurrent_actor_critic: cell is 'gruu', wanted one of .*; did you mean 'gru'"
+    ):
         recurrent_actor_critic(SEEN, MOVES, cell="gruu")
     with pytest.raises(StructureError, match=r"recurrent_actor_critic: hidden is 64, wanted a sequence"):
         recurrent_actor_critic(SEEN, MOVES, 64)  # type: ignore[arg-type]
@@ -182,7 +186,8 @@ def one_step_late(model: ActorCritic, params: Any, given: Remembered) -> Tensor:
         memory = select(over, given.fresh, after)
         return (memory, ended(row.terminated, row.truncated)), distribution.log_prob(row.action)
 
-    return scan(step, (given.memory, torch.zeros(BATCH, dtype=torch.bool)), steps)[1]
+    log_probs: Tensor = scan(step, (given.memory, torch.zeros(BATCH, dtype=torch.bool)), steps)[1]
+    return log_probs
 
 
 MUTANTS: dict[str, Callable[[Remembered], Remembered]] = {
@@ -362,7 +367,9 @@ def test_an_evaluation_begins_with_the_models_memory_and_carries_it() -> None:
         distribution, memory = found.step(torch.zeros(3, 2), memory.expand(3))
         assert (distribution.mode().tolist(), memory.tolist()) == ([1 - int(begun)] * 3, [begun + 2.0] * 3)
         assert visited(found, 5, KEY).shape == (5, 2)
-        with pytest.raises(StructureError, match="TrainedPolicy: the model is one with memory, .*`step` with the memory"):
+        with pytest.raises(
+            StructureError, match=r"TrainedPolicy: the model is one with memory, .*`step` with the memory"
+        ):
             found.action(torch.zeros(2))
 
 
@@ -370,14 +377,18 @@ def test_a_memory_where_none_is_known_and_none_where_one_is_needed_are_refused()
     model, plain = model_of(), actor_critic_mlp(SEEN, MOVES)
     _, given, _ = played(model)
     learner, state = ppo(model, sgd(0.1)), model.init(KEY)
-    with pytest.raises(StructureError, match=r"ppo: trajectory is without memory, wanted Remembered; train by `trainer`"):
+    with pytest.raises(
+        StructureError, match=r"ppo: trajectory is without memory, wanted Remembered; train by `trainer`"
+    ):
         learner.update(learner.init(KEY), given.trajectory, KEY)
     with pytest.raises(StructureError, match=r"ppo: trajectory is with memory, wanted one without; give the model its"):
         prepare_samples(plain, plain.init(KEY), given, gamma=1.0, lambda_=1.0)
     with pytest.raises(StructureError, match=r"decoupled_ppo: model is one with memory, .*by ppo, a2c or reinforce"):
         decoupled_ppo(model, sgd(0.1))
     alone = Algorithm(init=learner.init, update=learner.update, metrics=learner.metrics)
-    with pytest.raises(StructureError, match=r"algorithm.*model is one with memory, .*train it by ppo, a2c or reinforce"):
+    with pytest.raises(
+        StructureError, match=r"algorithm.*model is one with memory, .*train it by ppo, a2c or reinforce"
+    ):
         trainer(world(), model, alone, envs=4, horizon=3)
     values = attrs.evolve(action_values_mlp(SEEN, MOVES), memory=torch.zeros(3))
     with pytest.raises(StructureError, match=r"model is one with memory, .*train it by ppo, a2c or reinforce"):

@@ -105,11 +105,11 @@ PENDULUM: Env[Any, Any] = make("pendulum")
 MISTAKES: dict[str, tuple[Mistake, str]] = {
     "memory": (
         lambda: play(model=applying(counting)),
-        "model is one with memory .a tensor., .*by `rollout`, in a loop",
+        "model is one that returns a memory .a tensor., .*name a model's memory in the field `memory`",
     ),
     "memory that must be given": (
         lambda: play(model=applying(lambda d, v, carry: (d, v, carry + 1))),
-        "model is one that fails on an observation of the env and the memory .*TypeError.*`rollout`",
+        "model is one that fails on an observation of the env and the memory .*TypeError.*the field `memory`",
     ),
     "a model that draws": (
         lambda: play(model=applying(drawing)),
