@@ -101,8 +101,8 @@ def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") 
     shape: Any = {"distribution": distribution, "product": "auto"}
     if learner.memory != "none":
         *encoder, size = learner.hidden
-        memory: Any = {"cell": learner.memory, "size": size}
-        return flat(recurrent_actor_critic(*spaces, encoder, learner.activation, **memory, **shape))
+        made = recurrent_actor_critic(*spaces, encoder, learner.activation, cell=learner.memory, size=size, **shape)
+        return flat(made)
     return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, **shape))
 
 

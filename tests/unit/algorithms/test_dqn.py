@@ -61,7 +61,7 @@ def buffer_of(trajectory: Transition, **options: Any) -> Replay:
 
 def by_hand(trajectory: Transition, t: int, env: int, n: int, gamma: float) -> tuple[float, float, Tensor]:
     """The n-step return of a row, its discount, and the observation after its last step, step by step."""
-    reward, discount = 0.0, 1.0
+    reward, discount, k = 0.0, 1.0, t
     for k in range(t, min(t + n, TIME)):
         reward += discount * float(trajectory.reward[k, env])
         discount *= gamma
@@ -120,8 +120,8 @@ def test_nothing_is_learned_before_it_starts_and_exploration_falls() -> None:
         seen.append((torch.equal(state.params["network"], begun_with), round(float(state.params["epsilon"]), 4)))
         assert bool(metrics["loss"].isnan()) == (number == 0)
     assert seen == [(True, 0.875), (False, 0.75), (False, 0.625), (False, 0.5), (False, 0.5), (False, 0.5)]
+        assert int(metrics["replay_rows"]) == min(SIZE, (number + 1) * TIME * ENVS)
     assert int(state.step) == 5
-    assert int(metrics["replay_rows"]) == SIZE
 
 
 def test_the_target_network_waits_for_its_period() -> None:

@@ -61,7 +61,9 @@ def test_a_size_that_no_machine_can_hold_is_refused(recipe: str, changes: dict[s
         found.check(changed(usual, changes))
 
 
-@pytest.mark.parametrize("recipe", ["ppo", "a2c", "reinforce", "dqn", "td3", "ddpg", "sac", "prove", "zorplex", "cache"])
+@pytest.mark.parametrize(
+    "recipe", ["ppo", "a2c", "reinforce", "dqn", "td3", "ddpg", "sac", "prove", "zorplex", "cache"]
+)
 def test_the_usual_sizes_are_not_refused(recipe: str) -> None:
     found = find(recipe)
     found.check(found.defaults())
