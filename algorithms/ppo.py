@@ -59,12 +59,12 @@ class PPOSample:
     advantage: Tensor = tensor("*", "float")
     target: Tensor = tensor("*", "float")  # advantage + behaviour_value
     anchor: Any = ()  # [*] extra input of a surrogate other than PPO's own
-    sequence: Any = ()  # what a model with memory needs besides; () without
+    sequence: Any = ()  # a `PPOSequence` of a model with memory; () without
 
 
 @record
 class PPOSequence:
-    """What the loss of a model with memory needs besides a sequence's rows. Leading axes: those of the sequences."""
+    """Inputs of the loss of a model with memory, besides a sequence's rows. Leading axes: those of the sequences."""
 
     ended: Tensor  # [*, T] bool  whether an episode ended after the step
     memory: Any  # [*, ...]  before the first step

@@ -119,8 +119,8 @@ def test_nothing_is_learned_before_it_starts_and_exploration_falls() -> None:
         state, metrics = algorithm.update(state, played(number), keys.key(number))
         seen.append((torch.equal(state.params["network"], begun_with), round(float(state.params["epsilon"]), 4)))
         assert bool(metrics["loss"].isnan()) == (number == 0)
-    assert seen == [(True, 0.875), (False, 0.75), (False, 0.625), (False, 0.5), (False, 0.5), (False, 0.5)]
         assert int(metrics["replay_rows"]) == min(SIZE, (number + 1) * TIME * ENVS)
+    assert seen == [(True, 0.875), (False, 0.75), (False, 0.625), (False, 0.5), (False, 0.5), (False, 0.5)]
     assert int(state.step) == 5
 
 
