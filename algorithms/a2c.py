@@ -20,7 +20,7 @@ def a2c(
     value_coefficient: Weight = 1.0,  # weight of the value loss
     entropy_coefficient: Coefficient = 0.01,  # weight of the policy's entropy
 ) -> Algorithm:
-    """Advantage actor-critic for a feed-forward model and trajectories [T, B].
+    """Advantage actor-critic for trajectories [T, B], also of a model with memory.
 
     L = mean(-A log pi(a) + value_coefficient (v - G)^2 / 2 - entropy_coefficient H(pi)),    A = gae,    G = v + A
 

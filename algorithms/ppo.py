@@ -59,12 +59,12 @@ class PPOSample:
     advantage: Tensor = tensor("*", "float")
     target: Tensor = tensor("*", "float")  # advantage + behaviour_value
     anchor: Any = ()  # [*] extra input of a surrogate other than PPO's own
-    sequence: Any = ()  # a `PPOSequence` of a model with memory; () without
+    sequence: Any = ()  # a `PPOSequence` for a model with memory, else ()
 
 
 @record
 class PPOSequence:
-    """Inputs of the loss of a model with memory, besides a sequence's rows. Leading axes: those of the sequences."""
+    """Further inputs of the loss of a model with memory, from a sequence. Leading axes: those of the sequences."""
 
     ended: Tensor  # [*, T] bool  whether an episode ended after the step
     memory: Any  # [*, ...]  before the first step
@@ -95,7 +95,7 @@ def ppo(
     advantages: Literal["minibatch", "batch", "none"] = "minibatch",  # over what they are normalised
     target_kl: Limit = math.inf,  # once the policy has moved that far, the rest of an update is left out
 ) -> Algorithm:
-    """PPO for trajectories [T, B].
+    """PPO for trajectories [T, B], also of a model with memory.
 
     L = mean(ppo_clip(log pi(a), A) + value_coefficient value_loss - entropy_coefficient H(pi)),    A = gae,    G = v + A
 

@@ -23,7 +23,7 @@ def reinforce(
     value_coefficient: Weight = 1.0,  # weight of the value loss
     entropy_coefficient: Coefficient = 0.0,  # weight of the policy's entropy
 ) -> Algorithm:
-    """REINFORCE for a feed-forward model and trajectories [T, B].
+    """REINFORCE for trajectories [T, B], also of a model with memory.
 
     L = mean(-(G - b) log pi(a) + value_coefficient (v - G)^2 / 2 - entropy_coefficient H(pi)),    G = discounted
 

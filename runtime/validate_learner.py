@@ -44,7 +44,7 @@ def validate_learner(model: ActorCritic, algorithm: Algorithm, observation: Any,
             raise StructureError(message(where, got=type(leaf).__name__, wanted="a tensor", remedy=remedy))
     _same_params(algorithm.init(key).params, params)
     if not algorithm.memory:
-        check_no_memory("trainer: with this algorithm the", model)
+        check_no_memory("trainer", model)
     memory = _memory(model, key)
     distribution, value = _looked(model, params, tree_map(lambda leaf: leaf[None], observation), memory)
     if not isinstance(value, Tensor) or tuple(value.shape) != (1,):
