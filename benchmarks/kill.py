@@ -1,10 +1,11 @@
 """SIGKILL at random moments of a real training run, some of them inside a save; `purestep resume`; the same bits in the end.
 
-Runs of `purestep train ppo` are killed and resumed until there were enough kills, each beside a run with the same arguments
+Runs of `purestep train RECIPE` are killed and resumed until there were enough kills, each beside a run with the same arguments
 that nobody stops. Moments are drawn: while a session comes to life (counted from when it holds the run's lock), while it
 trains (from its first checkpoint on), and inside a save (the next one after such a moment). A kill counts as inside a save
 where the folder of an unfinished checkpoint lay there afterwards, and not before. What a session went on from shows in its
-first checkpoint. Prints a table as it goes and writes benchmarks/results/kill.json; exit code 1 unless all is as it should be.
+first checkpoint. Prints a table as it goes and writes benchmarks/results/kill.json, or kill_CASE.json of another case than PPO;
+exit code 1 unless all is as it should be.
 """
 
 import argparse
@@ -27,6 +28,12 @@ from . import evidence
 from .parts import outside
 from .parts.outside import Session, Setup
 
+CASES: Mapping[str, tuple[str, ...]] = {  # recipe and options
+    "ppo": ("ppo", "--steps", "500000", "--checkpoints", "98"),
+    "dqn": ("dqn", "--steps", "200000", "--checkpoints", "60", "--replay", "prioritised", "--replay-size", "100000"),
+    "sac": ("sac", "--steps", "40000", "--checkpoints", "60", "--hidden", "32"),
+    "ppo_memory": ("ppo", "--memory", "gru", "--steps", "200000", "--checkpoints", "60", "--hidden", "32"),
+}
 RESUMING, TRAINING, SAVING = "resuming", "training", "saving"
 WAITS: Mapping[str, float] = {RESUMING: 2.5, TRAINING: 2.0, SAVING: 1.5}  # seconds, the longest of each kind
 LONGEST = 0.006  # seconds into a save
@@ -179,19 +186,19 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     add("--kills", type=int, default=20, help="at least (default: 20)")
     add("--inside", type=int, default=5, help="of them inside a save, at least (default: 5)")
     add("--seed", type=int, default=0, help="of the moments and of the first run (default: 0)")
-    add("--steps", type=int, default=500_000, help="environment steps of a run (default: 500000)")
-    add("--checkpoints", type=int, default=98, help="of a run (default: 98, one after each call of the program)")
+    add("--case", choices=list(CASES), default="ppo", help="recipe and options (default: ppo)")
     return parser.parse_args(words)
 
 
 def main() -> int:
     given, began = parse(), time.perf_counter()
-    options = ("--steps", str(given.steps), "--checkpoints", str(given.checkpoints), "--episodes", "1")
+    recipe, *words = CASES[given.case]
+    options = (*words, "--episodes", "1")
     kills = chain(given.kills, given.inside, given.seed)
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory() as place:
         caches = {"XDG_CACHE_HOME": place, "TORCHINDUCTOR_CACHE_DIR": f"{place}/inductor"}
-        setup = Setup(options, {**os.environ, **caches, "OMP_NUM_THREADS": "1"}, Path(place))
+        setup = Setup(options, {**os.environ, **caches, "OMP_NUM_THREADS": "1"}, Path(place), recipe=recipe)
         try:
             ends = runs(setup, kills, given.seed)
         finally:
@@ -206,7 +213,8 @@ def main() -> int:
     }
     kept = all(verdict.values()) and len(kills.done) >= given.kills and kills.hits() >= given.inside
     figures = {"kept": kept, **verdict, "options": options, "runs": ends, "table": list(map(attrs.asdict, kills.done))}
-    evidence.write("kill", seconds=time.perf_counter() - began, figures=figures)
+    name = "kill" if given.case == "ppo" else f"kill_{given.case}"
+    evidence.write(name, seconds=time.perf_counter() - began, figures=figures)
     print(f"{verdict}\n{'kept' if kept else 'FAILED'}")
     return 0 if kept else 1
 

@@ -163,6 +163,7 @@ class Setup:
     options: tuple[str, ...]
     environment: Mapping[str, str]
     place: Path
+    recipe: str = "ppo"
     started: list[subprocess.Popen[bytes]] = field(factory=list)
 
     def session(self, run: Path, *words: str) -> Session:
@@ -175,7 +176,7 @@ class Setup:
 
     def train(self, run: Path, seed: int) -> Session:
         """Begins a run."""
-        return self.session(run, "train", "ppo", "--run", str(run), "--seed", str(seed), *self.options)
+        return self.session(run, "train", self.recipe, "--run", str(run), "--seed", str(seed), *self.options)
 
     def resume(self, run: Path) -> Session:
         """Goes on with it."""
