@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import Empty
+from queue import Queue as Letters
 from typing import Any
 
 from attrs import evolve, frozen
@@ -311,7 +312,7 @@ class _Keeper:
         self.lock = threading.Lock()
         self.line = snapshot.line
         self.samples = {entry.ticket: (entry, snapshot.samples[entry.ticket]) for entry in self.line.entries}
-        self.boxes: dict[int, SimpleQueue[Any]] = {}
+        self.boxes: dict[int, Letters[Any]] = {}
         self.answers: dict[int, Any] = {}  # answers in mailboxes, kept until their caller has received them
         self.late: tuple[Any, ...] = ()  # samples that were too old when they came back; `advance` returns them
         self.tickets = itertools.count(1 + max(self.samples, default=-1))
@@ -350,7 +351,7 @@ class _Keeper:
             with self.lock:  # tickets rise in the order of the events
                 ticket = next(self.tickets)  # of the sample, if there is one, and of the caller
                 asked = event(ticket)
-                self.boxes[ticket] = SimpleQueue()
+                self.boxes[ticket] = Letters()
                 if isinstance(asked, Put):
                     self.samples[ticket] = (asked.entry, *sample)
                 self._tell(asked)

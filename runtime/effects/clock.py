@@ -45,10 +45,11 @@ def sleep(seconds: float) -> None:
 def received(take: Callable[[float], T], seconds: float) -> T:
     """Return what `take(seconds)` receives, called again for as long as it raises Empty or TimeoutError, for `seconds` in all.
 
+    Take from a `Queue`: in CPython 3.11 a `SimpleQueue` waits without end where a signal's handler outlasts the time.
     Raises: as `take` at the end; KeyboardInterrupt, at once, when the process is asked to stop.
 
-    >>> from queue import SimpleQueue
-    >>> letters: SimpleQueue[str] = SimpleQueue()
+    >>> from queue import Queue
+    >>> letters: Queue[str] = Queue()
     >>> letters.put("here")
     >>> received(lambda wait: letters.get(timeout=wait), 5.0)
     'here'

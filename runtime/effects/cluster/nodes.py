@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Mapping
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any
 
 from ....core.errors import message
@@ -22,7 +22,7 @@ def start_child(
     stderr: int | None = None,
 ) -> tuple[Any, Child]:
     """Start a child that runs the body; return its first note. Raises: EngineError if it sends none in time."""
-    said: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+    said: Queue[tuple[Any, ...]] = Queue()
     frame = pickle.dumps((body, arguments))
     child = run_body(frame, said.put, name=what, environment=environment, pass_fds=pass_fds, stderr=stderr)
     try:

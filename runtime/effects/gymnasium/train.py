@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from ....algorithms.algorithm import Algorithm, Metrics, TrainState
+from ....algorithms.algorithm import Algorithm, Metrics, TrainState, begin
 from ....core import keys
 from ....core.errors import NonFiniteError
 from ....core.keys import Key
 from ....core.policy import ActorCritic, first_memory
-from ....core.record import replace
+from ....core.record import replace, take
 from ....core.spaces import Fields, sample
-from ....core.steps import Trajectory
+from ....core.steps import Trajectory, Transition
 from ....core.tree import all_finite
 from ...compile import program
 from ...declared import all_names, as_declared
@@ -67,9 +67,20 @@ def gymnasium_trainer(
 
     def init(key: Key) -> RunState:
         learner_key, worlds_key, key = keys.split(key, 3)
+        worlds = reset_rollout(world.env, worlds_key, first_memory(model, envs, key.device))
+        observation, no = take(worlds.observation, 0), torch.zeros((), dtype=torch.bool, device=key.device)
+        step = Transition(
+            observation=observation,
+            action=sample(world.env.action_space, key),
+            reward=no.to(torch.float32),
+            terminated=no,
+            truncated=no,
+            next_observation=observation,
+            behaviour_log_prob=no.to(torch.float32),
+        )
         return RunState(
-            learner=algorithm.init(learner_key),
-            worlds=reset_rollout(world.env, worlds_key, first_memory(model, envs, key.device)),
+            learner=begin(algorithm, learner_key, step),
+            worlds=worlds,
             episodes=none_yet(envs, key.device),
             normalizer=scaling.init(world.env.observation_space, envs, key.device),
             key=key,

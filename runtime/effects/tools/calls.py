@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any
 
 from attrs import frozen
@@ -70,7 +70,7 @@ def in_threads(limit: int = 8, *, given_up: int = 32) -> Perform:
 
     def perform(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Returned | ToolFailure:
         nonlocal lost
-        answer: SimpleQueue[Returned | ToolFailure] = SimpleQueue()
+        answer: Queue[Returned | ToolFailure] = Queue()
         abandoned = threading.Event()
 
         def work() -> None:
@@ -114,7 +114,7 @@ class ToolProcess:
     """A process that performs calls, and its messages."""
 
     child: Child
-    said: SimpleQueue[tuple[Any, ...]]
+    said: Queue[tuple[Any, ...]]
 
 
 @contextlib.contextmanager
@@ -222,7 +222,7 @@ def _waiting(idle: deque[ToolProcess]) -> ToolProcess:
         if not worker.child.process.ended():
             return worker
         worker.child.process.end()
-    said: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+    said: Queue[tuple[Any, ...]] = Queue()
     return ToolProcess(run_body(BODY, said.put, name="tool"), said)
 
 

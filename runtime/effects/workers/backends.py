@@ -7,7 +7,7 @@ A body is a function `body(mailbox, *arguments)`, see `Mailbox`. An engine start
 import pickle
 import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any, Protocol
 
 from attrs import frozen
@@ -38,7 +38,7 @@ class Mailbox(Protocol):
 
 
 Body = Callable[..., None]
-Inbox = SimpleQueue[tuple[Any, ...]]  # (number, word, ...)
+Inbox = Queue[tuple[Any, ...]]  # (number, word, ...)
 
 
 @frozen
@@ -82,7 +82,7 @@ class ThreadMailbox:
 
     def __init__(self, number: int, inbox: Inbox) -> None:
         self.number, self.inbox = number, inbox
-        self.outbox: Inbox = SimpleQueue()
+        self.outbox: Inbox = Queue()
 
     def receive(self, seconds: float) -> tuple[Any, ...]:
         """Return the next task: see `Mailbox`."""

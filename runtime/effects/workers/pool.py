@@ -10,7 +10,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any
 
 from attrs import frozen
@@ -115,8 +115,8 @@ class _Watch:
         self.body, self.arguments, self.engine, self.refuse, self.grace = body, arguments, engine, refuse, grace
         self.hands: dict[int, WorkerHandle] = {}
         self.payloads: dict[int, Any] = {}
-        self.inbox: Inbox = SimpleQueue()
-        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self.inbox: Inbox = Queue()
+        self.reports: Queue[Report] = Queue()
         self.given_up = ""
         self.ended: list[tuple[int, WorkerHandle]] = []
 

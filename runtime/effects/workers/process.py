@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Queue
 from typing import Any
 
 from attrs import frozen
@@ -139,7 +139,7 @@ def run_body(
     once with (DIED, why); after that the owner of the child must call `end`. The body's prints go to standard error. `ps` shows
     `name`.
 
-    >>> said = SimpleQueue()
+    >>> said = Queue()
     >>> child = run_body(pickle.dumps((print, ())), said.put, name="example", stderr=subprocess.DEVNULL)
     >>> said.get(), said.get(), said.get()
     (('ready',), ('returned', 'its body came to an end'), ('died', 'its process ended (code 0)'))
@@ -156,7 +156,7 @@ def run_body(
             stderr=stderr,
             pass_fds=(theirs.fileno(), *pass_fds),
         )
-    outbox: SimpleQueue[bytes] = SimpleQueue()
+    outbox: Queue[bytes] = Queue()
     outbox.put(pickle.dumps(sys.path))
     outbox.put(frame)
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -87,7 +87,7 @@ def test_workers_and_tools_end_with_what_has_left_their_group(kind: str, tmp_pat
 
 @pytest.mark.slow
 def test_a_death_is_reported_once_and_last() -> None:
-    said: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
+    said: Queue[tuple[Any, ...]] = Queue()
     child = run_body(pickle.dumps((idle, ())), said.put, name="example")
     (ready, (_, (pid, started))) = said.get(timeout=20.0), said.get(timeout=20.0)
     assert ready == ("ready",)

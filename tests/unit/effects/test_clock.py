@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any
 
 import pytest
@@ -43,7 +43,7 @@ def in_worker() -> None:
 
 WAITS: dict[str, Callable[[], Any]] = {
     "a pause": lambda: clock.sleep(MINUTES),
-    "a letter": lambda: clock.received(lambda wait: SimpleQueue[int]().get(timeout=wait), MINUTES),
+    "a letter": lambda: clock.received(lambda wait: Queue[int]().get(timeout=wait), MINUTES),
     "a result": lambda: clock.result(Future[int](), MINUTES),
     "a pause in another thread": lambda: in_a_pool(lambda: clock.sleep(MINUTES)),
     "a server": lambda: wait_for(server("http://127.0.0.1:9/v1", "any"), MINUTES),
@@ -95,9 +95,20 @@ def check(wait: Callable[[], Any]) -> None:
     assert not stopping()
 
 
+def test_a_signal_whose_handler_outlasts_a_wait_does_not_make_it_endless() -> None:
+    before = signal.signal(signal.SIGALRM, lambda number, frame: time.sleep(0.3))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Empty):
+            clock.received(lambda wait: Queue[int]().get(timeout=wait), 0.2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_without_a_signal_a_wait_has_its_time() -> None:
     with pytest.raises(Empty):
-        clock.received(lambda wait: SimpleQueue[int]().get(timeout=wait), 0.0)
+        clock.received(lambda wait: Queue[int]().get(timeout=wait), 0.0)
     with pytest.raises(TimeoutError):
         clock.result(Future[int](), 0.0)
     failed: Future[int] = Future()

@@ -358,7 +358,7 @@ def test_only_the_update_is_lowered() -> None:
     with gymnasium_world(single, ENVS) as world:
         run = learner(world, lower=lower)
         run.iterate(run.init(keys.key(0)))
-    assert seen == [["TrainState", "tuple", "Episodes", "Transition", "Tensor"]]
+    assert seen == [["TrainState", "tuple", "Episodes", "Worlds", "Transition", "Tensor"]]
 
 
 def test_a_saved_run_goes_on_with_what_it_learnt_and_new_episodes() -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -210,7 +210,7 @@ def test_a_worker_that_hangs_is_found_by_its_silence(bodies: Any, engine: Engine
 
 def test_a_worker_that_never_begins_is_found(bodies: Any) -> None:
     def unheard(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
-        return in_process(number, body, arguments, SimpleQueue())  # what it says goes astray
+        return in_process(number, body, arguments, Queue())  # what it says goes astray
 
     with working(bodies.echo, size=1, patience=20.0, start=0.3, engine=unheard, tries=2, grace=0.1) as workers:
         assert until(workers, WorkerLost).why.startswith("hung: silent for 0.3 s at its start")

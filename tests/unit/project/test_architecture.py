@@ -415,6 +415,13 @@ def dependencies(listed: list[str]) -> set[str]:
     return {requirement.partition(">=")[0].partition("[")[0] for requirement in listed}
 
 
+def test_no_queue_is_waited_for_that_a_signal_makes_endless() -> None:
+    """In CPython 3.11 `SimpleQueue.get` has no limit where a signal's handler outlasts it: see `clock.received`."""
+    texts = {path: (ROOT / path).read_text() for path in SHIPPED}
+    waiting = [path for path, text in texts.items() if "import SimpleQueue" in text and ".get(timeout=" in text]
+    assert waiting == []
+
+
 def test_what_is_imported_is_what_is_required(nodes: Parsed) -> None:
     """Base libraries are those that files outside the extras import; hypothesis and pytest are an extra."""
     base = dependencies(PROJECT["project"]["dependencies"])

@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from typing import Any
 
 from .....core.errors import ChoiceError, message
@@ -64,7 +64,7 @@ class State:
         self.places: dict[str, HostAccess] = {}
         self.there: dict[Seat, str] = {}  # the hosts of processes that may still run
         self.pending: dict[int, Pending] = {}
-        self.failures: SimpleQueue[MemberLost] = SimpleQueue()
+        self.failures: Queue[MemberLost] = Queue()
         self.meshes = self.calls = 0  # numbers of meshes and calls so far
         self.closed = False
 
