@@ -26,7 +26,7 @@ def own() -> Mapping[str, str]:
     """Return the names of purestep's recipes, each with the module and name of its `Recipe`, or of a table that has it.
 
     >>> list(own())[:4]
-    ['ppo', 'a2c', 'reinforce', 'prove']
+    ['ppo', 'a2c', 'reinforce', 'dqn']
     """
     return {**dict.fromkeys(_there(CLASSIC), CLASSIC), **OWN}
 
