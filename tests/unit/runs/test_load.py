@@ -22,11 +22,12 @@ from purestep.runtime.normalizer import running
 from purestep.runtime.population import population
 from purestep.runtime.recipes.evaluate_policy import APART, LONGEST, evaluate_run
 from purestep.runtime.recipes.load_policy import load
+from purestep.runtime.runs.migrations import SCHEMA
 from purestep.runtime.runs.run import newest_checkpoint, restore_run, silent, train
 from purestep.runtime.train import trainer
 from purestep.runtime.trained_policy import TrainedPolicy, policy, visited
 
-from ...recorded_runs.record import RUNS, copied
+from ...recorded_runs.record import ABSENT, RUNS, copied
 
 SMALL: dict[str, Any] = {"steps": 64, "envs": 2, "horizon": 8, "hidden": (4,), "backend": "none", "notice": silent}
 BOAT = """
@@ -107,12 +108,15 @@ def test_a_policy_of_proofs_opens_and_acts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "sweep"])
 def test_a_recorded_run_of_each_recipe_opens(name: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    found = load(copied(f"schema_1/{name}", tmp_path / "run"), trust=True)
+    kind = f"schema_{SCHEMA}" if name in ABSENT["schema_1"] else "schema_1"
+    found = load(copied(f"{kind}/{name}", tmp_path / "run"), trust=True)
     assert found.recipe == name.partition("_")[0]
     assert all(bool(leaf.isfinite().all()) for leaf in leaves(found.params))
     if isinstance(found, TrainedPolicy):
         observations = visited(found, 8, keys.key(0))
-        assert found.action(observations).shape == (8,)
+        distribution, memory = found.step(observations)
+        assert distribution.mode().shape[0] == 8
+        assert bool(leaves(memory)) is (name == "ppo_memory")
         scaled = name == "ppo_normalized"
         assert bool(leaves(found.statistics)) is scaled
     else:
