@@ -42,7 +42,7 @@ RUNS: Mapping[str, str] = {  # name -> words of `purestep train`, or of `pureste
     "ppo_memory": f"ppo --memory gru {CLASSIC} --minibatches 2 --epochs 1",
     "reinforce": f"reinforce {CLASSIC}",
     "dqn": f"dqn {CLASSIC} {REPLAY} --replay prioritised",
-    "sac": f"sac {CLASSIC} {REPLAY}",
+    "sac": f"sac {CLASSIC} {REPLAY} --horizon 64 --steps 512 --replay-size 256",  # an episode has 200 steps
     "prove": (
         "prove --data family:20 --size 8 --width 8 --blocks 1 --warm-up 3 --backend none --steps 96 --envs 4 --horizon 8 "
         "--minibatches 2 --epochs 1 --checkpoints 3 --queries 4"
