@@ -14,8 +14,8 @@ Policies and networks:
     flat, normal_head, scalar, separate, shared, action_values, action_values_mlp, categorical_actor, categorical_actor_mlp,
     deterministic_actor, deterministic_actor_mlp, recurrent_actor_critic, stochastic_actor, stochastic_actor_mlp
 Optimizers and schedules:
-    Optimizer, adam, adamw, apply_updates, chain, clip_by_global_norm, linear_decay, scale_by_schedule, sgd, constant, cosine,
-    linear, warmup
+    Optimizer, adam, adamw, add_decayed_weights, apply_updates, chain, clip_by_global_norm, linear_decay, scale_by_adam,
+    scale_by_rate, scale_by_schedule, sgd, constant, cosine, linear, warmup
 Estimators and losses:
     gae, k1, k2, k3, policy_gradient, ppo_clip, discounted, lambda_returns, n_step, vtrace
 Algorithms:
@@ -129,13 +129,16 @@ if TYPE_CHECKING:
     from .core.networks import Network as Network
     from .core.networks import functional as functional
     from .core.networks import mlp as mlp
-    from .core.optim.optimizers import Optimizer as Optimizer
+    from .core.optim.interface import Optimizer as Optimizer
+    from .core.optim.interface import apply_updates as apply_updates
     from .core.optim.optimizers import adam as adam
     from .core.optim.optimizers import adamw as adamw
-    from .core.optim.optimizers import apply_updates as apply_updates
+    from .core.optim.optimizers import add_decayed_weights as add_decayed_weights
     from .core.optim.optimizers import chain as chain
     from .core.optim.optimizers import clip_by_global_norm as clip_by_global_norm
     from .core.optim.optimizers import linear_decay as linear_decay
+    from .core.optim.optimizers import scale_by_adam as scale_by_adam
+    from .core.optim.optimizers import scale_by_rate as scale_by_rate
     from .core.optim.optimizers import scale_by_schedule as scale_by_schedule
     from .core.optim.optimizers import sgd as sgd
     from .core.optim.schedules import constant as constant
@@ -263,14 +266,16 @@ else:
         "core.language.types": ("Rollout", "Transcript"),
         "core.machine": ("Machine",),
         "core.networks": ("Network", "functional", "mlp"),
+        "core.optim.interface": ("Optimizer", "apply_updates"),
         "core.optim.optimizers": (
-            "Optimizer",
             "adam",
             "adamw",
-            "apply_updates",
+            "add_decayed_weights",
             "chain",
             "clip_by_global_norm",
             "linear_decay",
+            "scale_by_adam",
+            "scale_by_rate",
             "scale_by_schedule",
             "sgd",
         ),

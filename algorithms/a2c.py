@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from ..core.optim.optimizers import Optimizer
+from ..core.optim.interface import Optimizer
 from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .actor_critic import actor_critic

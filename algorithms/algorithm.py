@@ -80,7 +80,8 @@ def scheduled(algorithm: Algorithm, **schedules: Schedule) -> Algorithm:
 
     >>> from purestep.algorithms.ppo import ppo
     >>> from purestep.core import keys
-    >>> from purestep.core.optim.optimizers import adam, linear
+    >>> from purestep.core.optim.optimizers import adam
+    >>> from purestep.core.optim.schedules import linear
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
     >>> algorithm = ppo(actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2)), adam(1e-3))

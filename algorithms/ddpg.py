@@ -2,7 +2,7 @@
 
 from ..core.actor_q import DeterministicActor
 from ..core.errors import StructureError, message
-from ..core.optim.optimizers import Optimizer, check_optimizer
+from ..core.optim.interface import Optimizer, check_optimizer
 from .algorithm import Algorithm
 from .hyperparameters import Count, Fraction, Steps, Weight, numbers_of
 from .off_policy import ReplayOptions

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.optimizers import Optimizer
+from ..core.optim.interface import Optimizer
 from ..core.policy import ActorCritic, apply_to_steps, check_model, check_no_memory
 from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory

@@ -9,7 +9,8 @@ from ..core.categorical_actor import CategoricalActor
 from ..core.distributions import Categorical, illegal
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
+from ..core.optim.optimizers import global_norm
 from ..core.record import replace
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import Count, Fraction, Numbers, Steps, Weight, numbers_of, scaled

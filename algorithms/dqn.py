@@ -8,7 +8,8 @@ from torch import Tensor
 from ..core.action_values import ActionValues
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
+from ..core.optim.optimizers import global_norm
 from ..core.record import replace, select
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import Count, Fraction, Number, Numbers, Steps, numbers_of, stored_numbers

@@ -5,7 +5,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from ..core.optim.optimizers import Optimizer
+from ..core.optim.interface import Optimizer
 from ..core.policy import ActorCritic
 from ..core.steps import Trajectory
 from .actor_critic import Estimate, actor_critic

@@ -11,7 +11,8 @@ from ..core.actor_q import StochasticActor
 from ..core.distributions import TanhNormal
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.optimizers import Optimizer, apply_updates, check_optimizer, global_norm
+from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
+from ..core.optim.optimizers import global_norm
 from ..core.policy import ActorCritic
 from ..core.record import replace
 from .algorithm import Algorithm, Metrics, TrainState

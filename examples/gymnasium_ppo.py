@@ -12,7 +12,8 @@ import gymnasium
 
 from purestep.algorithms.ppo import ppo
 from purestep.core import keys
-from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, linear, scale_by_schedule
+from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, scale_by_schedule
+from purestep.core.optim.schedules import linear
 from purestep.core.policy import actor_critic_mlp, flat
 from purestep.runtime.compile import program
 from purestep.runtime.effects.gymnasium.env import gymnasium_trainer, gymnasium_world

@@ -42,7 +42,8 @@ from purestep.core.language.zorplex.corpus import zorplex_texts
 from purestep.core.language.zorplex.demonstrations import play_script
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.language.zorplex.task import zorplex_task
-from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm, linear, scale_by_schedule
+from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm, scale_by_schedule
+from purestep.core.optim.schedules import linear
 from purestep.core.transcript.log_probs import loss_mask, token_log_probs
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.chat_template import chat_codec, speller

@@ -27,7 +27,8 @@ from purestep import Transcript
 from purestep.algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from purestep.core import keys
 from purestep.core.causal import CausalModel
-from purestep.core.optim.optimizers import adamw, chain, linear, scale_by_schedule
+from purestep.core.optim.optimizers import adamw, chain, scale_by_schedule
+from purestep.core.optim.schedules import linear
 from purestep.core.record import replace
 from purestep.core.transcript.record import CALL_BLANKS, TOKEN_BLANKS, empty
 from purestep.runtime.distributed.clip import clip_by_whole_norm

@@ -28,7 +28,7 @@ from purestep.core import keys
 from purestep.core.env import Env, auto_reset, batched
 from purestep.core.envs import make
 from purestep.core.errors import NonFiniteError
-from purestep.core.optim.optimizers import Optimizer
+from purestep.core.optim.interface import Optimizer
 from purestep.core.policy import ActorCritic
 from purestep.core.steps import Trajectory
 from purestep.core.tree import all_finite, leaves

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from ..errors import ShapeError, StructureError, choose, message
+from ..numbers import Number
 from ..record import record, replace
 from ..tree import leaf_names, leaves, tree_map
-from .optimizers import Number, Optimizer, check_hyperparameters, master_weights
+from .interface import Optimizer, check_hyperparameters
+from .master_weights import master_weights
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic: maximum slope at 0 that keeps values of [0, 1] near 1
 EPS = 1e-7  # minimum norm by which a gradient is divided

@@ -5,43 +5,36 @@ are tensors [] of the state, a population with different ones is one vmap over s
 (1 - beta, bias corrections) are computed in float64 before conversion to the parameters' dtype: in float32, 1 - 0.999 has a
 relative error of 1e-5.
 
+`adam`, `adamw` and `sgd` are whole optimisers; a `chain` of parts (`clip_by_global_norm`, `scale_by_adam`,
+`add_decayed_weights`, `scale_by_schedule`, `scale_by_rate`) makes others.
+
 For parameters below float32 (bfloat16, float16) a float32 copy is kept, see `master_weights`, which wraps every optimiser
 here: their moments are float32 too.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from attrs import frozen
 from torch import Tensor
 
 from ..errors import ChoiceError, ShapeError, StructureError, choose, message
-from ..numbers import Number as Number
-from ..numbers import check_number
+from ..numbers import Number, check_number
 from ..record import record, replace, tensor
-from ..rounding import below_float32, rounded
 from ..tree import leaves, tree_map
-from .schedules import Schedule as Schedule
-from .schedules import constant as constant
-from .schedules import cosine as cosine
-from .schedules import linear as linear
-from .schedules import warmup as warmup
-
-P = TypeVar("P")
-State = Any
-
-
-@frozen
-class Optimizer:
-    """An optimiser: `update(gradients, state, params) -> (updates, state)`; all but the state are trees like `params`.
-
-    Updates of parameters below float32 are float32: `apply_updates` rounds the sum.
-    """
-
-    init: Callable[[Any], State]
-    update: Callable[[Any, State, Any], tuple[Any, State]]
+from .interface import (
+    BELOW_ONE,
+    Optimizer,
+    State,
+    check_hyperparameters,
+    check_optimizer,
+    device_of,
+    number_like,
+    numbers_like,
+)
+from .master_weights import MasterState, master_weights
+from .schedules import Schedule
 
 
 @record
@@ -54,9 +47,9 @@ class SgdState:
 
 @record
 class AdamState:
-    """State of `adam` and `adamw`."""
+    """State of `adam`, `adamw` and `scale_by_adam`."""
 
-    hyperparameters: dict[str, Tensor]  # learning_rate, beta1, beta2, eps, for adamw weight_decay; each [] float64
+    hyperparameters: dict[str, Tensor]  # beta1, beta2, eps; learning_rate, for adamw weight_decay; each [] float64
     first_power: Tensor = tensor("*", "float")  # beta1^t after t updates, float64
     second_power: Tensor = tensor("*", "float")  # beta2^t
     first_moment: Any  # like params: the decaying mean of gradients
@@ -64,10 +57,10 @@ class AdamState:
 
 
 @record
-class ClipState:
-    """State of `clip_by_global_norm`."""
+class NumbersState:
+    """State of a part that keeps its hyper-parameters alone, such as `clip_by_global_norm`."""
 
-    hyperparameters: dict[str, Tensor]  # max_norm [] float64
+    hyperparameters: dict[str, Tensor]  # each [] float64
 
 
 @record
@@ -85,93 +78,6 @@ class DecayState:
     hyperparameters: dict[str, Tensor]  # decay_steps [] float64
     count: Tensor = tensor("*", "int")  # updates done
     factor: Tensor = tensor("*", "float")  # factor of the last update, float64
-
-
-@record
-class MasterState:
-    """State of an optimiser of parameters below float32."""
-
-    inner: Any  # the optimiser's own state, for parameters in float32
-    master: Any  # like params: float32 numbers that round to them; () for a leaf of float32 or more
-
-
-def apply_updates(params: P, updates: P) -> P:
-    """Return params + updates, leaf by leaf; below float32 the sum is in float32 and rounded to the dtype of params.
-
-    >>> apply_updates(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]))
-    tensor([1.5000, 2.0000])
-    >>> apply_updates(torch.ones(1, dtype=torch.bfloat16), torch.tensor([0.005]))
-    tensor([1.0078], dtype=torch.bfloat16)
-    """
-
-    def moved(param: Tensor, update: Tensor) -> Tensor:
-        if below_float32(param):
-            return rounded(param.float() + update.float(), param.dtype).to(param.dtype)
-        return torch.add(param, update)
-
-    return tree_map(moved, params, updates)
-
-
-def master_weights(optimizer: Optimizer) -> Optimizer:
-    """Return the optimiser with a float32 copy of parameters below float32, to which updates are applied.
-
-    It gets gradients and parameters in float32, and an update is the difference between a parameter and the copy's next value,
-    so that `apply_updates` gives that value rounded: changes smaller than a parameter's last bit accumulate in the copy. If a
-    parameter differs from its rounded copy, because weights were loaded or merged, the copy is reset to the parameter.
-    Without such parameters optimiser and state are unchanged. Put transformations of updates into one `chain` with the
-    optimiser: a chain keeps one copy for all of its optimisers.
-    Raises: StructureError, if the state belongs to parameters of other dtypes.
-
-    >>> optimizer, param = sgd(1.0), torch.ones(1, dtype=torch.bfloat16)
-    >>> state = optimizer.init(param)
-    >>> for _ in range(4):
-    ...     updates, state = optimizer.update(torch.full_like(param, -0.001), state, param)
-    ...     param = apply_updates(param, updates)
-    >>> state.master, param
-    (tensor([1.0040]), tensor([1.0078], dtype=torch.bfloat16))
-    """
-
-    optimize = optimizer.update  # alone: init has numbers, which a program that only updates need not depend on
-
-    def init(params: Any) -> State:
-        if not any(below_float32(leaf) for leaf in leaves(params)):
-            return optimizer.init(params)
-        master = tree_map(lambda p: p.float() if below_float32(p) else (), params)
-        return MasterState(inner=optimizer.init(tree_map(_widened, params)), master=master)
-
-    def update(gradients: Any, state: State, params: Any) -> tuple[Any, State]:
-        narrow = any(below_float32(leaf) for leaf in leaves(params))
-        if narrow != isinstance(state, MasterState):
-            raise _foreign(params, narrow)
-        if not narrow:
-            return optimize(gradients, state, params)
-        current = tree_map(_current, params, state.master)
-        updates, inner = optimize(tree_map(_widened, gradients), state.inner, current)
-        updates = tree_map(lambda p, c, u: (c + u) - p.float() if below_float32(p) else u, params, current, updates)
-        master = tree_map(lambda p, u: p.float() + u if below_float32(p) else (), params, updates)
-        return updates, MasterState(inner=inner, master=master)
-
-    return Optimizer(init=init, update=update)
-
-
-def _widened(leaf: Tensor) -> Tensor:
-    return leaf.float() if below_float32(leaf) else leaf
-
-
-def _current(param: Tensor, master: Tensor | tuple[()]) -> Tensor:
-    if below_float32(param) == isinstance(master, tuple):
-        raise _foreign(param, below_float32(param))
-    if isinstance(master, tuple):
-        return param
-    wide = param.float()
-    return torch.where(rounded(master, param.dtype) == wide, master, wide)
-
-
-def _foreign(params: Any, narrow: bool) -> StructureError:
-    got = "without a float32 copy of parameters below float32" if narrow else "with a float32 copy of parameters"
-    wanted = f"one of these parameters, {' and '.join(sorted({str(leaf.dtype) for leaf in leaves(params)}))}"
-    remedy = "call init with the parameters that are updated"
-    return StructureError(message("update: state", got=got, wanted=wanted, remedy=remedy))
 
 
 def sgd(learning_rate: Number, *, momentum: Number = 0.0) -> Optimizer:
@@ -207,8 +113,8 @@ def _descent(
 
     def init(params: Any) -> SgdState:
         if plain:
-            return SgdState(hyperparameters=_numbers(params, learning_rate=learning_rate), velocity=())
-        numbers = _numbers(params, learning_rate=learning_rate, momentum=momentum)
+            return SgdState(hyperparameters=numbers_like(params, learning_rate=learning_rate), velocity=())
+        numbers = numbers_like(params, learning_rate=learning_rate, momentum=momentum)
         return SgdState(hyperparameters=numbers, velocity=tree_map(torch.zeros_like, params))
 
     def update(gradients: Any, state: SgdState, params: Any) -> tuple[Any, SgdState]:
@@ -229,6 +135,7 @@ def adam(learning_rate: Number, *, beta1: Number = 0.9, beta2: Number = 0.999, e
 
     update = -learning_rate (m' / (1 - beta1^t)) / (sqrt(v' / (1 - beta2^t)) + eps).
 
+    In parts, within rounding: chain(scale_by_adam(), scale_by_rate(learning_rate)).
     Source: Kingma and Ba 2014, arXiv:1412.6980; equal to torch.optim.Adam.
 
     >>> optimizer = adam(0.1)
@@ -250,6 +157,7 @@ def adamw(
 ) -> Optimizer:
     """Adam with decoupled weight decay: its update, minus learning_rate weight_decay params.
 
+    In parts, within rounding: chain(scale_by_adam(), add_decayed_weights(weight_decay), scale_by_rate(learning_rate)).
     Source: Loshchilov and Hutter 2017, arXiv:1711.05101; equal to torch.optim.AdamW.
 
     >>> optimizer = adamw(0.1, weight_decay=0.5)
@@ -261,37 +169,92 @@ def adamw(
     return _adam(numbers)
 
 
+def scale_by_adam(*, beta1: Number = 0.9, beta2: Number = 0.999, eps: Number = 1e-8) -> Optimizer:
+    """Adam's direction (m' / (1 - beta1^t)) / (sqrt(v' / (1 - beta2^t)) + eps), uphill like a gradient: see `adam`.
+
+    Chain it before `scale_by_rate`; other parts may stand between, or before it.
+
+    >>> optimizer = chain(scale_by_adam(), scale_by_rate(0.1))
+    >>> optimizer.update(torch.tensor([5.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
+    tensor([-0.1000])
+    """
+    numbers = {"beta1": beta1, "beta2": beta2, "eps": eps}
+    check_hyperparameters("scale_by_adam", **numbers)
+    return _adam(numbers)
+
+
 def _adam(numbers: Mapping[str, Number]) -> Optimizer:
     # The powers are in the state, so that a compiler computes them once instead of a pow for every few parameters.
     def init(params: Any) -> AdamState:
         return AdamState(
-            hyperparameters=_numbers(params, **numbers),
-            first_power=_number(params, 1.0),
-            second_power=_number(params, 1.0),
+            hyperparameters=numbers_like(params, **numbers),
+            first_power=number_like(params, 1.0),
+            second_power=number_like(params, 1.0),
             first_moment=tree_map(torch.zeros_like, params),
             second_moment=tree_map(torch.zeros_like, params),
         )
 
     def update(gradients: Any, state: AdamState, params: Any) -> tuple[Any, AdamState]:
         h = state.hyperparameters
-        rate, beta1, beta2, eps = h["learning_rate"], h["beta1"], h["beta2"], h["eps"]
+        beta1, beta2, eps = h["beta1"], h["beta2"], h["eps"]
         first_power, second_power = state.first_power * beta1, state.second_power * beta2
         root = torch.sqrt(1.0 - second_power)
-        step, floor = rate * root / (1.0 - first_power), eps * root
+        # The rate and the corrections are one number in float64: one rounding, and one product for each parameter.
+        upward = -h["learning_rate"] if "learning_rate" in h else 1.0
+        step, floor = upward * root / (1.0 - first_power), eps * root
         first = tree_map(lambda g, m: m + (1.0 - beta1).to(g.dtype) * (g - m), gradients, state.first_moment)
         second = tree_map(
             lambda g, v: beta2.to(g.dtype) * v + (1.0 - beta2).to(g.dtype) * (g * g), gradients, state.second_moment
         )
-        updates = tree_map(lambda m, v: -step.to(m.dtype) * (m / (torch.sqrt(v) + floor.to(m.dtype))), first, second)
+        updates = tree_map(lambda m, v: step.to(m.dtype) * (m / (torch.sqrt(v) + floor.to(m.dtype))), first, second)
         if "weight_decay" in h:
-            decay = rate * h["weight_decay"]
-            updates = tree_map(lambda u, p: u - decay.to(p.dtype) * p, updates, params)
+            updates = _with_decay(updates, params, -h["learning_rate"] * h["weight_decay"])
         after = replace(
             state, first_power=first_power, second_power=second_power, first_moment=first, second_moment=second
         )
         return updates, after
 
     return master_weights(Optimizer(init=init, update=update))
+
+
+def add_decayed_weights(weight_decay: Number) -> Optimizer:
+    """Return the addition of weight_decay params to gradients or directions: chain it before `scale_by_rate`.
+
+    >>> optimizer = chain(add_decayed_weights(0.5), scale_by_rate(0.1))
+    >>> optimizer.update(torch.tensor([0.0]), optimizer.init(torch.ones(1)), torch.ones(1))[0]
+    tensor([-0.0500])
+    """
+    check_hyperparameters("add_decayed_weights", weight_decay=weight_decay)
+
+    def update(updates: Any, state: NumbersState, params: Any) -> tuple[Any, NumbersState]:
+        return _with_decay(updates, params, state.hyperparameters["weight_decay"]), state
+
+    return Optimizer(init=_numbers_state(weight_decay=weight_decay), update=update)
+
+
+def _with_decay(updates: Any, params: Any, decay: Tensor) -> Any:
+    return tree_map(lambda u, p: u + decay.to(p.dtype) * p, updates, params)
+
+
+def scale_by_rate(learning_rate: Number) -> Optimizer:
+    """Return the step down a direction, -learning_rate u: the last part of a chain of parts.
+
+    >>> optimizer = scale_by_rate(0.5)
+    >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
+    tensor([-1.])
+    """
+    check_hyperparameters("scale_by_rate", learning_rate=learning_rate)
+
+    def update(updates: Any, state: NumbersState, params: Any) -> tuple[Any, NumbersState]:
+        del params
+        rate = state.hyperparameters["learning_rate"]
+        return tree_map(lambda u: -rate.to(u.dtype) * u, updates), state
+
+    return Optimizer(init=_numbers_state(learning_rate=learning_rate), update=update)
+
+
+def _numbers_state(**numbers: Number) -> Callable[[Any], NumbersState]:
+    return lambda params: NumbersState(hyperparameters=numbers_like(params, **numbers))
 
 
 def global_norm(tree: Any) -> Tensor:
@@ -319,18 +282,19 @@ def clip_by_global_norm(max_norm: Number) -> Optimizer:
         remedy = "leave it out of the chain for no clipping: this would stop all learning"
         raise ChoiceError(message("clip_by_global_norm: max_norm", got=max_norm, wanted="above 0", remedy=remedy))
 
-    def update(gradients: Any, state: ClipState, params: Any) -> tuple[Any, ClipState]:
+    def update(gradients: Any, state: NumbersState, params: Any) -> tuple[Any, NumbersState]:
         del params
         norm = global_norm(gradients)
         coefficient = (state.hyperparameters["max_norm"].to(norm.dtype) / (norm + 1e-6)).clamp_max(1.0)
         return tree_map(lambda g: coefficient.to(g.dtype) * g, gradients), state
 
-    return Optimizer(init=lambda params: ClipState(hyperparameters=_numbers(params, max_norm=max_norm)), update=update)
+    return Optimizer(init=_numbers_state(max_norm=max_norm), update=update)
 
 
 def scale_by_schedule(schedule: Schedule) -> Optimizer:
     """Return the scaling of the n-th update by schedule(n), n = 0, 1, ...: chain it after an optimiser to change its rate.
 
+    >>> from .schedules import constant
     >>> optimizer = chain(sgd(1.0), scale_by_schedule(constant(0.5)))
     >>> optimizer.update(torch.tensor([2.0]), optimizer.init(torch.zeros(1)), torch.zeros(1))[0]
     tensor([-1.])
@@ -346,7 +310,7 @@ def scale_by_schedule(schedule: Schedule) -> Optimizer:
         if not isinstance(given, Tensor):
             got, remedy = type(given).__name__, "for a number that stays, constant(number)"
             raise StructureError(message("scale_by_schedule: a value", got=got, wanted="a tensor []", remedy=remedy))
-        return ScheduleState(count=count, factor=_number(params, 0.0))
+        return ScheduleState(count=count, factor=number_like(params, 0.0))
 
     def update(updates: Any, state: ScheduleState, params: Any) -> tuple[Any, ScheduleState]:
         del params
@@ -375,7 +339,9 @@ def linear_decay(steps: Number) -> Optimizer:
 
     def init(params: Any) -> DecayState:
         count = torch.zeros((), dtype=torch.int64, device=device_of(params))
-        return DecayState(hyperparameters=_numbers(params, decay_steps=steps), count=count, factor=_number(params, 0.0))
+        return DecayState(
+            hyperparameters=numbers_like(params, decay_steps=steps), count=count, factor=number_like(params, 0.0)
+        )
 
     def update(updates: Any, state: DecayState, params: Any) -> tuple[Any, DecayState]:
         del params
@@ -464,49 +430,3 @@ def like(name: str, value: Number, old: Tensor) -> Tensor:
         where = f"with_hyperparameters: {name}"
         raise ShapeError(message(where, got=list(new.shape), wanted=f"{list(old.shape)}", remedy=remedy))
     return new.expand_as(old).clone()
-
-
-BELOW_ONE = ("beta1", "beta2", "momentum")  # with 1 or more, old gradients would not decay
-
-
-def check_hyperparameters(where: str, **numbers: Number) -> None:
-    """Raise ChoiceError unless each number is finite and 0 or more, and the decays are below 1.
-
-    >>> check_hyperparameters("adam", beta1=1.0)
-    Traceback (most recent call last):
-    purestep.core.errors.ChoiceError: adam: beta1 is 1.0, wanted a number from 0.0 to below 1.0; change it
-    """
-    for name, number in numbers.items():
-        check_number(f"{where}: {name}", number, 0.0, 1.0 if name in BELOW_ONE else math.inf, below=True)
-
-
-def check_optimizer(optimizer: Optimizer) -> None:
-    """Raise StructureError for anything but an Optimizer, e.g. a learning rate or an optimiser factory.
-
-    >>> check_optimizer(sgd(0.1))
-    """
-    if not isinstance(optimizer, Optimizer):
-        got, remedy = type(optimizer).__name__, "pass what adam(1e-3), or another of `core.optim.optimizers`, makes"
-        raise StructureError(message("optimizer", got=got, wanted="an Optimizer", remedy=remedy))
-
-
-def device_of(params: Any) -> torch.device:
-    """Return the device that holds the params. Raises: StructureError for a tree without tensors.
-
-    >>> device_of({"weight": torch.zeros(2)})
-    device(type='cpu')
-    """
-    found = leaves(params)
-    if not found or not isinstance(found[0], Tensor):
-        got = f"a tree of {type(found[0]).__name__}" if found else "a tree without leaves"
-        raise StructureError(message("optimizer: params", got=got, wanted="tensors", remedy="pass a model's params"))
-    device: torch.device = found[0].device
-    return device
-
-
-def _number(params: Any, value: Number) -> Tensor:
-    return torch.as_tensor(value, dtype=torch.float64, device=device_of(params)).clone()
-
-
-def _numbers(params: Any, **values: Number) -> dict[str, Tensor]:
-    return {name: _number(params, value) for name, value in values.items()}

@@ -36,7 +36,7 @@ from ...core.language.reasoning_cache import settings as reasoning_settings
 from ...core.language.task import TextTask
 from ...core.language.tool_calls import hermes_calls
 from ...core.networks import functional
-from ...core.optim import optimizers, schedules
+from ...core.optim import interface, optimizers, schedules
 from ...core.policy import ActorCritic, actor_critic_mlp
 from ...core.scan import scan
 from ...core.spaces import Box, Discrete
@@ -183,11 +183,11 @@ def own_world_laws() -> Suite:
 def own_descending() -> Descending:
     """Return this library's AdamW with gradient clipping and a learning-rate schedule."""
 
-    def make(rate: float) -> optimizers.Optimizer:
-        schedule = optimizers.scale_by_schedule(optimizers.linear(1.0, 0.5, 10))
+    def make(rate: float) -> interface.Optimizer:
+        schedule = optimizers.scale_by_schedule(schedules.linear(1.0, 0.5, 10))
         return optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.adamw(rate), schedule)
 
-    return Descending(make, optimizers.apply_updates)
+    return Descending(make, interface.apply_updates)
 
 
 def own_prepared() -> TextTask:
@@ -223,7 +223,7 @@ def _distributions() -> list[Family]:
     ]
 
 
-def own_clipped(rate: float) -> optimizers.Optimizer:
+def own_clipped(rate: float) -> interface.Optimizer:
     """Return this library's gradient descent, clipped to a global norm of 1."""
     return optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.sgd(rate))
 

@@ -14,7 +14,8 @@ from ...algorithms.language.objectives import Objective
 from ...algorithms.language.packing import Packing, SequenceLayout, packing
 from ...core.causal import CausalModel
 from ...core.language.types import Counts, TokenBatch, Transcript
-from ...core.optim.optimizers import Optimizer, sgd
+from ...core.optim.interface import Optimizer
+from ...core.optim.optimizers import sgd
 from ...core.record import replace, take
 from ...core.transcript.record import TOKEN_BLANKS
 from ...core.tree import leaves, tree_map

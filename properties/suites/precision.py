@@ -10,7 +10,8 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from ...core import keys
-from ...core.optim.optimizers import MasterState, Optimizer
+from ...core.optim.interface import Optimizer
+from ...core.optim.master_weights import MasterState
 from ...core.record import replace
 from ...core.rounding import below_float32, rounded
 from ...core.tree import leaf_names, leaves, size, tree_map

@@ -6,7 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.optim.optimizers import ClipState, Number, Optimizer, clip_by_global_norm
+from ...core.numbers import Number
+from ...core.optim.interface import Optimizer
+from ...core.optim.optimizers import NumbersState, clip_by_global_norm
 from ...core.tree import leaves, tree_map
 
 
@@ -21,7 +23,7 @@ def clip_by_whole_norm(max_norm: Number) -> Optimizer:
     tensor([0.6000, 0.8000])
     """
 
-    def update(gradients: Any, state: ClipState, params: Any) -> tuple[Any, ClipState]:
+    def update(gradients: Any, state: NumbersState, params: Any) -> tuple[Any, NumbersState]:
         del params
         squares = [leaf.double().square().sum() for leaf in leaves(gradients)]
         norm = reduce(torch.add, squares).sqrt()

@@ -20,7 +20,8 @@ from ...core.categorical_actor import CategoricalActor, categorical_actor_mlp
 from ...core.env import Env
 from ...core.envs import make
 from ...core.errors import CheckpointError, ChoiceError, message
-from ...core.optim.optimizers import Optimizer, adam, chain, clip_by_global_norm, linear_decay
+from ...core.optim.interface import Optimizer
+from ...core.optim.optimizers import adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ...core.recurrent import recurrent_actor_critic
 from ...core.spaces import Box, is_bounded, sample

@@ -12,7 +12,9 @@ from ...algorithms.language.batch import overlong_penalty
 from ...algorithms.language.learner import LanguageAlgorithm, learner
 from ...algorithms.language.objectives import Objective
 from ...core.causal import CausalModel
-from ...core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, linear, scale_by_schedule
+from ...core.optim.interface import Optimizer
+from ...core.optim.optimizers import adamw, chain, clip_by_global_norm, scale_by_schedule
+from ...core.optim.schedules import linear
 from .config import ALONE, TextConfig
 from .trainer import Trainer, language_trainer
 

@@ -22,8 +22,10 @@ from ...core.language.requests import expand, requests, rollouts, task_keys
 from ...core.language.task import Script
 from ...core.language.types import Rollout, Transcript
 from ...core.language.zorplex.demonstrate import demonstrate
+from ...core.optim.interface import Optimizer
 from ...core.optim.muon import by_label, muon
-from ...core.optim.optimizers import Optimizer, adamw, chain, linear, scale_by_schedule, warmup
+from ...core.optim.optimizers import adamw, chain, scale_by_schedule
+from ...core.optim.schedules import linear, warmup
 from ...core.record import take
 
 WARM_UP = 0.1  # share of the steps in which the learning rate rises

@@ -51,7 +51,7 @@ def _advance(params: CorridorParams, state: CorridorState, action: Tensor) -> tu
 
 ALGORITHM = '''"""REINFORCE whose entropy is weighted by its square root."""
 
-from ..core.optim.optimizers import Optimizer
+from ..core.optim.interface import Optimizer
 from ..core.policy import ActorCritic
 from .algorithm import Algorithm
 from .hyperparameters import Fraction, Weight, numbers_of

@@ -26,7 +26,8 @@ from purestep.core import keys
 from purestep.core.causal import CausalModel
 from purestep.core.errors import StructureError
 from purestep.core.language.types import Transcript
-from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm
+from purestep.core.optim.interface import Optimizer
+from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm
 from purestep.core.record import replace
 from purestep.core.transcript.record import ABSENT, empty
 from purestep.core.tree import leaves, tree_map

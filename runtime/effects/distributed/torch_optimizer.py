@@ -13,7 +13,8 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
-from ....core.optim.optimizers import Optimizer, master_weights
+from ....core.optim.interface import Optimizer
+from ....core.optim.master_weights import master_weights
 from ....core.record import record
 from ....core.tree import leaves
 

@@ -20,7 +20,8 @@ from purestep.algorithms.kl import k3
 from purestep.algorithms.policy_losses import ppo_clip
 from purestep.algorithms.ppo import METRICS, PPOSample, clip_of, ppo, ppo_learner, prepare_samples
 from purestep.core import keys
-from purestep.core.optim.optimizers import Optimizer, sgd
+from purestep.core.optim.interface import Optimizer
+from purestep.core.optim.optimizers import sgd
 from purestep.core.policy import ActorCritic
 from purestep.core.record import replace
 from purestep.core.steps import Trajectory

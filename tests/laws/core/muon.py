@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.optim.optimizers import Optimizer
+from purestep.core.optim.interface import Optimizer
 from purestep.core.record import replace
 from purestep.properties.framework.compare import Tolerance, require, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor

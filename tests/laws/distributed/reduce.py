@@ -12,7 +12,8 @@ from torch import Tensor
 from purestep.algorithms.language.loss import Sums, combined
 from purestep.algorithms.language.packing import SequenceBatch
 from purestep.core import keys
-from purestep.core.optim.optimizers import Optimizer, clip_by_global_norm
+from purestep.core.optim.interface import Optimizer
+from purestep.core.optim.optimizers import clip_by_global_norm
 from purestep.core.record import replace, take
 from purestep.core.tree import leaves, tree_map
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same

@@ -21,7 +21,8 @@ from purestep.algorithms.language.learner import LanguageAlgorithm, learner
 from purestep.algorithms.language.objectives import Objective
 from purestep.core.causal import CausalModel
 from purestep.core.language.types import Transcript
-from purestep.core.optim.optimizers import Optimizer, adamw, chain, clip_by_global_norm, sgd
+from purestep.core.optim.interface import Optimizer
+from purestep.core.optim.optimizers import adamw, chain, clip_by_global_norm, sgd
 from purestep.core.record import replace
 from purestep.core.transcript.record import ABSENT, empty
 from purestep.runtime.effects.hugging_face.optional import library

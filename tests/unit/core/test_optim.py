@@ -10,8 +10,8 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.networks import mlp, tree_layout
-from purestep.core.optim import optimizers
-from purestep.core.optim.optimizers import Optimizer
+from purestep.core.optim import interface, optimizers, schedules
+from purestep.core.optim.interface import Optimizer
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, size, tree_map
 from purestep.runtime.compile import program as as_users_do
@@ -40,6 +40,22 @@ PAIRS: dict[str, tuple[Optimizer, Reference]] = {
         optimizers.adamw(0.01, weight_decay=0.3, eps=1e-5),
         lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.3, eps=1e-5),
     ),
+    "parts, adam": (
+        optimizers.chain(optimizers.scale_by_adam(beta1=0.8), optimizers.scale_by_rate(0.01)),
+        lambda p: torch.optim.Adam(p, 0.01, betas=(0.8, 0.999)),
+    ),
+    "parts, adamw": (
+        optimizers.chain(
+            optimizers.scale_by_adam(), optimizers.add_decayed_weights(0.3), optimizers.scale_by_rate(0.01)
+        ),
+        lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.3),
+    ),
+    "parts, adam with an L2 penalty": (
+        optimizers.chain(
+            optimizers.add_decayed_weights(0.3), optimizers.scale_by_adam(), optimizers.scale_by_rate(0.01)
+        ),
+        lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.3),
+    ),
 }
 
 
@@ -62,7 +78,7 @@ def ours(optimizer: Optimizer, params: Any, state: Any = None, steps: int = STEP
     state = optimizer.init(params) if state is None else state
     for _ in range(steps):
         updates, state = optimizer.update(torch.func.grad(loss)(params), state, params)
-        params = optimizers.apply_updates(params, updates)
+        params = interface.apply_updates(params, updates)
     return params, state
 
 
@@ -126,13 +142,13 @@ def test_clipping_bounds_long_gradients_and_keeps_short_ones() -> None:
 @pytest.mark.parametrize(
     ("schedule", "reference"),
     [
-        (optimizers.linear(1.0, 0.0, 80), lambda n: max(1.0 - n / 80, 0.0)),
-        (optimizers.warmup(10, optimizers.constant(1.0)), lambda n: min((n + 1) / 11, 1.0)),
+        (schedules.linear(1.0, 0.0, 80), lambda n: max(1.0 - n / 80, 0.0)),
+        (schedules.warmup(10, schedules.constant(1.0)), lambda n: min((n + 1) / 11, 1.0)),
     ],
     ids=["linear", "warmup"],
 )
 def test_schedules_change_the_learning_rate_as_those_of_torch(
-    schedule: optimizers.Schedule, reference: Callable[[int], float]
+    schedule: schedules.Schedule, reference: Callable[[int], float]
 ) -> None:
     start = params_of(torch.float64)
     end, state = ours(optimizers.chain(optimizers.adam(0.01), optimizers.scale_by_schedule(schedule)), start)
@@ -144,14 +160,14 @@ def test_schedules_change_the_learning_rate_as_those_of_torch(
 def test_schedules_have_their_ends() -> None:
     count = torch.tensor([0, 5, 10, 20])
     half = 0.1 + 0.9 / 2
-    for schedule in (optimizers.linear(1.0, 0.1, 10), optimizers.cosine(1.0, 0.1, 10)):
+    for schedule in (schedules.linear(1.0, 0.1, 10), schedules.cosine(1.0, 0.1, 10)):
         assert schedule(count).tolist() == pytest.approx([1.0, half, 0.1, 0.1])
-    late = optimizers.warmup(5, optimizers.linear(2.0, 0.0, 10))(torch.tensor([0, 4, 5, 10, 15]))
+    late = schedules.warmup(5, schedules.linear(2.0, 0.0, 10))(torch.tensor([0, 4, 5, 10, 15]))
     assert late.tolist() == pytest.approx([2.0 / 6, 10.0 / 6, 2.0, 1.0, 0.0])
-    makers: list[Callable[[], optimizers.Schedule]] = [
-        lambda: optimizers.linear(1.0, 0.0, 0),
-        lambda: optimizers.cosine(1.0, 0.0, 0),
-        lambda: optimizers.warmup(0, optimizers.constant(1.0)),
+    makers: list[Callable[[], schedules.Schedule]] = [
+        lambda: schedules.linear(1.0, 0.0, 0),
+        lambda: schedules.cosine(1.0, 0.0, 0),
+        lambda: schedules.warmup(0, schedules.constant(1.0)),
     ]
     for make in makers:
         with pytest.raises(ChoiceError, match="steps is 0"):
@@ -188,7 +204,7 @@ def test_a_population_of_learning_rates_is_its_members() -> None:
     optimizer = optimizers.chain(
         optimizers.clip_by_global_norm(1.0),
         optimizers.adam(0.5),
-        optimizers.scale_by_schedule(optimizers.linear(1.0, 0.0, 20)),
+        optimizers.scale_by_schedule(schedules.linear(1.0, 0.0, 20)),
     )
     rates = torch.tensor([0.0, 1e-3, 1e-2])
     start = params_of()
@@ -198,7 +214,7 @@ def test_a_population_of_learning_rates_is_its_members() -> None:
     def step(carry: Any, _: Tensor) -> Any:
         params, state = carry
         updates, state = torch.vmap(optimizer.update)(torch.vmap(torch.func.grad(loss))(params), state, params)
-        return (optimizers.apply_updates(params, updates), state), torch.vmap(loss)(params)
+        return (interface.apply_updates(params, updates), state), torch.vmap(loss)(params)
 
     (end, _), losses = scan(step, (several, state), torch.zeros(10))
     for i, rate in enumerate(rates):
@@ -218,7 +234,7 @@ def test_one_vector_of_params_trains_as_their_tree() -> None:
     for _ in range(10):
         gradient = torch.func.grad(lambda v: loss(places.unravel(v)))(vector)
         updates, state = optimizer.update(gradient, state, vector)
-        vector = optimizers.apply_updates(vector, updates)
+        vector = interface.apply_updates(vector, updates)
     assert distance(places.unravel(vector), ours(optimizer, start, steps=10)[0]) < 1e-6
 
 
@@ -252,7 +268,7 @@ def test_a_learning_rate_given_as_a_tensor_has_a_gradient() -> None:
     def after(rate: Tensor) -> Tensor:
         optimizer = optimizers.sgd(rate)
         updates, _ = optimizer.update(torch.func.grad(loss)(start), optimizer.init(start), start)
-        return loss(optimizers.apply_updates(start, updates))
+        return loss(interface.apply_updates(start, updates))
 
     rate = torch.tensor(0.05, dtype=torch.float64)
     numeric = (after(rate + 1e-6) - after(rate - 1e-6)) / 2e-6
@@ -264,7 +280,7 @@ def test_a_compiled_update_is_the_eager_one() -> None:
     optimizer = optimizers.chain(
         optimizers.clip_by_global_norm(0.5),
         optimizers.adamw(0.01),
-        optimizers.scale_by_schedule(optimizers.cosine(1.0, 0.1, 10)),
+        optimizers.scale_by_schedule(schedules.cosine(1.0, 0.1, 10)),
     )
     params = {"w": keys.normal(keys.key(0), (5, 3)), "b": torch.tensor(0.5)}
 
@@ -272,7 +288,7 @@ def test_a_compiled_update_is_the_eager_one() -> None:
         params, state = carry
         gradients = {"w": params["w"] + noise, "b": params["b"] - noise.sum()}
         updates, state = optimizer.update(gradients, state, params)
-        return (optimizers.apply_updates(params, updates), state), optimizers.global_norm(updates)
+        return (interface.apply_updates(params, updates), state), optimizers.global_norm(updates)
 
     def run(params: Any, state: Any, noise: Tensor) -> Any:
         return scan(step, (params, state), noise)

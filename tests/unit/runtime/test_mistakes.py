@@ -26,14 +26,13 @@ from purestep.core.optim.optimizers import (
     adamw,
     chain,
     clip_by_global_norm,
-    constant,
-    linear,
     nesterov,
     scale_by_schedule,
     sgd,
     with_hyperparameters,
 )
-from purestep.core.optim.optimizers import warmup as warmed
+from purestep.core.optim.schedules import constant, linear
+from purestep.core.optim.schedules import warmup as warmed
 from purestep.core.policy import ActorCritic, actor_critic_mlp, categorical_head, flat, scalar, separate
 from purestep.core.record import replace
 from purestep.core.spaces import Box, Discrete
