@@ -99,8 +99,7 @@ def verify_command(arguments: Sequence[str]) -> int:
 
 
 def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
-    from .judgement import convention_of, convention_that_holds, doubt_about, reading_that_holds, verify_apart
-    from .report import ROUNDS
+    from .judgement import judge
 
     skipped, declared, given = (
         skips(options.skip),
@@ -133,38 +132,18 @@ def _verify_one(options: argparse.Namespace) -> tuple[list["Report"], int]:
     print(f"{target}: {found.line()}")
     if options.only_name:
         return [], 0
-    how = {"skip": skipped, "exact": options.exact, "laws": options.laws, "limit": options.limit}
-    report = verify_apart(found, shrink=False, **how)
-    if report.empty:
-        print(report)
-        print(f"purestep verify: {target}: no law could run: {report.results[0].detail}", file=sys.stderr)
-        return [report], NO_VERDICT
-    if report:
-        print(report)
-        return [report], 0
-    if not options.exact and all(one.fault == ROUNDS for one in report.failures):
-        print(f"{report.short()}\nit computes in float32, to whose rounding all its laws hold")
-        return [report], 0
-    tried = reading_that_holds(found, skipped, options.limit)
-    if isinstance(tried, Chosen):
-        report = verify_apart(tried, **how)
-        print(report)
-        if report:
-            print(f"all its laws hold with {tried.reading}")
-            return [report], 0
-    doubt = doubt_about(found, report, certain=bool(options.suite or options.declare or options.gym))
-    if doubt:
-        if not report.uncallable:
-            print(report.short())
+    certain = bool(options.suite or options.declare or options.gym)
+    found_out = judge(found, certain=certain, skip=skipped, exact=options.exact, laws=options.laws, limit=options.limit)
+    for line in found_out.lines:
+        print(line)
+    report, doubt = found_out.report, found_out.doubt
+    if doubt and report.empty:
+        print(f"purestep verify: {target}: {doubt}", file=sys.stderr)
+    elif doubt:
         return [report], _no_verdict(options, value, str(doubt), doubt, choice)
-    report = verify_apart(found, **how)
-    print(report)
-    if found.suite.name == "estimator_laws":
-        print(f"its convention on truncation: {convention_of(found.subject, options.limit)}")
-    elif hint := convention_that_holds(found, found.row.hints, options.limit):
-        print(f"if that is meant, declare it: all its laws hold with {hint}")
-    print(f"purestep verify: {target} {report.failures[0].line()}", file=sys.stderr)
-    return [report], 1
+    elif found_out.status:
+        print(f"purestep verify: {target} {report.failures[0].line()}", file=sys.stderr)
+    return [report], found_out.status
 
 
 def _no_verdict(options: argparse.Namespace, value: Any, text: str, missing: NoVerdict, choice: "Choice") -> int:

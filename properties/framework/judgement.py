@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from attrs import evolve
+from attrs import evolve, frozen
 
 from .catalogue import suite_of
 from .choice import Chosen, suite_for
@@ -15,10 +15,10 @@ from .isolated import ItemResult, each_apart
 from .law import reasons
 from .profiles import named_profile
 from .readings import keeps_enough, read_as, readings
-from .report import BROKEN, PASSED, SKIPPED, VACUOUS, Report, Result, name_of
+from .report import BROKEN, PASSED, ROUNDS, SKIPPED, VACUOUS, Report, Result, name_of
 from .run import run
 from .target import values_of
-from .verdict import LIMIT, NoVerdict, combinations, is_data
+from .verdict import LIMIT, NO_VERDICT, NoVerdict, combinations, is_data
 
 NEUTRAL = r"(my|own|plain|simple|custom|vanilla|fused|paged|momentum|optim(i[sz]er)?|_)*"  # words of a name that change no rule
 
@@ -55,6 +55,50 @@ def verify_apart(
         else:
             results[law] = Result(law, name, BROKEN, one.reason)
     return Report(found.suite.name, name, tuple(results[law] for law in found.suite))
+
+
+@frozen
+class Judgement:
+    """The verdict on an object, as the exit status of `purestep verify`: 0 holds, 1 broken, `NO_VERDICT`; with its report."""
+
+    status: int
+    report: Report
+    lines: tuple[str, ...] = ()  # for the user, the report among them
+    doubt: NoVerdict | None = None  # why there is no verdict
+
+
+def judge(
+    found: Chosen, *, certain: bool, skip: Mapping[str, str] | None, exact: bool, laws: str, limit: float
+) -> Judgement:
+    """Return the verdict on a choice: it holds under some reading, may be another kind of object, or is broken.
+
+    `certain`: the user says which kind of object it is.
+    """
+    how: dict[str, Any] = {"skip": skip, "exact": exact, "laws": laws, "limit": limit}
+    report = verify_apart(found, shrink=False, **how)
+    if report.empty:
+        return Judgement(NO_VERDICT, report, (str(report),), NoVerdict(f"no law could run: {report.results[0].detail}"))
+    if report:
+        return Judgement(0, report, (str(report),))
+    if not exact and all(one.fault == ROUNDS for one in report.failures):
+        return Judgement(0, report, (report.short(), "it computes in float32, to whose rounding all its laws hold"))
+    seen: tuple[str, ...] = ()
+    tried = reading_that_holds(found, skip or {}, limit)
+    if tried is not None:
+        report = verify_apart(tried, **how)
+        seen = (str(report),)
+        if report:
+            return Judgement(0, report, (*seen, f"all its laws hold with {tried.reading}"))
+    doubt = doubt_about(found, report, certain=certain)
+    if doubt:
+        return Judgement(NO_VERDICT, report, (*seen, *([] if report.uncallable else [report.short()])), doubt)
+    report = verify_apart(found, **how)
+    seen = (*seen, str(report))
+    if found.suite.name == "estimator_laws":
+        seen = (*seen, f"its convention on truncation: {convention_of(found.subject, limit)}")
+    elif hint := convention_that_holds(found, found.row.hints, limit):
+        seen = (*seen, f"if that is meant, declare it: all its laws hold with {hint}")
+    return Judgement(1, report, seen)
 
 
 def first_report(found: Chosen, *, laws: int = 2) -> Report:
