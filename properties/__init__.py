@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from .suites.distribution import distribution_laws as distribution_laws
     from .suites.env import env_laws as env_laws
     from .suites.env import env_suite as env_suite
+    from .suites.epsilon import epsilon_laws as epsilon_laws
     from .suites.estimator import estimator_laws as estimator_laws
     from .suites.gradient import gradient_laws as gradient_laws
     from .suites.gym import gym_laws as gym_laws
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from .suites.policy import policy_laws as policy_laws
     from .suites.precision import precision_laws as precision_laws
     from .suites.probe import probe_laws as probe_laws
+    from .suites.projection import categorical_projection_laws as categorical_projection_laws
     from .suites.replay import replay_laws as replay_laws
     from .suites.returns import lambda_return_laws as lambda_return_laws
     from .suites.returns import vtrace_laws as vtrace_laws
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
     from .suites.sum_tree import sum_tree_laws as sum_tree_laws
     from .suites.target import n_step_laws as n_step_laws
     from .suites.target import target_laws as target_laws
+    from .suites.target_network import target_network_laws as target_network_laws
     from .suites.update import update_laws as update_laws
     from .suites.value_loss import value_loss_laws as value_loss_laws
     from .suites.wrapper import auto_reset_laws as auto_reset_laws
@@ -138,6 +141,7 @@ else:
         "suites.checkpoint": ("TreeStore", "checkpoint_laws", "resume_laws"),
         "suites.distribution": ("distribution_laws",),
         "suites.env": ("env_laws", "env_suite"),
+        "suites.epsilon": ("epsilon_laws",),
         "suites.estimator": ("estimator_laws",),
         "suites.gradient": ("gradient_laws",),
         "suites.gym": ("gym_laws",),
@@ -173,6 +177,7 @@ else:
         "suites.policy": ("policy_laws",),
         "suites.precision": ("precision_laws",),
         "suites.probe": ("probe_laws",),
+        "suites.projection": ("categorical_projection_laws",),
         "suites.replay": ("replay_laws",),
         "suites.returns": ("lambda_return_laws", "vtrace_laws"),
         "suites.sampler": ("sampler_laws",),
@@ -181,6 +186,7 @@ else:
         "suites.step": ("step_laws",),
         "suites.sum_tree": ("sum_tree_laws",),
         "suites.target": ("n_step_laws", "target_laws"),
+        "suites.target_network": ("target_network_laws",),
         "suites.update": ("update_laws",),
         "suites.value_loss": ("value_loss_laws",),
         "suites.wrapper": ("auto_reset_laws", "time_limit_laws"),

@@ -71,6 +71,15 @@ NAMES: Mapping[str, str] = {  # role of a parameter -> regular expression of all
     "rewards": r"((token_level|step|env|raw)_)?rew(ard)?s?(_t|_seq|_list|_buf)?|r|r_t|rs|scores",
     "step": r"(global_?)?step|count|t|epoch|iteration|it|progress(_remaining)?|current_step|num_steps",
     "target": r"((value|td|critic|q|lambda)_)?(targets?|returns?|rets?)(_t)?|returns_batch|b_returns|labels?|y",
+    "target_params": r"targ(et)?_?(net(work)?|params?|parameters|model|critic|actor|q(_?net(work)?)?|weights|variables?)?|slow|"
+    r"(params?|net(work)?|model|weights)_?targ(et)?|old(_tensors)?|follower",
+    "online_params": r"((online|local|source|main|current|policy|new|fast|q)_?)?(net(work)?|params?|parameters|model|critic|"
+    r"actor|weights|variables?|tensors)|source|online|new|q",
+    "rate": r"tau|rate|polyak(_tau)?|rho|step_size|alpha|coef(ficient)?|decay|momentum",
+    "atoms": r"atoms|support|z(_support)?|bins",
+    "discounts": r"discounts?|gammas?|d_t|discount_t",
+    "epsilon": r"eps(ilon)?|exploration(_rate)?|random_prob(ability)?",
+    "q_values": r"(q_?)?values?|q(_?vals?)?|qs|action_values|preferences",
     "temperature": r"temperature|temp|tau|t",
     "terminated": r"terminat(ed|ions?|als?|es)|terminals?|terms?|is_terminal",
     "truncated": r"truncat(ed|ions?|es)|truncs?|time_?outs?|time_limit_dones?",
@@ -191,6 +200,15 @@ ROWS: tuple[CatalogueRow, ...] = (
         words=r"(?i)categorical",
     ),
     CatalogueRow(
+        suite="categorical_projection",
+        laws=("..suites.projection", "categorical_projection_laws"),
+        signature=function("probs [B, N]", "rewards [B]", "discounts [B]", "atoms [N]", returns="probs [B, N]"),
+        example="verify(categorical_projection_laws(), my_projection)",
+        names=r"(?i)(categorical|l2|c51|distribution(al)?|value)_?proj(ect(ion)?)?|proj(ect(ion)?)?_?(categorical|distribution(al)?)",
+        needs=("probs", "rewards", "discounts", "atoms"),
+        words=r"(?i)project",
+    ),
+    CatalogueRow(
         suite="chat_mask",
         laws=("..suites.language.chat_mask", "chat_mask_laws"),
         signature=function("messages", returns="(tokens, mask), or the tokens of a rollout"),
@@ -243,6 +261,15 @@ ROWS: tuple[CatalogueRow, ...] = (
         example="verify(env_laws, cartpole())",
         names=r"(?i)env$|world$",
         bases=("purestep.core.env.Env",),
+    ),
+    CatalogueRow(
+        suite="epsilon",
+        laws=("..suites.epsilon", "epsilon_laws"),
+        signature=function("q_values [N, A]", "epsilon", returns="actions [N]"),
+        example="verify(epsilon_laws(masked=True), my_epsilon_greedy)",
+        names=r"(?i)eps(ilon)?_?greedy",
+        needs=("q_values", "epsilon"),
+        words=r"(?i)epsilon[- ]greedy",
     ),
     CatalogueRow(
         suite="estimator",
@@ -542,6 +569,21 @@ ROWS: tuple[CatalogueRow, ...] = (
         words=r"(?i)target|reward[- ]to[- ]go|rewards to go|discounted",
         adapt=("..suites.forms", "target_form"),
         conventions=({"kind": "td"}, {"kind": "max"}),
+    ),
+    CatalogueRow(
+        suite="target_network",
+        laws=("..suites.target_network", "target_network_laws"),
+        signature=function("target_params", "online_params", "rate", returns="target params, or None: in place"),
+        example='verify(target_network_laws(form="modules"), lambda target, network, tau: soft_update(network, target, tau))',
+        names=r"(?i)(polyak|soft|target(_net(work)?)?|ema)_?(update|average|sync|copy)|update_target|sync_target|incremental_update",
+        needs=("target_params", "online_params", "rate"),
+        words=r"(?i)polyak|soft[- ]update|target network",
+        conventions=tuple(
+            {**form, **kept}
+            for kept in ({}, {"kept": True})
+            for form in ({}, {"form": "tensors"}, {"form": "modules"}, {"form": "modules", "buffers": False})
+            if form or kept
+        ),
     ),
     CatalogueRow(
         suite="token_gae",

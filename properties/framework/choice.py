@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field, fields, frozen, has
 
 from ...core.errors import PurestepError, StructureError, choose, describe_error, message
 from .catalogue import ROWS, CatalogueRow, import_named, rows, suite_of
@@ -12,7 +12,7 @@ from .matching import CERTAIN, Match, matches
 from .verdict import NoVerdict
 
 if TYPE_CHECKING:
-    from .law import Suite
+    from .law import Law, Suite
 
 CALL = "add --call to check the object that it returns"
 WHOLE = 40  # more for a class whose calls take all that a suite gives
@@ -100,11 +100,32 @@ def _played(one: Match) -> set[str]:
 
 def suite_for(row: CatalogueRow, words: Mapping[str, Any], subject: Any) -> "Suite":
     """Return the suite with these keywords, for endings of one kind where the object knows one alone."""
-    from .readings import with_merged_endings
-
     roles = set(getattr(subject, "roles", ()))
     merged = {"ended", "discount"} & roles & set(row.derived) and not {"terminated", "truncated"} <= roles
     return with_merged_endings(suite_of(row, words)) if merged else suite_of(row, words)
+
+
+def with_merged_endings(suite: "Suite") -> "Suite":
+    """Return the suite for objects that know one kind of ending: each truncation is drawn as a termination."""
+    return evolve(suite, laws=tuple(_merged(law) for law in suite.laws))
+
+
+def _merged(law: "Law") -> "Law":
+    needs = tuple(need for need in law.needs if "truncation" not in need)
+    return evolve(law, inputs=lambda subject: law.inputs(subject).map(merge_endings), needs=needs)
+
+
+def merge_endings(drawn: Any) -> Any:
+    """Return drawn inputs without truncations: an ending is a termination."""
+    if isinstance(drawn, tuple) and not hasattr(drawn, "_fields"):
+        return tuple(merge_endings(one) for one in drawn)
+    if not has(type(drawn)):
+        return drawn
+    changes = {f.name: merge_endings(getattr(drawn, f.name)) for f in fields(type(drawn)) if f.init}
+    if {"terminated", "truncated"} <= set(changes):
+        changes["terminated"] = changes["terminated"] | changes["truncated"]
+        changes["truncated"] = changes["truncated"] & ~changes["truncated"]
+    return evolve(drawn, **changes)
 
 
 def best_row(subject: Any, found: Sequence[Match]) -> tuple[CatalogueRow, tuple[str, ...]]:

@@ -13,18 +13,21 @@ from ...algorithms.a2c import a2c
 from ...algorithms.advantages import gae
 from ...algorithms.aggregate import sequence_count, sequence_mean, token_count, token_mean
 from ...algorithms.algorithm import Algorithm
+from ...algorithms.distributional_losses import project_categorical
 from ...algorithms.importance import masked_weights, truncated_weights
 from ...algorithms.kl import k2, k3
 from ...algorithms.language import credit, objectives
 from ...algorithms.language.advantages import token_gae
 from ...algorithms.language.group_advantages import grpo_advantages, rloo_advantages
 from ...algorithms.language.token_losses import cispo, dual_clip, gspo
+from ...algorithms.off_policy import follow
 from ...algorithms.policy_losses import ppo_clip
 from ...algorithms.ppo import minibatch_rows, ppo
 from ...algorithms.returns import discounted, lambda_returns, n_step
 from ...algorithms.value_losses import clipped, squared
 from ...algorithms.vtrace import vtrace
-from ...core.distributions import Categorical, Normal, TanhNormal, masked
+from ...core import keys
+from ...core.distributions import Categorical, EpsilonGreedy, Normal, TanhNormal, masked
 from ...core.env import auto_reset, time_limit
 from ...core.envs.cartpole import cartpole
 from ...core.language import parsers
@@ -53,6 +56,8 @@ from ..suites.checkpoint import MUTANTS as CHECKPOINT_MUTANTS
 from ..suites.checkpoint import RESUME, SmallTrainer, checkpoint_laws, own_store, resume_laws
 from ..suites.distribution import classes, distribution_laws
 from ..suites.env import env_laws
+from ..suites.epsilon import MUTANTS as EPSILON_MUTANTS
+from ..suites.epsilon import epsilon_laws
 from ..suites.estimator import MUTANTS as ESTIMATOR_MUTANTS
 from ..suites.estimator import estimator_laws
 from ..suites.gradient import gradient_laws
@@ -105,6 +110,7 @@ from ..suites.policy import policy_laws
 from ..suites.precision import MUTANTS as PRECISION_MUTANTS
 from ..suites.precision import Descending, precision_laws
 from ..suites.probe import probe_laws
+from ..suites.projection import categorical_projection_laws
 from ..suites.replay import Hindsight, NStep, OwnBuffer, Prioritised, replay_laws
 from ..suites.returns import LAMBDA_RETURNS, VTRACE, lambda_return_laws, vtrace_laws
 from ..suites.sampler import sampler_laws
@@ -116,6 +122,8 @@ from ..suites.step import running_total, step_laws, totals
 from ..suites.sum_tree import CumulatedPriorities, sum_tree_laws
 from ..suites.target import MUTANTS as TARGET_MUTANTS
 from ..suites.target import N_STEP, n_step_laws, target_laws
+from ..suites.target_network import MUTANTS as TARGET_NETWORK_MUTANTS
+from ..suites.target_network import target_network_laws
 from ..suites.update import update_laws
 from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
 from ..suites.value_loss import value_loss_laws
@@ -261,6 +269,19 @@ def own_min(
     return own_td(rewards, torch.minimum(first, second), terminated, truncated, gamma=gamma)
 
 
+def kept_in_place(target: torch.nn.Module, network: torch.nn.Module, kept: float) -> None:
+    """Move a target network in place, as Spinning Up does: `kept` is the part of it that stays."""
+    with torch.no_grad():
+        for name, leaf in target.state_dict().items():
+            leaf.copy_(follow(leaf, network.state_dict()[name], 1.0 - kept))
+
+
+def own_epsilon_greedy(values: Tensor, epsilon: float) -> Tensor:
+    """Return actions of this library's distribution, with a key that torch's generator draws."""
+    key = keys.split(keys.key(int(torch.randint(1 << 30, ()))), len(values))
+    return EpsilonGreedy(values=values, epsilon=torch.full(values.shape[:1], epsilon)).sample(key)
+
+
 def cartpole_with_statistics() -> Any:
     """Return Gymnasium's CartPole, with the length of an episode in the info of its end."""
     env = registered("CartPole-v1")()
@@ -353,6 +374,10 @@ def _targets() -> list[Family]:
         Family(target_laws("min"), own_min),
         Family(target_laws("reward_to_go"), discounted),
         Family(n_step_laws(), n_step, edits(N_STEP)),
+        Family(target_network_laws(), follow, edits(TARGET_NETWORK_MUTANTS)),
+        Family(target_network_laws(form="modules", kept=True), kept_in_place),
+        Family(categorical_projection_laws(), project_categorical),
+        Family(epsilon_laws(masked=True), own_epsilon_greedy, edits(EPSILON_MUTANTS)),
     ]
 
 

@@ -2,19 +2,19 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from attrs import evolve, frozen
+from torch import Tensor
 
-from .catalogue import suite_of
+from .catalogue import CatalogueRow, suite_of
 from .choice import Chosen, suite_for
 from .classify import classify
 from .isolated import ItemResult, each_apart
-from .law import reasons
+from .law import Broken, Unlike, reasons
 from .profiles import named_profile
-from .readings import keeps_enough, read_as, readings
 from .report import BROKEN, PASSED, ROUNDS, SKIPPED, VACUOUS, Report, Result, name_of
 from .run import run
 from .target import values_of
@@ -24,6 +24,7 @@ NEUTRAL = r"(my|own|plain|simple|custom|vanilla|fused|paged|momentum|optim(i[sz]
 
 
 Choice = Callable[[Mapping[str, Mapping[str, Any]]], Chosen]
+Post = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def verify_apart(
@@ -226,3 +227,99 @@ def convention_that_holds(found: Chosen, known: Sequence[Mapping[str, Any]], lim
         if isinstance(one, ItemResult) and one.value:
             return " ".join(f"--declare {name}={value}" for name, value in words.items())
     return ""
+
+
+# --- readings ---
+# Conventions of the field under which a suite may call an object and read what it returns. Where a law is broken under the
+# first reading, the others are tried, and the object is right under any with which all laws hold. A reading declares keywords of
+# the suite, and may read the result in another way: as its negative, or as a mean of its rows.
+
+
+@frozen
+class ResultReading:
+    """Keywords of the suite, and how results are read, in words; "" is as they are."""
+
+    declared: Mapping[str, Any]
+    result: str = ""
+
+    def line(self) -> str:
+        """Return the reading as options and words."""
+        options = [f"--declare {name}={value}" for name, value in self.declared.items()]
+        return ", and ".join([*([" ".join(options)] if options else []), *([self.result] if self.result else [])])
+
+
+def negative(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the negative of what a function returns: a loss of an objective."""
+    return lambda *given, **named: -function(*given, **named)
+
+
+def doubled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return twice what a function returns: its half is a convention."""
+    return lambda *given, **named: 2 * function(*given, **named)
+
+
+def of_first_column(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of advantages [B, L] that calls one of advantages [B]."""
+
+    def called(*given: Any, **named: Any) -> Any:
+        words = {k: v[..., 0] if "adv" in k and isinstance(v, Tensor) and v.ndim == 2 else v for k, v in named.items()}
+        return function(*given, **words)
+
+    return called
+
+
+def row_by_row(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of rows [N] that calls one of a batch, whose result is the mean (or the sum) over rows, for each row.
+
+    Raises: Broken where the result of the batch is neither.
+    """
+
+    def called(*given: Any, **named: Any) -> Any:
+        def part(i: slice) -> Any:
+            cut = [x[i] if isinstance(x, Tensor) and x.ndim else x for x in given]
+            return function(*cut, **{k: x[i] if isinstance(x, Tensor) and x.ndim else x for k, x in named.items()})
+
+        tensors = [x for x in (*given, *named.values()) if isinstance(x, Tensor) and x.ndim]
+        found = [torch.as_tensor(part(slice(i, i + 1))) for i in range(len(tensors[0]))]
+        if any(one.numel() != 1 for one in found):
+            raise Unlike("the result of a row is not one number")
+        rows = torch.stack([one.reshape(()) for one in found])
+        whole = torch.as_tensor(part(slice(None))).to(rows.dtype).reshape(-1)
+        near = [torch.allclose(whole, x.reshape(1), rtol=1e-4, atol=1e-5) for x in (rows.mean(), rows.sum())]
+        if len(whole) != 1 or not any(near):
+            raise Broken("the result of a batch is neither the mean nor the sum over its rows")
+        return rows
+
+    return called
+
+
+RESULTS: Mapping[str, Post] = {
+    "its result is an objective, the negative of a loss": negative,
+    "its result is the mean or sum over a batch": row_by_row,
+    "its advantages are of sequences [B]": of_first_column,
+}
+
+
+def read_as(subject: Any, result: str) -> Any:
+    """Return the subject with its result read in another way."""
+    inner = getattr(subject, "function", subject) if hasattr(subject, "with_function") else subject
+    made = RESULTS[result](inner)
+    made.__name__ = getattr(subject, "__name__", type(subject).__name__)
+    return made if inner is subject else subject.with_function(made)
+
+
+def readings(row: CatalogueRow, declared: Mapping[str, Any]) -> Iterator[ResultReading]:
+    """Yield the further readings of a suite's objects, except those of keywords that are declared."""
+    open_ = [words for words in row.conventions if not set(words) & set(declared)]
+    yield from (ResultReading(words) for words in open_)
+    for result in row.results:
+        yield ResultReading({}, result)
+        yield from (ResultReading(words, result) for words in open_)
+
+
+def keeps_enough(passed: Sequence[str], failed: Sequence[str], row: CatalogueRow) -> bool:
+    """Return whether an object keeps enough of the laws to be of the suite's kind in this reading.
+
+    That is half of them, or one of the row's `tells`: laws that no object of another kind keeps by chance.
+    """
+    return bool(set(passed) & set(row.tells)) or (bool(passed) and 2 * len(passed) >= len(failed) + len(passed))

@@ -1,7 +1,7 @@
 """Laws of the projection of a distribution of returns onto fixed atoms, as in C51.
 
-The subject is f(probs [B, N], rewards [B], discounts [B], atoms [N]) -> probs [B, N]: the distribution of reward + discount Z for
-Z of `probs` over `atoms`, a grid of equal steps, projected onto the same atoms; a discount is 0 behind a termination.
+The subject is f(probs [B, N], rewards [B], discounts [B], atoms [N]) -> probs [B, N]: the distribution of reward + discount Z,
+for Z of `probs` over `atoms`, a grid of equal steps, projected onto the same atoms; a discount is 0 behind a termination.
 
 >>> from purestep.properties import categorical_projection_laws, verify
 >>> def nearest(probs, rewards, discounts, atoms):  # moves each atom to the nearest one, in place of to both neighbours

@@ -1,8 +1,8 @@
 """Laws of the update of a target network: f(target, params, rate) -> target, or in place on tensors or modules.
 
     test_values = check(target_network_laws(), my_average)                             # dicts of tensors, returned
-    test_tensors = check(target_network_laws(form="tensors"), my_polyak)               # f(params, target, rate), in place
-    test_modules = check(target_network_laws(form="modules", kept=True), my_update)    # rate is the part that is kept
+    test_tensors = check(target_network_laws(form="tensors"), my_polyak)               # lists of tensors, the first in place
+    test_modules = check(target_network_laws(form="modules", kept=True), my_update)    # modules; the rate is what is kept
 
 >>> from purestep.properties import target_network_laws, verify
 >>> def swapped(target, params, rate):
@@ -11,7 +11,7 @@
 'broken'
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,91 +45,95 @@ class _Network(nn.Module):
         return {name: getattr(self, name).detach().clone() for name in NAMES}
 
 
-def as_values(update: Update) -> Update:
-    """Return f(target, params, rate) -> target as it is.
+@frozen
+class Form:
+    """A way to call an update: as a function of values, and back."""
 
-    >>> as_values(max)(1, 2)
-    2
-    """
-    return update
+    to_values: Callable[[Update], Update]
+    from_values: Callable[[Update], Update]
 
 
-def of_tensors(update: Update) -> Update:
-    """Return f(params, target, rate), in place on lists of tensors, as a function of values.
-
-    >>> def move(params, target, rate):
-    ...     target[0].add_(rate * (params[0] - target[0]))
-    >>> of_tensors(move)({"bias": torch.zeros(1)}, {"bias": torch.ones(1)}, 0.25)
-    {'bias': tensor([0.2500])}
-    """
-
+def _of_tensors(update: Update) -> Update:
     def called(target: Params, params: Params, rate: float) -> Params:
         own = {name: leaf.clone() for name, leaf in target.items()}
-        update([params[name] for name in own], list(own.values()), rate)
+        update(list(own.values()), [params[name] for name in own], rate)
         return own
 
     return called
 
 
-def of_modules(update: Update) -> Update:
-    """Return f(network, target_network, rate), in place on modules, as a function of values.
+def _to_tensors(update: Update) -> Update:
+    def called(target: Sequence[Tensor], params: Sequence[Tensor], rate: float) -> None:
+        new = update(dict(zip(NAMES, target, strict=True)), dict(zip(NAMES, params, strict=True)), rate)
+        for name, leaf in zip(NAMES, target, strict=True):
+            leaf.copy_(new[name])
 
-    >>> def move(network, target_network, rate):
-    ...     target_network.load_state_dict(network.state_dict())
-    >>> params = {"weight": torch.ones(1, 1), "bias": torch.ones(1), "mean": torch.ones(1)}
-    >>> of_modules(move)(params, params, 1.0)["bias"]
-    tensor([1.])
-    """
+    return called
 
+
+def _of_modules(update: Update) -> Update:
     def called(target: Params, params: Params, rate: float) -> Params:
         network, follower = _Network(params), _Network(target)
-        update(network, follower, rate)
-        changed = {name: leaf for name, leaf in network.values().items() if not torch.equal(leaf, params[name])}
-        require(not changed, f"the network that is followed has changed: {sorted(changed)}")
+        update(follower, network, rate)
+        changed = [name for name, leaf in network.values().items() if not torch.equal(leaf, params[name])]
+        require(not changed, f"the network that is followed has changed: {changed}")
         return follower.values()
 
     return called
 
 
-FORMS: Mapping[str, Callable[[Update], Update]] = {"values": as_values, "tensors": of_tensors, "modules": of_modules}
+def _to_modules(update: Update) -> Update:
+    def called(target: _Network, network: _Network, rate: float) -> None:
+        new = update(target.values(), network.values(), rate)
+        with torch.no_grad():
+            for name in NAMES:
+                getattr(target, name).copy_(new[name])
+
+    return called
+
+
+FORMS: Mapping[str, Form] = {
+    "values": Form(lambda update: update, lambda update: update),
+    "tensors": Form(_of_tensors, _to_tensors),
+    "modules": Form(_of_modules, _to_modules),
+}
 
 
 # --- mutants ---
+# Common mistakes; each changes a right update of values, whatever its form is.
+
+Mistake = Callable[[Update, Params, Params, float], Params]
 
 
-def _edited(change: Callable[[Update, Params, Params, float], Params], form: str) -> Callable[[Update], Update]:
-    """Return the edit of the function of values; the edited subject is of values, whatever the form was."""
-
+def _edited(mistake: Mistake, form: str) -> Callable[[Update], Update]:
     def mutant(update: Update) -> Update:
-        inner = FORMS[form](update)
-        edited = lambda target, params, rate: change(inner, target, params, rate)  # noqa: E731
-        edited.of_values = True  # type: ignore[attr-defined]
-        return edited
+        inner = FORMS[form].to_values(update)
+        return FORMS[form].from_values(lambda target, params, rate: mistake(inner, target, params, rate))
 
     return mutant
 
 
-def swaps_roles(inner: Update, target: Params, params: Params, rate: float) -> Params:
+def swaps_parts(update: Update, target: Params, params: Params, rate: float) -> Params:
     """Keep the part that should be taken, and take the part that should be kept."""
-    new: Params = inner(target, params, 1.0 - rate)
+    new: Params = update(target, params, 1.0 - rate)
     return new
 
 
-def skips_vectors(inner: Update, target: Params, params: Params, rate: float) -> Params:
+def skips_vectors(update: Update, target: Params, params: Params, rate: float) -> Params:
     """Leave leaves of one axis as they are."""
-    new = inner(target, params, rate)
+    new = update(target, params, rate)
     return {name: leaf if leaf.ndim > 1 else target[name] for name, leaf in new.items()}
 
 
-def never_arrives(inner: Update, target: Params, params: Params, rate: float) -> Params:
+def never_arrives(update: Update, target: Params, params: Params, rate: float) -> Params:
     """Move by at most 0.99 of the way."""
-    new: Params = inner(target, params, min(rate, 0.99))
+    new: Params = update(target, params, min(max(rate, 0.01), 0.99))
     return new
 
 
-def squares_rate(inner: Update, target: Params, params: Params, rate: float) -> Params:
+def squares_rate(update: Update, target: Params, params: Params, rate: float) -> Params:
     """Apply the rate twice."""
-    new: Params = inner(target, params, rate * rate)
+    new: Params = update(target, params, rate * rate)
     return new
 
 
@@ -159,9 +163,9 @@ _law = law_constructor(_networks, SOURCE, numeric=True)
 def target_network_laws(*, form: str = "values", kept: bool = False, buffers: bool = True) -> Suite:
     """Return the laws of an update of a target network: target' = target + rate (params - target), each leaf by itself.
 
-    `form` is "values": f(target, params, rate) -> target', dicts of tensors; "tensors": f(params, target, rate), in place on
-    lists; or "modules": f(network, target_network, rate), in place on modules. With `kept` the rate is the part of the target
-    that stays. `buffers=False`: tensors of a module that are no parameters may stay.
+    The subject is f(target, params, rate): of dicts of tensors, and returns the new target ("values"); of lists of tensors, and
+    changes the target's in place ("tensors"); or of two modules, likewise ("modules"). With `kept` the rate is the part of the
+    target that stays. `buffers=False`: tensors of a module that are no parameters may stay.
     Raises: ChoiceError.
 
     >>> from purestep.properties import verify
@@ -174,10 +178,9 @@ def target_network_laws(*, form: str = "values", kept: bool = False, buffers: bo
         raise ChoiceError(message("target_network_laws: form", got=form, wanted=wanted, remedy=remedy))
 
     def asked(update: Update, drawn: Networks, rate: float) -> Params:
-        function = update if hasattr(update, "of_values") else FORMS[form](update)
         target = {name: leaf.clone() for name, leaf in drawn.target.items()}
         params = {name: leaf.clone() for name, leaf in drawn.params.items()}
-        new: Params = function(target, params, 1.0 - rate if kept else rate)
+        new: Params = FORMS[form].to_values(update)(target, params, 1.0 - rate if kept else rate)
         for what, tree, before in (("params", params, drawn.params), ("the old target", target, drawn.target)):
             for name in before:
                 same(f"{what}.{name}, an input", tree[name], before[name], EXACT)
@@ -215,7 +218,7 @@ def target_network_laws(*, form: str = "values", kept: bool = False, buffers: bo
         _law(
             "average",
             claim,
-            ("swaps the parts", _edited(swaps_roles, form)),
+            ("swaps the parts", _edited(swaps_parts, form)),
             average,
             "leaves that differ",
             "another rate than one half",
