@@ -130,10 +130,10 @@ if TYPE_CHECKING:
     from .core.networks import functional as functional
     from .core.networks import mlp as mlp
     from .core.optim.interface import Optimizer as Optimizer
-    from .core.optim.interface import apply_updates as apply_updates
     from .core.optim.optimizers import adam as adam
     from .core.optim.optimizers import adamw as adamw
     from .core.optim.optimizers import add_decayed_weights as add_decayed_weights
+    from .core.optim.optimizers import apply_updates as apply_updates
     from .core.optim.optimizers import chain as chain
     from .core.optim.optimizers import clip_by_global_norm as clip_by_global_norm
     from .core.optim.optimizers import linear_decay as linear_decay
@@ -266,11 +266,12 @@ else:
         "core.language.types": ("Rollout", "Transcript"),
         "core.machine": ("Machine",),
         "core.networks": ("Network", "functional", "mlp"),
-        "core.optim.interface": ("Optimizer", "apply_updates"),
+        "core.optim.interface": ("Optimizer",),
         "core.optim.optimizers": (
             "adam",
             "adamw",
             "add_decayed_weights",
+            "apply_updates",
             "chain",
             "clip_by_global_norm",
             "linear_decay",

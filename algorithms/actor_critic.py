@@ -12,8 +12,8 @@ from torch import Tensor
 from ..core.distributions import Distribution
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
-from ..core.optim.optimizers import global_norm
+from ..core.optim.interface import Optimizer, check_optimizer
+from ..core.optim.optimizers import apply_updates, global_norm
 from ..core.policy import ActorCritic, apply_to_sequences, apply_to_steps, check_model, values_of_sequences
 from ..core.record import replace
 from ..core.steps import Remembered, Trajectory, ended

@@ -1,5 +1,7 @@
 """DDPG: a deterministic policy that follows the gradient of a critic, learnt from a replay buffer (Lillicrap et al. 2015)."""
 
+from typing import Annotated
+
 from ..core.actor_q import DeterministicActor
 from ..core.errors import StructureError, message
 from ..core.optim.interface import Optimizer, check_optimizer
@@ -8,9 +10,11 @@ from .hyperparameters import Count, Fraction, Steps, Weight, numbers_of
 from .off_policy import ReplayOptions
 from .td3 import check_deterministic, deterministic_policy_gradient
 
+CRITICS = 1
+
 
 def ddpg(
-    model: DeterministicActor,
+    model: Annotated[DeterministicActor, {"critics": CRITICS}],
     optimizer: Optimizer,
     *,
     gamma: Fraction = 0.99,  # what a reward is worth one step later
@@ -41,9 +45,9 @@ def ddpg(
     """
     numbers = numbers_of(ddpg, locals())
     check_deterministic("ddpg", model)
-    if model.critics_count != 1:
-        remedy = "make the model with critics=1, or use td3"
-        raise StructureError(message("ddpg: critics", got=model.critics_count, wanted=1, remedy=remedy))
+    if model.critics_count != CRITICS:
+        remedy = f"make the model with critics={CRITICS}, or use td3"
+        raise StructureError(message("ddpg: critics", got=model.critics_count, wanted=CRITICS, remedy=remedy))
     check_optimizer(optimizer)
     options = ReplayOptions(replay_size=replay_size, batch_size=batch_size, updates=updates, n_step=n_step)
     return deterministic_policy_gradient(model, optimizer, numbers, options)

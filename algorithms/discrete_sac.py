@@ -9,14 +9,11 @@ from ..core.categorical_actor import CategoricalActor
 from ..core.distributions import Categorical, illegal
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
-from ..core.optim.optimizers import global_norm
-from ..core.record import replace
-from .algorithm import Algorithm, Metrics, TrainState
+from ..core.optim.interface import Optimizer
+from .algorithm import Algorithm
 from .hyperparameters import Count, Fraction, Numbers, Steps, Weight, numbers_of, scaled
-from .off_policy import Batch, ReplayOptions, follow, off_policy
-from .sac import METRICS, as_it_acts, current_temperature, soft_init
-from .td3 import critics_gradient
+from .off_policy import Batch, ReplayOptions
+from .soft_actor_critic import soft_actor_critic
 
 
 def discrete_sac(
@@ -57,64 +54,41 @@ def discrete_sac(
         remedy = "make it with `categorical_actor_mlp`, or with `categorical_actor` from networks of yours"
         got, wanted = type(model).__name__, "a CategoricalActor"
         raise StructureError(message("discrete_sac: model", got=got, wanted=wanted, remedy=remedy))
-    check_optimizer(optimizer)
-    is_learned = temperature == "learned"
 
     def taken(params: Any, observation: Any, action: Tensor) -> Tensor:
         values = model.critics(params, observation)
         return values.gather(-1, action.expand(values.shape[:-1])[..., None])[..., 0]
 
-    def learn(state: TrainState, batch: Batch, key: Key, now: Numbers) -> tuple[TrainState, Tensor, Metrics]:
-        del key
-        policy, critics, targets = state.params["policy"], state.params["critics"], state.targets
-        policy_optimizer, critics_optimizer, *others = state.optimizer
-        weight = current_temperature(state, now)
+    def draws(key: Key, batch: Batch) -> tuple[tuple[()], tuple[()]]:
+        del key, batch
+        return (), ()
 
+    def next_value(policy: Any, critics: Any, batch: Batch, temperature: Tensor, draw: tuple[()]) -> Tensor:
+        del draw
         following = model.distribution(policy, batch.next_observation)
-        next_values = model.critics(targets["critics"], batch.next_observation).amin(0)
-        wanted = batch.reward + batch.discount * soft_value(following, next_values, weight)
+        return soft_value(following, model.critics(critics, batch.next_observation).amin(0), temperature)
 
-        gradients, critic_figures = critics_gradient(taken, critics, batch, wanted)
-        step, critics_optimizer = optimizer.update(gradients, critics_optimizer, critics)
-        critics = apply_updates(critics, step)
+    def policy_loss(
+        policy: Any, critics: Any, batch: Batch, temperature: Tensor, draw: tuple[()], now: Numbers
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        del draw
+        distribution = model.distribution(policy, batch.observation)
         values = model.critics(critics, batch.observation).amin(0)
+        entropy = distribution.entropy()
+        lacking = entropy - scaled(now["target_entropy"], highest_entropy(distribution))
+        return -soft_value(distribution, values, temperature).mean(), entropy.mean(), lacking.mean()
 
-        def loss_of_policy(policy: Any) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-            distribution = model.distribution(policy, batch.observation)
-            loss = -soft_value(distribution, values, weight).mean()
-            entropy = distribution.entropy().detach()
-            lacking = entropy - scaled(now["target_entropy"], highest_entropy(distribution).detach())
-            return loss, (loss.detach(), entropy.mean(), lacking.mean())
-
-        uphill, (policy_loss, entropy, gradient) = torch.func.grad(loss_of_policy, has_aux=True)(policy)
-        step, policy_optimizer = optimizer.update(uphill, policy_optimizer, policy)
-        policy = apply_updates(policy, step)
-
-        log_temperature = targets["log_temperature"]
-        if is_learned:
-            step, *others = optimizer.update(gradient, others[0], log_temperature)
-            log_temperature = apply_updates(log_temperature, step)
-
-        figures = {
-            **critic_figures,
-            "policy_loss": policy_loss,
-            "entropy": entropy,
-            "temperature": weight,
-            "critic_gradient_norm": global_norm(gradients),
-            "policy_gradient_norm": global_norm(uphill),
-        }
-        average = follow(targets["critics"], critics, now["target_rate"])
-        after = replace(
-            state,
-            params={"policy": policy, "critics": critics},
-            optimizer=(policy_optimizer, critics_optimizer, *others),
-            targets={"critics": average, "log_temperature": log_temperature},
-        )
-        return after, critic_figures["error"].expand_as(batch.reward), figures
-
-    init = soft_init(model, optimizer, numbers, is_learned=is_learned)
-    options = ReplayOptions(replay_size=replay_size, batch_size=batch_size, updates=updates, n_step=n_step)
-    return off_policy(init, learn, as_it_acts, numbers, options, METRICS)
+    return soft_actor_critic(
+        model,
+        optimizer,
+        numbers,
+        ReplayOptions(replay_size=replay_size, batch_size=batch_size, updates=updates, n_step=n_step),
+        taken=taken,
+        draws=draws,
+        next_value=next_value,
+        policy_loss=policy_loss,
+        is_learned=temperature == "learned",
+    )
 
 
 def soft_value(distribution: Categorical, values: Tensor, temperature: Tensor) -> Tensor:

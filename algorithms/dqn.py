@@ -6,16 +6,12 @@ import torch
 from torch import Tensor
 
 from ..core.action_values import ActionValues
-from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
-from ..core.optim.optimizers import global_norm
-from ..core.record import replace, select
-from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Count, Fraction, Number, Numbers, Steps, numbers_of, stored_numbers
-from .off_policy import Batch, ReplayOptions, annealed, follow, off_policy
-
-METRICS = ("loss", "value", "error", "gradient_norm", "exploration")
+from ..core.optim.interface import Optimizer
+from .algorithm import Algorithm, TrainState
+from .hyperparameters import Count, Fraction, Number, Steps, numbers_of
+from .off_policy import Batch, ReplayOptions
+from .q_learner import check_model_type, q_learner
 
 
 def dqn(
@@ -60,47 +56,23 @@ def dqn(
     tensor(1.)
     """
     numbers = numbers_of(dqn, locals())
-    check_action_values("dqn", model)
-    check_optimizer(optimizer)
+    check_model_type("dqn", model, ActionValues, "action_values")
     double, squared = target == "double", loss == "squared"
 
-    def init(key: Key) -> TrainState:
-        params = model.init(key)
-        network = params["network"]
-        step = torch.zeros((), dtype=torch.int64, device=key.device)
-        own = stored_numbers(numbers, key.device)
-        return TrainState(params=params, optimizer=optimizer.init(network), step=step, numbers=own, targets=network)
+    def q(network: Any, observation: Any) -> Tensor:
+        return model.values(model.outputs(network, observation), observation)
 
-    def learn(state: TrainState, batch: Batch, key: Key, now: Numbers) -> tuple[TrainState, Tensor, Metrics]:
+    def wanted_of(state: TrainState, batch: Batch, key: Key) -> Tensor:
         del key
-        network = state.params["network"]
-
-        def q(network: Any, observation: Any) -> Tensor:
-            return model.values(model.outputs(network, observation), observation)
-
         next_target = q(state.targets, batch.next_observation)
-        next_online = q(network, batch.next_observation) if double else next_target
-        wanted = q_target(batch.reward, next_online, next_target, batch.discount)
+        next_online = q(state.params["network"], batch.next_observation) if double else next_target
+        return q_target(batch.reward, next_online, next_target, batch.discount)
 
-        def objective(network: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-            value = q(network, batch.observation).gather(-1, batch.action[..., None])[..., 0]
-            error = value - wanted
-            losses = 0.5 * error.square() if squared else huber(error)
-            return (batch.weight * losses).mean(), (error.detach(), value.detach())
-
-        gradients, (error, value) = torch.func.grad(objective, has_aux=True)(network)
-        step, optimizer_state = optimizer.update(gradients, state.optimizer, network)
-        after = apply_updates(network, step)
-        targets = updated_target(state, after, now)
-        figures = {
-            "loss": (batch.weight * (0.5 * error.square() if squared else huber(error))).mean(),
-            "value": value.mean(),
-            "error": error.abs().mean(),
-            "gradient_norm": global_norm(gradients),
-            "exploration": state.params["epsilon"],
-        }
-        params = {**state.params, "network": after}
-        return replace(state, params=params, optimizer=optimizer_state, targets=targets), error, figures
+    def losses_of(network: Any, batch: Batch, wanted: Tensor, key: Key) -> tuple[Tensor, Tensor, Tensor]:
+        del key
+        value = q(network, batch.observation).gather(-1, batch.action[..., None])[..., 0]
+        error = value - wanted
+        return 0.5 * error.square() if squared else huber(error), value, error
 
     options = ReplayOptions(
         replay_size=replay_size,
@@ -109,40 +81,7 @@ def dqn(
         n_step=n_step,
         prioritised=replay == "prioritised",
     )
-    return off_policy(init, learn, explore_by_epsilon, numbers, options, METRICS)
-
-
-def check_action_values(where: str, model: Any) -> None:
-    """Raise StructureError for anything but an ActionValues.
-
-    >>> from purestep.core.action_values import action_values_mlp
-    >>> from purestep.core.spaces import Discrete
-    >>> check_action_values("dqn", action_values_mlp(Discrete(2), Discrete(2)))
-    """
-    if not isinstance(model, ActionValues):
-        remedy = "make it with `action_values_mlp`, or with `action_values` from a network of yours"
-        got, wanted = type(model).__name__, "an ActionValues"
-        raise StructureError(message(f"{where}: model", got=got, wanted=wanted, remedy=remedy))
-
-
-def explore_by_epsilon(params: Any, stored: Tensor, now: Numbers) -> Any:
-    """Return the params with the probability of a random action after so many transitions.
-
-    >>> explore_by_epsilon({"epsilon": 1.0}, torch.tensor(50), {"exploration": 0.5, "exploration_steps": 100})
-    {'epsilon': tensor(0.7500)}
-    """
-    return {**params, "epsilon": annealed(stored, now["exploration"], now["exploration_steps"])}
-
-
-def updated_target(state: TrainState, network: Any, now: Numbers) -> Any:
-    """Return the target params after an update: every `target_period` updates they move to the network's by `target_rate`.
-
-    >>> state = TrainState(params=(), optimizer=(), step=torch.tensor(1), targets=torch.tensor(0.0))
-    >>> updated_target(state, torch.tensor(4.0), {"target_period": torch.tensor(2.0), "target_rate": 0.5})
-    tensor(2.)
-    """
-    due = (state.step + 1) % now["target_period"] == 0
-    return select(due, follow(state.targets, network, now["target_rate"]), state.targets)
+    return q_learner(model, optimizer, numbers, options, wanted_of, losses_of)
 
 
 def q_target(reward: Tensor, next_online: Tensor, next_target: Tensor, discount: Tensor) -> Tensor:

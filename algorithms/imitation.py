@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ..core import keys
 from ..core.keys import Key
-from ..core.optim.interface import Optimizer, apply_updates
+from ..core.optim.interface import Optimizer
+from ..core.optim.optimizers import apply_updates
 from ..core.policy import ActorCritic
 from ..core.record import record
 from ..core.scan import scan

@@ -15,8 +15,8 @@ from torch import Tensor
 from ..core import keys
 from ..core.errors import ShapeError, message
 from ..core.keys import Key
-from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
-from ..core.optim.optimizers import global_norm
+from ..core.optim.interface import Optimizer, check_optimizer
+from ..core.optim.optimizers import apply_updates, global_norm
 from ..core.policy import ActorCritic, apply_to_sequences, check_model
 from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan

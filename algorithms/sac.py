@@ -1,6 +1,5 @@
 """Soft actor-critic: a stochastic policy that also maximises its entropy, from a replay buffer (Haarnoja et al. 2018)."""
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -11,36 +10,11 @@ from ..core.actor_q import StochasticActor
 from ..core.distributions import TanhNormal
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
-from ..core.optim.optimizers import global_norm
-from ..core.policy import ActorCritic
-from ..core.record import replace
-from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import (
-    Coefficient,
-    Count,
-    Fraction,
-    Number,
-    Numbers,
-    Steps,
-    Weight,
-    numbers_of,
-    scaled,
-    stored_numbers,
-)
-from .off_policy import Batch, ReplayOptions, follow, off_policy
-from .td3 import critics_gradient, least_target
-
-METRICS = (
-    "critic_loss",
-    "policy_loss",
-    "value",
-    "error",
-    "entropy",
-    "temperature",
-    "critic_gradient_norm",
-    "policy_gradient_norm",
-)
+from ..core.optim.interface import Optimizer
+from .algorithm import Algorithm
+from .hyperparameters import Coefficient, Count, Fraction, Number, Numbers, Steps, Weight, numbers_of, scaled
+from .off_policy import Batch, ReplayOptions
+from .soft_actor_critic import soft_actor_critic
 
 
 def sac(
@@ -81,109 +55,36 @@ def sac(
     """
     numbers = numbers_of(sac, locals())
     check_stochastic("sac", model)
-    check_optimizer(optimizer)
     is_learned, dimensions = temperature == "learned", model.action_space.shape[0]
 
-    def learn(state: TrainState, batch: Batch, key: Key, now: Numbers) -> tuple[TrainState, Tensor, Metrics]:
-        policy, critics, targets = state.params["policy"], state.params["critics"], state.targets
-        policy_optimizer, critics_optimizer, *others = state.optimizer
-        weight = current_temperature(state, now)
+    def draws(key: Key, batch: Batch) -> tuple[Tensor, Tensor]:
+        both = keys.normal(key, (2, *batch.action.shape), dtype=batch.action.dtype)
+        return both[0], both[1]
 
-        next_distribution = model.distribution(policy, batch.next_observation)
-        shape, dtype = tuple(next_distribution.mean.shape), next_distribution.mean.dtype
-        next_noise, policy_noise = keys.normal(key, (2, *shape), dtype=dtype).unbind(0)
-        best, log_prob = sample_with_log_prob(next_distribution, next_noise)
-        next_values = model.critics(targets["critics"], batch.next_observation, best) - weight * log_prob
-        wanted = least_target(batch.reward, next_values, batch.discount)
+    def next_value(policy: Any, critics: Any, batch: Batch, temperature: Tensor, noise: Tensor) -> Tensor:
+        best, log_prob = sample_with_log_prob(model.distribution(policy, batch.next_observation), noise)
+        values = model.critics(critics, batch.next_observation, best) - temperature * log_prob
+        return values.amin(0)
 
-        gradients, critic_figures = critics_gradient(model.critics, critics, batch, wanted)
-        step, critics_optimizer = optimizer.update(gradients, critics_optimizer, critics)
-        critics = apply_updates(critics, step)
+    def policy_loss(
+        policy: Any, critics: Any, batch: Batch, temperature: Tensor, noise: Tensor, now: Numbers
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        action, log_prob = sample_with_log_prob(model.distribution(policy, batch.observation), noise)
+        value = model.critics(critics, batch.observation, action).amin(0)
+        loss, entropy = (temperature * log_prob - value).mean(), -log_prob.mean()
+        return loss, entropy, temperature_gradient(entropy, now["target_entropy"], dimensions)
 
-        def loss_of_policy(policy: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-            action, log_prob = sample_with_log_prob(model.distribution(policy, batch.observation), policy_noise)
-            value = model.critics(critics, batch.observation, action).amin(0)
-            loss = (weight * log_prob - value).mean()
-            return loss, (loss.detach(), -log_prob.detach().mean())
-
-        uphill, (policy_loss, entropy) = torch.func.grad(loss_of_policy, has_aux=True)(policy)
-        step, policy_optimizer = optimizer.update(uphill, policy_optimizer, policy)
-        policy = apply_updates(policy, step)
-
-        log_temperature = targets["log_temperature"]
-        if is_learned:
-            gradient = temperature_gradient(entropy, now["target_entropy"], dimensions)
-            step, *others = optimizer.update(gradient, others[0], log_temperature)
-            log_temperature = apply_updates(log_temperature, step)
-
-        figures = {
-            **critic_figures,
-            "policy_loss": policy_loss,
-            "entropy": entropy,
-            "temperature": weight,
-            "critic_gradient_norm": global_norm(gradients),
-            "policy_gradient_norm": global_norm(uphill),
-        }
-        average = follow(targets["critics"], critics, now["target_rate"])
-        after = replace(
-            state,
-            params={"policy": policy, "critics": critics},
-            optimizer=(policy_optimizer, critics_optimizer, *others),
-            targets={"critics": average, "log_temperature": log_temperature},
-        )
-        return after, critic_figures["error"].expand_as(batch.reward), figures
-
-    init = soft_init(model, optimizer, numbers, is_learned=is_learned)
-    options = ReplayOptions(replay_size=replay_size, batch_size=batch_size, updates=updates, n_step=n_step)
-    return off_policy(init, learn, as_it_acts, numbers, options, METRICS)
-
-
-def soft_init(
-    model: ActorCritic, optimizer: Optimizer, numbers: Numbers, *, is_learned: bool
-) -> Callable[[Key], TrainState]:
-    """Return `init` of a soft actor-critic: optimiser states of policy, critics and, where it is learnt, log_temperature.
-
-    >>> from purestep.core.actor_q import stochastic_actor_mlp
-    >>> from purestep.core.optim.optimizers import sgd
-    >>> from purestep.core.spaces import Box
-    >>> model = stochastic_actor_mlp(Box(-1.0, 1.0, (2,)), Box(-1.0, 1.0, (1,)), (4,))
-    >>> len(soft_init(model, sgd(0.1), {}, is_learned=True)(keys.key(0)).optimizer)
-    3
-    """
-
-    def init(key: Key) -> TrainState:
-        params = model.init(key)
-        log_temperature = torch.zeros((), device=key.device)
-        parts = [params["policy"], params["critics"], *([log_temperature] if is_learned else [])]
-        return TrainState(
-            params=params,
-            optimizer=tuple(optimizer.init(part) for part in parts),
-            step=torch.zeros((), dtype=torch.int64, device=key.device),
-            numbers=stored_numbers(numbers, key.device),
-            targets={"critics": params["critics"], "log_temperature": log_temperature},
-        )
-
-    return init
-
-
-def as_it_acts(params: Any, stored: Tensor, now: Numbers) -> Any:
-    """Return the params: the policy explores by itself.
-
-    >>> as_it_acts({"policy": ()}, torch.tensor(1), {})
-    {'policy': ()}
-    """
-    del stored, now
-    return params
-
-
-def current_temperature(state: TrainState, now: Numbers) -> Tensor:
-    """Return initial_temperature exp(log_temperature), the weight of the entropy: [].
-
-    >>> state = TrainState(params=(), optimizer=(), step=(), targets={"log_temperature": torch.tensor(2.0).log()})
-    >>> current_temperature(state, {"initial_temperature": 0.5})
-    tensor(1.)
-    """
-    return scaled(now["initial_temperature"], torch.exp(state.targets["log_temperature"]))
+    return soft_actor_critic(
+        model,
+        optimizer,
+        numbers,
+        ReplayOptions(replay_size=replay_size, batch_size=batch_size, updates=updates, n_step=n_step),
+        taken=model.critics,
+        draws=draws,
+        next_value=next_value,
+        policy_loss=policy_loss,
+        is_learned=is_learned,
+    )
 
 
 def check_stochastic(where: str, model: Any) -> None:

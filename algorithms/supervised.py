@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ..core.causal import CausalModel
 from ..core.language.types import Transcript
-from ..core.optim.interface import Optimizer, apply_updates, device_of
-from ..core.optim.optimizers import global_norm
+from ..core.optim.interface import Optimizer, device_of
+from ..core.optim.optimizers import apply_updates, global_norm
 from ..core.transcript.log_probs import loss_mask, token_log_probs
 from ..core.tree import all_finite
 from .aggregate import Denominator, token_mean

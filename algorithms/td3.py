@@ -9,8 +9,8 @@ from ..core import keys
 from ..core.actor_q import DeterministicActor, centre_and_half
 from ..core.errors import StructureError, message
 from ..core.keys import Key
-from ..core.optim.interface import Optimizer, apply_updates, check_optimizer
-from ..core.optim.optimizers import global_norm
+from ..core.optim.interface import Optimizer, check_optimizer
+from ..core.optim.optimizers import apply_updates, global_norm
 from ..core.record import replace, select, take
 from ..core.spaces import Box, clip_to_space
 from .algorithm import Algorithm, Metrics, TrainState

@@ -25,8 +25,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from purestep.core.errors import PurestepError
-from purestep.core.optim.interface import apply_updates
-from purestep.core.optim.optimizers import adamw
+from purestep.core.optim.optimizers import adamw, apply_updates
 from purestep.runtime.effects.hugging_face.check_saved import check_saved
 from purestep.runtime.effects.hugging_face.folder import Opened, open_model, save_model
 

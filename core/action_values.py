@@ -9,9 +9,9 @@ from torch import Tensor
 
 from . import keys
 from .distributions import EpsilonGreedy, illegal
-from .errors import StructureError, message
+from .errors import StructureError, choose, message
 from .keys import Key
-from .networks import Activation, Network, mlp
+from .networks import ACTIVATIONS, Activation, Network, mlp
 from .policy import ActorCritic, Carry, encoded_size, encoder, features_of, flat
 from .spaces import Discrete, Space, field
 
@@ -47,28 +47,69 @@ def action_values(network: Network, observation_space: Space, *, values: Values 
     >>> distribution.values.shape, value.shape, params["epsilon"]
     (torch.Size([4, 3]), torch.Size([4]), tensor(1.))
     """
-    has_mask = features_of("action_values", observation_space) is not observation_space
+    visible, legal = with_mask("action_values", observation_space)
+
+    def outputs(params: Any, observation: Any) -> Tensor:
+        result: Tensor = network.apply(params, visible(observation))
+        return result
+
+    def legal_values(output: Tensor, observation: Any) -> Tensor:
+        return legal(values(output), observation)
+
+    def apply(params: dict[str, Any], observation: Any, carry: Carry) -> tuple[EpsilonGreedy, Tensor, Carry]:
+        q = legal_values(outputs(params["network"], observation), observation)
+        return *greedy(q, params["epsilon"]), carry
+
+    init, named = exploring(network)
+    return ActionValues(init=init, apply=apply, named=named, outputs=outputs, values=legal_values)
+
+
+def with_mask(where: str, space: Space) -> tuple[Callable[[Any], Any], Callable[[Tensor, Any], Tensor]]:
+    """Return two functions: observation -> what a network sees of it; (Q [*, A], observation) -> Q, low where it forbids.
+
+    Without the fields `features` and `action_mask` they return the observation and Q. Raises: StructureError.
+
+    >>> from purestep.core.spaces import Box, Fields
+    >>> box = Box(0.0, 1.0, (2,))
+    >>> visible, legal = with_mask("dqn", Fields((("features", box), ("action_mask", box))))
+    >>> seen = {"features": torch.zeros(2), "action_mask": torch.tensor([True, False])}
+    >>> visible(seen), legal(torch.ones(2), seen).argmax()
+    (tensor([0., 0.]), tensor(0))
+    """
+    if features_of(where, space) is space:
+        return lambda observation: observation, lambda q, observation: q
+
+    def legal(q: Tensor, observation: Any) -> Tensor:
+        return torch.where(field(observation, "action_mask"), q, illegal(q.dtype))
+
+    return lambda observation: field(observation, "features"), legal
+
+
+def greedy(q: Tensor, epsilon: Tensor) -> tuple[EpsilonGreedy, Tensor]:
+    """Return the policy of Q [*, A] with one epsilon [], and the highest Q [*].
+
+    >>> policy, value = greedy(torch.tensor([1.0, 3.0]), torch.tensor(0.5))
+    >>> policy.probs(), value
+    (tensor([0.2500, 0.7500]), tensor(3.))
+    """
+    return EpsilonGreedy(values=q, epsilon=epsilon.to(q.dtype).expand(q.shape[:-1])), q.max(-1).values
+
+
+def exploring(network: Network) -> tuple[Callable[[Key], dict[str, Any]], Callable[[dict[str, Any]], Any]]:
+    """Return `init` and `named` of a policy with the params {"network": the network's, "epsilon": []}, epsilon 1 at first.
+
+    >>> init, _ = exploring(mlp([2, 3]))
+    >>> init(keys.key(0))["epsilon"]
+    tensor(1.)
+    """
 
     def init(key: Key) -> dict[str, Any]:
         return {"network": network.init(key), "epsilon": torch.ones(key.shape[:-1], device=key.device)}
 
-    def outputs(params: Any, observation: Any) -> Tensor:
-        result: Tensor = network.apply(params, field(observation, "features") if has_mask else observation)
-        return result
-
-    def legal_values(output: Tensor, observation: Any) -> Tensor:
-        q = values(output)
-        return torch.where(field(observation, "action_mask"), q, illegal(q.dtype)) if has_mask else q
-
-    def apply(params: dict[str, Any], observation: Any, carry: Carry) -> tuple[EpsilonGreedy, Tensor, Carry]:
-        q = legal_values(outputs(params["network"], observation), observation)
-        epsilon = params["epsilon"].to(q.dtype).expand(q.shape[:-1])
-        return EpsilonGreedy(values=q, epsilon=epsilon), q.max(-1).values, carry
-
     def named(params: dict[str, Any]) -> Any:
         return {**params, "network": network.named(params["network"])}
 
-    return ActionValues(init=init, apply=apply, named=named, outputs=outputs, values=legal_values)
+    return init, named
 
 
 def dueling(value: Network, advantage: Network) -> Network:
@@ -100,25 +141,50 @@ def action_values_mlp(
     activation: str | Activation = "relu",
     *,
     is_dueling: bool = False,
+    is_normalized: bool = False,
     product: str = "matmul",
 ) -> ActionValues:
     """Return the policy of a perceptron from observations to Q of each action, with the initial weights of `torch.nn.Linear`.
 
-    Params of the network are one vector. With `is_dueling` there are two perceptrons, `dueling`. Raises: StructureError.
+    Params of the network are one vector. With `is_dueling` there are two perceptrons, `dueling`; with `is_normalized` hidden
+    layers are `normalized` before the activation. Raises: StructureError, ChoiceError.
 
     >>> from purestep.core.spaces import Box
     >>> model = action_values_mlp(Box(-1.0, 1.0, (4,)), Discrete(2))
     >>> model.apply(model.init(keys.key(0)), torch.zeros(3, 4), ())[0].mode().shape
     torch.Size([3])
     """
-    if not isinstance(action_space, Discrete):
-        got, remedy = type(action_space).__name__, "use an algorithm for such actions, e.g. td3 or sac"
-        raise StructureError(message("action_values_mlp: actions", got=got, wanted="Discrete", remedy=remedy))
+    actions = check_discrete("action_values_mlp", action_space).n
     features = features_of("action_values_mlp", observation_space)
+    between = normalized(activation) if is_normalized else activation
 
     def perceptron(outputs: int) -> Network:
         sizes = [encoded_size(features), *hidden, outputs]
-        return mlp(sizes, activation, gain=1.0, initial="uniform", product=product)
+        return mlp(sizes, between, gain=1.0, initial="uniform", product=product)
 
-    network = dueling(perceptron(1), perceptron(action_space.n)) if is_dueling else perceptron(action_space.n)
+    network = dueling(perceptron(1), perceptron(actions)) if is_dueling else perceptron(actions)
     return action_values(flat(encoder(features, network)), observation_space)
+
+
+def check_discrete(where: str, space: Any) -> Discrete:
+    """Return the space if it is Discrete. Raises: StructureError.
+
+    >>> check_discrete("dqn", Discrete(2)).n
+    2
+    """
+    if not isinstance(space, Discrete):
+        got, remedy = type(space).__name__, "use an algorithm for such actions, e.g. td3 or sac"
+        raise StructureError(message(f"{where}: actions", got=got, wanted="Discrete", remedy=remedy))
+    return space
+
+
+def normalized(activation: str | Activation) -> Activation:
+    """Return x -> activation((x - mean) / sqrt(variance + 1e-5)), over the last axis, without weights: [*, D] -> [*, D].
+
+    Source: Ba et al. 2016, arXiv:1607.06450.
+
+    >>> normalized("relu")(torch.tensor([2000.0, 4000.0]))
+    tensor([0., 1.])
+    """
+    function = choose("normalized: activation", activation, ACTIVATIONS) if isinstance(activation, str) else activation
+    return lambda x: function(torch.nn.functional.layer_norm(x, x.shape[-1:]))

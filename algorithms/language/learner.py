@@ -25,8 +25,8 @@ from torch import Tensor
 from ...core.causal import CausalModel
 from ...core.errors import ChoiceError, choose, message
 from ...core.language.types import Counts, TokenBatch, Transcript
-from ...core.optim.interface import Optimizer, apply_updates, check_optimizer
-from ...core.optim.optimizers import global_norm
+from ...core.optim.interface import Optimizer, check_optimizer
+from ...core.optim.optimizers import apply_updates, global_norm
 from ...core.record import record, replace, select, tensor
 from ...core.tree import clone, leaves
 from ..algorithm import Metrics

@@ -11,7 +11,8 @@ from ...core.errors import choose
 from ...core.keys import Key
 from ...core.logic.corrupt import HEAD, TAIL, replaced
 from ...core.logic.embedding import FORMS, Embedding
-from ...core.optim.interface import Optimizer, apply_updates
+from ...core.optim.interface import Optimizer
+from ...core.optim.optimizers import apply_updates
 from ...core.scan import scan
 
 

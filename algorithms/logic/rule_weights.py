@@ -8,8 +8,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ...core.logic.evidence import doubt
-from ...core.optim.interface import apply_updates
-from ...core.optim.optimizers import adam
+from ...core.optim.optimizers import adam, apply_updates
 
 RATE = 0.05  # of Adam
 LEAST = 1e-12  # of a sum that is 0 without any negative

@@ -1,8 +1,8 @@
-"""An optimiser as two functions, and how its updates are applied."""
+"""An optimiser as two functions, and the numbers of its state."""
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from attrs import frozen
@@ -10,10 +10,8 @@ from torch import Tensor
 
 from ..errors import StructureError, message
 from ..numbers import Number, check_number
-from ..rounding import below_float32, rounded
-from ..tree import leaves, tree_map
+from ..tree import leaves
 
-P = TypeVar("P")
 State = Any
 
 
@@ -26,23 +24,6 @@ class Optimizer:
 
     init: Callable[[Any], State]
     update: Callable[[Any, State, Any], tuple[Any, State]]
-
-
-def apply_updates(params: P, updates: P) -> P:
-    """Return params + updates, leaf by leaf; below float32 the sum is in float32 and rounded to the dtype of params.
-
-    >>> apply_updates(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]))
-    tensor([1.5000, 2.0000])
-    >>> apply_updates(torch.ones(1, dtype=torch.bfloat16), torch.tensor([0.005]))
-    tensor([1.0078], dtype=torch.bfloat16)
-    """
-
-    def moved(param: Tensor, update: Tensor) -> Tensor:
-        if below_float32(param):
-            return rounded(param.float() + update.float(), param.dtype).to(param.dtype)
-        return torch.add(param, update)
-
-    return tree_map(moved, params, updates)
 
 
 BELOW_ONE = ("beta1", "beta2", "momentum")  # with 1 or more, old gradients would not decay

@@ -30,7 +30,7 @@ def master_weights(optimizer: Optimizer) -> Optimizer:
     optimiser: a chain keeps one copy for all of its optimisers.
     Raises: StructureError, if the state belongs to parameters of other dtypes.
 
-    >>> from .interface import apply_updates
+    >>> from .optimizers import apply_updates
     >>> plain = Optimizer(init=lambda params: (), update=lambda gradients, state, params: (gradients, state))
     >>> optimizer, param = master_weights(plain), torch.ones(1, dtype=torch.bfloat16)
     >>> state = optimizer.init(param)

@@ -14,7 +14,7 @@ here: their moments are float32 too.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from torch import Tensor
 from ..errors import ChoiceError, ShapeError, StructureError, choose, message
 from ..numbers import Number, check_number
 from ..record import record, replace, tensor
+from ..rounding import below_float32, rounded
 from ..tree import leaves, tree_map
 from .interface import (
     BELOW_ONE,
@@ -35,6 +36,8 @@ from .interface import (
 )
 from .master_weights import MasterState, master_weights
 from .schedules import Schedule
+
+P = TypeVar("P")
 
 
 @record
@@ -430,3 +433,20 @@ def like(name: str, value: Number, old: Tensor) -> Tensor:
         where = f"with_hyperparameters: {name}"
         raise ShapeError(message(where, got=list(new.shape), wanted=f"{list(old.shape)}", remedy=remedy))
     return new.expand_as(old).clone()
+
+
+def apply_updates(params: P, updates: P) -> P:
+    """Return params + updates, leaf by leaf; below float32 the sum is in float32 and rounded to the dtype of params.
+
+    >>> apply_updates(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]))
+    tensor([1.5000, 2.0000])
+    >>> apply_updates(torch.ones(1, dtype=torch.bfloat16), torch.tensor([0.005]))
+    tensor([1.0078], dtype=torch.bfloat16)
+    """
+
+    def moved(param: Tensor, update: Tensor) -> Tensor:
+        if below_float32(param):
+            return rounded(param.float() + update.float(), param.dtype).to(param.dtype)
+        return torch.add(param, update)
+
+    return tree_map(moved, params, updates)

@@ -195,7 +195,7 @@ def own_descending() -> Descending:
         schedule = optimizers.scale_by_schedule(schedules.linear(1.0, 0.5, 10))
         return optimizers.chain(optimizers.clip_by_global_norm(1.0), optimizers.adamw(rate), schedule)
 
-    return Descending(make, interface.apply_updates)
+    return Descending(make, optimizers.apply_updates)
 
 
 def own_prepared() -> TextTask:

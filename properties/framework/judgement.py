@@ -231,8 +231,8 @@ def convention_that_holds(found: Chosen, known: Sequence[Mapping[str, Any]], lim
 
 # --- readings ---
 # Conventions of the field under which a suite may call an object and read what it returns. Where a law is broken under the
-# first reading, the others are tried, and the object is right under any with which all laws hold. A reading declares keywords of
-# the suite, and may read the result in another way: as its negative, or as a mean of its rows.
+# first reading, the others are tried, and the object is right under any with which all laws hold. A reading declares keywords
+# of the suite, and may read the result in another way: as its negative, or as a mean of its rows.
 
 
 @frozen

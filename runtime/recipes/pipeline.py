@@ -12,7 +12,6 @@ from typing import Any, get_type_hints
 import torch
 from attrs import frozen
 
-from ...algorithms.ddpg import ddpg
 from ...core import keys
 from ...core.action_values import ActionValues, action_values_mlp
 from ...core.actor_q import DeterministicActor, StochasticActor, deterministic_actor_mlp, stochastic_actor_mlp
@@ -108,17 +107,21 @@ def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") 
 
 
 def model_for(function: Callable[..., Any], env: Env[Any, Any], learner: Learner, distribution: str) -> ActorCritic:
-    """Return the networks that an algorithm takes, by the annotation of its `model`.
+    """Return the networks that an algorithm takes, by the annotation of its `model`: a type, or Annotated[a type, options].
+
+    The options are arguments of the function that makes such a model.
 
     >>> from purestep.algorithms.dqn import dqn
     >>> from purestep.core.envs import make
     >>> type(model_for(dqn, make("cartpole"), Learner(), "normal")).__name__
     'ActionValues'
     """
-    build = MODELS.get(get_type_hints(function)["model"])
+    hint = get_type_hints(function, include_extras=True)["model"]
+    build = MODELS.get(getattr(hint, "__origin__", hint))
     if build is None:
         return network(env, learner, distribution)
-    shape: Any = {"product": "auto", **({"critics": 1} if function is ddpg else {})}
+    (options,) = getattr(hint, "__metadata__", ({},))
+    shape: Any = {"product": "auto", **options}
     model: ActorCritic = build(env.observation_space, env.action_space, learner.hidden, learner.activation, **shape)
     return model
 

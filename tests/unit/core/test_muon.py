@@ -9,8 +9,9 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.optim import optimizers as optim
-from purestep.core.optim.interface import Optimizer, apply_updates
+from purestep.core.optim.interface import Optimizer
 from purestep.core.optim.muon import by_label, match_rms_adamw, muon, original, orthogonalized
+from purestep.core.optim.optimizers import apply_updates
 from purestep.core.tree import leaves, tree_map
 from purestep.properties import check
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import ChoiceError, ShapeError
 from purestep.core.networks import mlp, tree_layout
-from purestep.core.optim import interface, optimizers, schedules
+from purestep.core.optim import optimizers, schedules
 from purestep.core.optim.interface import Optimizer
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, size, tree_map
@@ -78,7 +78,7 @@ def ours(optimizer: Optimizer, params: Any, state: Any = None, steps: int = STEP
     state = optimizer.init(params) if state is None else state
     for _ in range(steps):
         updates, state = optimizer.update(torch.func.grad(loss)(params), state, params)
-        params = interface.apply_updates(params, updates)
+        params = optimizers.apply_updates(params, updates)
     return params, state
 
 
@@ -214,7 +214,7 @@ def test_a_population_of_learning_rates_is_its_members() -> None:
     def step(carry: Any, _: Tensor) -> Any:
         params, state = carry
         updates, state = torch.vmap(optimizer.update)(torch.vmap(torch.func.grad(loss))(params), state, params)
-        return (interface.apply_updates(params, updates), state), torch.vmap(loss)(params)
+        return (optimizers.apply_updates(params, updates), state), torch.vmap(loss)(params)
 
     (end, _), losses = scan(step, (several, state), torch.zeros(10))
     for i, rate in enumerate(rates):
@@ -234,7 +234,7 @@ def test_one_vector_of_params_trains_as_their_tree() -> None:
     for _ in range(10):
         gradient = torch.func.grad(lambda v: loss(places.unravel(v)))(vector)
         updates, state = optimizer.update(gradient, state, vector)
-        vector = interface.apply_updates(vector, updates)
+        vector = optimizers.apply_updates(vector, updates)
     assert distance(places.unravel(vector), ours(optimizer, start, steps=10)[0]) < 1e-6
 
 
@@ -268,7 +268,7 @@ def test_a_learning_rate_given_as_a_tensor_has_a_gradient() -> None:
     def after(rate: Tensor) -> Tensor:
         optimizer = optimizers.sgd(rate)
         updates, _ = optimizer.update(torch.func.grad(loss)(start), optimizer.init(start), start)
-        return loss(interface.apply_updates(start, updates))
+        return loss(optimizers.apply_updates(start, updates))
 
     rate = torch.tensor(0.05, dtype=torch.float64)
     numeric = (after(rate + 1e-6) - after(rate - 1e-6)) / 2e-6
@@ -288,7 +288,7 @@ def test_a_compiled_update_is_the_eager_one() -> None:
         params, state = carry
         gradients = {"w": params["w"] + noise, "b": params["b"] - noise.sum()}
         updates, state = optimizer.update(gradients, state, params)
-        return (interface.apply_updates(params, updates), state), optimizers.global_norm(updates)
+        return (optimizers.apply_updates(params, updates), state), optimizers.global_norm(updates)
 
     def run(params: Any, state: Any, noise: Tensor) -> Any:
         return scan(step, (params, state), noise)

@@ -9,9 +9,10 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.errors import StructureError
 from purestep.core.optim import optimizers, schedules
-from purestep.core.optim.interface import Optimizer, apply_updates
+from purestep.core.optim.interface import Optimizer
 from purestep.core.optim.master_weights import MasterState
 from purestep.core.optim.muon import by_label, muon
+from purestep.core.optim.optimizers import apply_updates
 from purestep.core.rounding import rounded
 from purestep.core.scan import scan
 from purestep.core.tree import leaves, tree_map

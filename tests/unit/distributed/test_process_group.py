@@ -16,8 +16,7 @@ import torch
 from attrs import frozen
 
 from purestep.core.errors import ChoiceError
-from purestep.core.optim.interface import apply_updates
-from purestep.core.optim.optimizers import adamw
+from purestep.core.optim.optimizers import adamw, apply_updates
 from purestep.core.record import replace
 from purestep.runtime.effects.distributed import launched, process_group
 from purestep.runtime.effects.distributed.process_group import (

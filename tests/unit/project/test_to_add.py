@@ -282,7 +282,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 
 from ....core.errors import message
-from .interface import Cluster, EngineError
+from .optimizers import Cluster, EngineError
 from .local.cluster import State
 from .local.member_program import HEAD, MemberStage
 from .local.members import ENDED, SAID, HostAccess, Tell

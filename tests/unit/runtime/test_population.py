@@ -13,8 +13,7 @@ from purestep.core import keys
 from purestep.core.envs import make
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
 from purestep.core.keys import Key
-from purestep.core.optim.interface import apply_updates
-from purestep.core.optim.optimizers import adam, chain, clip_by_global_norm, hyperparameters
+from purestep.core.optim.optimizers import adam, apply_updates, chain, clip_by_global_norm, hyperparameters
 from purestep.core.policy import actor_critic_mlp
 from purestep.core.record import replace, stack, take
 from purestep.core.scan import scan
