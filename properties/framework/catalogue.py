@@ -574,16 +574,11 @@ ROWS: tuple[CatalogueRow, ...] = (
         suite="target_network",
         laws=("..suites.target_network", "target_network_laws"),
         signature=function("target_params", "online_params", "rate", returns="target params, or None: in place"),
-        example='verify(target_network_laws(form="modules"), lambda target, network, tau: soft_update(network, target, tau))',
+        example="verify(target_network_laws(), lambda target, network, tau: soft_update(network, target, tau))",
         names=r"(?i)(polyak|soft|target(_net(work)?)?|ema)_?(update|average|sync|copy)|update_target|sync_target|incremental_update",
         needs=("target_params", "online_params", "rate"),
         words=r"(?i)polyak|soft[- ]update|target network",
-        conventions=tuple(
-            {**form, **kept}
-            for kept in ({}, {"kept": True})
-            for form in ({}, {"form": "tensors"}, {"form": "modules"}, {"form": "modules", "buffers": False})
-            if form or kept
-        ),
+        conventions=({"buffers": False}, {"kept": True}, {"kept": True, "buffers": False}),
     ),
     CatalogueRow(
         suite="token_gae",

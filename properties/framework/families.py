@@ -122,7 +122,6 @@ from ..suites.step import running_total, step_laws, totals
 from ..suites.sum_tree import CumulatedPriorities, sum_tree_laws
 from ..suites.target import MUTANTS as TARGET_MUTANTS
 from ..suites.target import N_STEP, n_step_laws, target_laws
-from ..suites.target_network import MUTANTS as TARGET_NETWORK_MUTANTS
 from ..suites.target_network import target_network_laws
 from ..suites.update import update_laws
 from ..suites.value_loss import MUTANTS as VALUE_LOSS_MUTANTS
@@ -374,8 +373,8 @@ def _targets() -> list[Family]:
         Family(target_laws("min"), own_min),
         Family(target_laws("reward_to_go"), discounted),
         Family(n_step_laws(), n_step, edits(N_STEP)),
-        Family(target_network_laws(), follow, edits(TARGET_NETWORK_MUTANTS)),
-        Family(target_network_laws(form="modules", kept=True), kept_in_place),
+        Family(target_network_laws(), follow),
+        Family(target_network_laws(kept=True), kept_in_place),
         Family(categorical_projection_laws(), project_categorical),
         Family(epsilon_laws(masked=True), own_epsilon_greedy, edits(EPSILON_MUTANTS)),
     ]

@@ -46,9 +46,9 @@ def one_draw_for_all(actor: Actor) -> Actor:
     )
 
 
-def worst_action(actor: Actor) -> Actor:
-    """Take the action of the lowest value."""
-    return lambda values, epsilon: actor(-values, epsilon)
+def never_greedy(actor: Actor) -> Actor:
+    """Take one action of a hundred at random, even with epsilon 0."""
+    return lambda values, epsilon: actor(values, max(epsilon, 0.01))
 
 
 def forgets_legal(actor: Actor) -> Actor:
@@ -102,11 +102,11 @@ def epsilon_laws(*, masked: bool = False) -> Suite:
     return Suite("epsilon_laws", (_greedy(), _shares(), _independent(), *([_legal()] if masked else [])))
 
 
-def _actions(actor: Actor, values: Tensor, epsilon: float, seed: int, rows: int = SAMPLES) -> Tensor:
+def _actions(actor: Actor, values: Tensor, epsilon: float, seed: int) -> Tensor:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        actions = actor(values.expand(rows, -1).clone(), epsilon)
-    require(list(actions.shape) == [rows], f"actions are {list(actions.shape)}, wanted [{rows}]")
+        actions = actor(values.expand(SAMPLES, -1).clone(), epsilon)
+    require(list(actions.shape) == [SAMPLES], f"actions are {list(actions.shape)}, wanted [{SAMPLES}]")
     require(((actions >= 0) & (actions < len(values))).all(), f"an action is not one of 0..{len(values) - 1}")
     return actions
 
@@ -118,13 +118,15 @@ def _near(what: str, got: Tensor, share: float) -> None:
 
 def _greedy() -> Law:
     def check(actor: Actor, drawn: Values, seen: Seen) -> None:
-        got = _actions(actor, drawn.values, 0.0, drawn.seed, 8)
+        got = _actions(actor, drawn.values, 0.0, drawn.seed)
         require(
             (got == drawn.values.argmax()).all(),
             f"with epsilon 0 the actions are {got.tolist()} of {drawn.values.tolist()}",
         )
 
-    return _law("greedy", "With epsilon 0 the best action is taken.", ("takes the worst action", worst_action), check)
+    return _law(
+        "greedy", "With epsilon 0 the best action is taken.", ("explores with epsilon 0, too", never_greedy), check
+    )
 
 
 def _shares() -> Law:

@@ -5,7 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from purestep.algorithms.distributional_losses import project_categorical
 from purestep.algorithms.dqn import q_target
+from purestep.algorithms.off_policy import follow
 from purestep.core import keys
 from purestep.core.action_values import action_values_mlp
 from purestep.core.replay import (
@@ -22,7 +24,17 @@ from purestep.core.replay import (
     store,
 )
 from purestep.core.spaces import Box, Discrete, Fields
-from purestep.properties import check, policy_laws, replay_laws, sum_tree_laws, target_laws
+from purestep.properties import (
+    categorical_projection_laws,
+    check,
+    epsilon_laws,
+    policy_laws,
+    replay_laws,
+    sum_tree_laws,
+    target_laws,
+    target_network_laws,
+)
+from purestep.properties.framework.families import own_epsilon_greedy
 
 SEEN, THREE = Box(-1.0, 1.0, (3,)), Discrete(3)
 MASKED = Fields((("features", SEEN), ("action_mask", Box(0.0, 1.0, (3,)))))
@@ -99,6 +111,9 @@ test_values = check(policy_laws(SEEN, THREE), action_values_mlp(SEEN, THREE, hid
 test_dueling = check(policy_laws(SEEN, THREE), action_values_mlp(SEEN, THREE, hidden=(8,), is_dueling=True))
 test_masked = check(policy_laws(MASKED, THREE), action_values_mlp(MASKED, THREE, hidden=(8,)))
 test_double = check(target_laws("double"), double)
+test_target_network = check(target_network_laws(), follow)
+test_projection = check(categorical_projection_laws(), project_categorical)
+test_epsilon = check(epsilon_laws(masked=True), own_epsilon_greedy)
 
 
 def test_rows_of_several_at_once_are_those_of_one_after_another() -> None:
