@@ -1,4 +1,4 @@
-"""The cases of `benchmarks.off_policy`: rejax's settings of an algorithm on an environment, and the same in purestep's words."""
+"""The cases of `benchmarks.off_policy`: rejax's settings of an algorithm on an environment, and the same in our words."""
 
 from collections.abc import Mapping
 from typing import Any
