@@ -14,7 +14,7 @@ from ..core.policy import ActorCritic
 from ..core.probes import unprobed
 from ..core.record import record, select
 from ..core.scan import scan
-from ..core.steps import Remembered, Trajectory, Transition, ended
+from ..core.steps import Trajectory, Transition, ended
 from ..core.tree import clone, leaf_paths, leaves, same_structure, to_device
 
 Observe = Callable[[Any], Any]
@@ -39,19 +39,6 @@ def reset_rollout(env: Env[Any, Any], key: Key, memory: Any = ()) -> Worlds:
     for path, leaf in zip(leaf_paths(memory), leaves(memory), strict=True):
         check_tensor(".".join(("begin: memory", *path)), leaf, tuple(timestep.reward.shape))
     return Worlds(state=state, observation=timestep.observation, memory=memory, fresh=clone(memory))
-
-
-def remembered(worlds: Worlds, trajectory: Trajectory) -> Any:
-    """Return what an algorithm learns from: the trajectory that was played from `worlds`, with their memory where there is one.
-
-    >>> remembered(Worlds(state=(), observation=(), memory=()), "trajectory")
-    'trajectory'
-    >>> remembered(Worlds(state=(), observation=(), memory=torch.ones(1)), "trajectory").memory
-    tensor([1.])
-    """
-    if not leaves(worlds.memory):
-        return trajectory
-    return Remembered(trajectory=trajectory, memory=worlds.memory, fresh=worlds.fresh)
 
 
 class RolloutFunction(Protocol):

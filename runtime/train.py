@@ -20,14 +20,14 @@ from ..core.probes import probed
 from ..core.record import record, stack, take, tensor
 from ..core.scan import scan
 from ..core.spaces import sample
-from ..core.steps import Trajectory, Transition
+from ..core.steps import Remembered, Trajectory, Transition
 from ..core.tree import all_finite, clone, leaves, to_device, tree_map
 from .declared import COUNTS as COUNTS
 from .declared import all_names, as_declared
 from .diverged import refusing
 from .episode_returns import Episodes, follow, none_yet
 from .normalizer import Normalizer, check_normalizer, identity
-from .rollout import Worlds, remembered, reset_rollout, rollout
+from .rollout import Worlds, reset_rollout, rollout
 from .validate import key_near, validate
 from .validate_learner import validate_learner
 
@@ -170,6 +170,19 @@ def trainer(
         play=lambda state: play(state, keys.split(state.key, 3)[0])[1],
         named=model.named,
     )
+
+
+def remembered(worlds: Worlds, trajectory: Trajectory) -> Any:
+    """Return what an algorithm learns from: the trajectory that was played from `worlds`, with their memory where there is one.
+
+    >>> remembered(Worlds(state=(), observation=(), memory=()), "trajectory")
+    'trajectory'
+    >>> remembered(Worlds(state=(), observation=(), memory=torch.ones(1)), "trajectory").memory
+    tensor([1.])
+    """
+    if not leaves(worlds.memory):
+        return trajectory
+    return Remembered(trajectory=trajectory, memory=worlds.memory, fresh=worlds.fresh)
 
 
 def with_probes(one: Trainer, *names: str) -> Trainer:

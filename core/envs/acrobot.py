@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from .. import keys
-from ..env import Env
+from ..env import Env, deterministic
 from ..keys import Key
 from ..record import record, tensor, with_defaults
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
 from .angles import wrap
-from .deterministic import deterministic
 
 Motion = tuple[Tensor, Tensor, Tensor, Tensor]  # both angles, both angular velocities
 

@@ -6,12 +6,11 @@ import torch
 from torch import Tensor
 
 from .. import keys
-from ..env import Env
+from ..env import Env, deterministic
 from ..keys import Key
 from ..record import record, tensor, with_defaults
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
-from .deterministic import deterministic
 
 POSITION_LIMIT, ANGLE_LIMIT = 2.4, math.radians(12.0)
 

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from .. import keys
-from ..env import Env
+from ..env import Env, deterministic
 from ..errors import ChoiceError, ShapeError, message
 from ..keys import Key
 from ..record import record, tensor
 from ..spaces import Box, Discrete, Fields
 from ..steps import TimeStep, first, following
-from .deterministic import deterministic
 
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: rows count downwards
 FOUR_ROOMS = (

@@ -4,12 +4,11 @@ import torch
 from torch import Tensor
 
 from .. import keys
-from ..env import Env
+from ..env import Env, deterministic
 from ..keys import Key
 from ..record import record, tensor, with_defaults
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
-from .deterministic import deterministic
 
 
 @record

@@ -6,13 +6,12 @@ import torch
 from torch import Tensor
 
 from .. import keys
-from ..env import Env
+from ..env import Env, deterministic
 from ..keys import Key
 from ..record import record, tensor, with_defaults
 from ..spaces import Box
 from ..steps import TimeStep, first, following
 from .angles import wrap
-from .deterministic import deterministic
 
 MAX_SPEED, MAX_TORQUE = 8.0, 2.0
 

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from .. import keys
-from ..env import Env
+from ..env import Env, deterministic
 from ..keys import Key
 from ..record import record, tensor
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
-from .deterministic import deterministic
 
 
 @record

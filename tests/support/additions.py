@@ -5,12 +5,11 @@ ENV = '''"""A corridor: walk to its end."""
 import torch
 from torch import Tensor
 
-from ..env import Env
+from ..env import Env, deterministic
 from ..keys import Key
 from ..record import record, tensor
 from ..spaces import Box, Discrete
 from ..steps import TimeStep, first, following
-from .deterministic import deterministic
 
 
 @record

@@ -23,8 +23,8 @@ from ...declared import all_names, as_declared
 from ...diverged import fault_in
 from ...episode_returns import Episodes, follow, none_yet
 from ...normalizer import Normalizer, check_normalizer, identity
-from ...rollout import RolloutFunction, Worlds, remembered, reset_rollout, rollout
-from ...train import RunState, Trainer
+from ...rollout import RolloutFunction, Worlds, reset_rollout, rollout
+from ...train import RunState, Trainer, remembered
 from ...validate_learner import validate_learner
 from .importing import GymnasiumWorld
 
