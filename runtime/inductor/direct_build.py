@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch._inductor.config as inductor
 from torch import Tensor
 from torch._guards import TracingContext, tracing
 from torch._inductor import compile_fx
+from torch._inductor.lowering import clone, lowerings, register_lowering
 from torch._inductor.virtualized import V
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
@@ -32,7 +34,23 @@ def build_directly(
         return _built(one, [k for k, place in enumerate(tensors) if place in donated and k not in results])
 
 
+def _lower_copies() -> None:
+    """Let the compiler fuse copies of a part of a tensor, for which it has no rule of its own but a call from Python."""
+    aten = torch.ops.aten
+    for copy, view in ((aten.select_copy.int, aten.select.int), (aten.slice_copy.Tensor, aten.slice.Tensor)):
+        if copy not in lowerings:
+            register_lowering(copy, type_promotion_kind=None)(
+                lambda *given, _view=lowerings[view], **named: clone(_view(*given, **named))
+            )
+    if aten.split_copy.Tensor not in lowerings:
+        split = lowerings[aten.split.Tensor]
+        register_lowering(aten.split_copy.Tensor, type_promotion_kind=None)(
+            lambda *given, **named: [clone(part) for part in split(*given, **named)]
+        )
+
+
 def _built(one: Traced, donated: list[int]) -> Library:
+    _lower_copies()
     options = inductor.patch(compile_fx.get_cpp_wrapper_config())
     with tracing(TracingContext(one.mode)), V.set_fake_mode(one.mode), options, generated():
         graph = compile_fx._recursive_joint_graph_passes(one.graph)

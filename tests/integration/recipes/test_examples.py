@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+import purestep as ps
 from purestep.core import keys
 
 FOLDER = Path(__file__).parents[3] / "examples"
@@ -34,6 +35,7 @@ def load(name: str) -> Any:
 stranger_env = load("stranger_env")
 embed = load("embed")
 gymnasium_ppo = load("gymnasium_ppo")
+self_play = load("self_play")
 text_world = load("text_world")
 test_the_strangers_world_keeps_the_laws = stranger_env.test_lander
 test_the_world_of_text_keeps_the_laws = text_world.test_safe
@@ -49,7 +51,7 @@ def taken_from_purestep(name: str) -> set[str]:
     return {alias.name for node in imports for alias in node.names}
 
 
-@pytest.mark.parametrize("name", ["stranger_env", "embed", "gymnasium_ppo", "text_world"])
+@pytest.mark.parametrize("name", ["stranger_env", "embed", "gymnasium_ppo", "self_play", "text_world"])
 def test_an_example_says_how_to_run_it_and_runs_only_then(name: str) -> None:
     text = (FOLDER / f"{name}.py").read_text()
     assert f"python examples/{name}.py" in str(ast.get_docstring(ast.parse(text)))
@@ -237,3 +239,25 @@ def test_trls_trainer_learns_with_our_loss_what_it_learns_with_its_own() -> None
     figures = dict(part.rsplit(" ", 1) for part in told.stdout.splitlines()[-1].split(", "))
     assert float(figures["reward after"]) > float(figures["reward before"]) + 0.5
     assert float(figures["weights apart"]) < 1e-5
+
+
+@pytest.mark.slow
+def test_self_play_beats_its_first_version() -> None:
+    won, drawn, lost = self_play.main(versions=4)["the first version"]
+    assert won > 0.8
+    assert won + drawn + lost == pytest.approx(1.0)
+
+
+def test_a_game_is_won_lost_and_drawn_by_its_rules() -> None:
+    board = torch.tensor([1.0, 1.0, 0.0, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0])
+    model = self_play.by_chance(ps.actor_critic_mlp(self_play.SEEN, ps.Discrete(9), (4,)))
+    game = self_play.tic_tac_toe(model, torch.zeros(1))
+    _, won = game.step(game.params, board, torch.tensor(2), ps.keys.key(0))
+    assert float(won.reward) == 1.0
+    assert bool(won.terminated)
+    lost = [game.step(game.params, board, torch.tensor(8), ps.keys.key(seed))[1] for seed in range(20)]
+    assert {float(step.reward) for step in lost} == {0.0, -1.0}  # chance finds the fifth square in one of four games
+    full = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, -1.0, -1.0, 1.0, 0.0])
+    _, drawn = game.step(game.params, full, torch.tensor(8), ps.keys.key(0))
+    assert float(drawn.reward) == 0.0
+    assert bool(drawn.terminated)
