@@ -32,7 +32,7 @@ def is_won(board: Tensor) -> Tensor:
 
 
 def tic_tac_toe(model: ps.ActorCritic, opponent: Params) -> ps.Env[Params, Tensor]:
-    """Return the game for one player, reward 1, 0 or -1 at its end; the opponent samples moves, and begins half of the games."""
+    """Return the game for one player, reward 1, 0 or -1 at its end; the opponent samples, and begins half of the games."""
 
     def reply(opponent: Params, board: Tensor, key: Key) -> Tensor:
         """Return the board after the opponent's move, seen by the player; full boards stay."""
