@@ -23,6 +23,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="PPO on CartPole-v1 with PureJaxRL")
     for name, default in {"envs": 4, "horizon": 128, "steps": 500_000, "seed": 0, "threads": 1}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--memory", type=int, default=0, help="1: a GRU, `ppo_rnn.py`")
     parser.add_argument("--checkout", type=Path, required=True, help="folder with PureJaxRL's repository")
     return parser.parse_args()
 
@@ -36,7 +37,11 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     brax = ModuleType("brax")  # the module of its wrappers imports it, for other worlds than CartPole
     brax.envs = None  # type: ignore[attr-defined]
     sys.modules.setdefault("brax", brax)
-    from purejaxrl.ppo import make_train  # type: ignore[import-not-found, unused-ignore]
+    if arguments.memory:
+        sys.path.insert(0, str(arguments.checkout / "purejaxrl"))  # its wrappers are imported by their bare name
+        from purejaxrl.ppo_rnn import make_train  # type: ignore[import-not-found, unused-ignore]
+    else:
+        from purejaxrl.ppo import make_train  # type: ignore[import-not-found, no-redef, unused-ignore]
 
     report: dict[str, Any] = {"import_seconds": time.perf_counter() - started}
     batch = arguments.envs * arguments.horizon
@@ -67,7 +72,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     began, began_cpu = time.perf_counter(), time.process_time()
     trained = jax.block_until_ready(compiled(key))
     report |= {"run_seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - began_cpu}
-    ended, returns = trained["metrics"]["returned_episode"], trained["metrics"]["returned_episode_returns"]
+    metrics = trained["metric" if arguments.memory else "metrics"]
+    ended, returns = metrics["returned_episode"], metrics["returned_episode_returns"]
     last = returns[ended][-16:]  # in the order of time
     return {
         **report,
