@@ -1,4 +1,4 @@
-"""PPO with a memory on an environment of `memory_worlds`. Prints one line of JSON; the compiler's caches are in a new folder."""
+"""PPO with a memory on one of `memory_worlds`. Prints one line of JSON; the caches of the compiler are in a new folder."""
 
 import argparse
 import json
