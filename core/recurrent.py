@@ -17,8 +17,18 @@ from .errors import ShapeError, StructureError, choose, message
 from .keys import Key
 from .networks import ACTIVATIONS, Activation, Linear, init_linear, mlp, tanh
 from .numbers import check_number
-from .policy import ActorCritic, Carry, encode, encoded_size, features_of, policy_head, scalar, with_action_mask
-from .spaces import Discrete, Space
+from .policy import (
+    ActorCritic,
+    Carry,
+    encode,
+    encoded_size,
+    head_size,
+    masked_features,
+    policy_head,
+    scalar,
+    with_action_mask,
+)
+from .spaces import Space
 
 Params = Any
 
@@ -155,7 +165,7 @@ def recurrent_actor_critic(
 
     Raises: StructureError, ShapeError, ChoiceError.
 
-    >>> from .spaces import Box
+    >>> from .spaces import Box, Discrete
     >>> model = recurrent_actor_critic(Box(-1.0, 1.0, (4,)), Discrete(2), (8,), size=3)
     >>> distribution, value, memory = model.apply(model.init(keys.key(0)), torch.ones(5, 4), torch.zeros(5, 3))
     >>> distribution.logits.shape, value.shape, memory.shape, model.memory
@@ -166,12 +176,12 @@ def recurrent_actor_critic(
         remedy = "write (64,) for one layer, () for none"
         raise StructureError(message(f"{where}: hidden", got=repr(hidden), wanted="a sequence of sizes", remedy=remedy))
     check_number(f"{where}: log_std", log_std, -math.inf)
-    features = features_of(where, observation_space) if isinstance(action_space, Discrete) else observation_space
+    features = masked_features(where, observation_space, action_space)
     inputs = [encoded_size(features), *hidden]
     function = choose(f"{where}: activation", activation, ACTIVATIONS) if isinstance(activation, str) else activation
     made = (choose(f"{where}: cell", cell, CELLS) if isinstance(cell, str) else cell)(inputs[-1], size)
     layers = mlp(inputs, function, final_gain=math.sqrt(2.0), product=product) if hidden else None
-    outputs = mlp([size, encoded_size(action_space)], final_gain=0.01, product=product)
+    outputs = mlp([size, head_size(action_space)], final_gain=0.01, product=product)
     policy = policy_head(where, outputs, action_space, distribution, log_std)
     value = scalar(mlp([size, 1], product=product))
 

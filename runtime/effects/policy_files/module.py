@@ -36,7 +36,8 @@ class PolicyModule(torch.nn.Module):
     def _action(self, tensors: Sequence[Tensor]) -> Tensor:
         params, statistics = pytree.tree_unflatten([getattr(self, name) for name in self._names], self._held)
         one = evolve(self._policy, params=params, statistics=statistics)
-        return one.action(pytree.tree_unflatten(list(tensors), self._structure))
+        action: Tensor = one.action(pytree.tree_unflatten(list(tensors), self._structure))
+        return action
 
 
 class OfTensor(PolicyModule):
