@@ -43,7 +43,7 @@ class MultiDiscrete:
 
 @frozen
 class MultiBinary:
-    """n numbers, each 0 or 1, int64 [n]. Raises: ChoiceError."""
+    """n numbers, each 0 or 1, int64 [n]; of observations also bool [n]. Raises: ChoiceError."""
 
     n: int
 

@@ -12,7 +12,7 @@ from ..core.check import check
 from ..core.env import Env, batched
 from ..core.errors import ChoiceError, DtypeError, NonFiniteError, ShapeError, StructureError, message
 from ..core.record import stack, take
-from ..core.spaces import Box, Fields, Space, Tuple, contains, field, parts, sample, shape_of
+from ..core.spaces import Box, Fields, MultiBinary, Space, Tuple, contains, field, parts, sample, shape_of
 from ..core.steps import TimeStep
 from ..core.tree import all_finite, leaf_names, leaves, same_structure
 
@@ -128,7 +128,8 @@ def _member(where: str, space: Space, value: Any) -> None:
     if tuple(value.shape) != shape:
         remedy = "change observation_space, or what the world shows"
         raise ShapeError(message(where, got=list(value.shape), wanted=list(shape), remedy=remedy))
-    if not isinstance(space, Box) and value.dtype != torch.int64:
+    bits = isinstance(space, MultiBinary) and value.dtype == torch.bool
+    if not isinstance(space, Box) and not bits and value.dtype != torch.int64:
         raise DtypeError(message(where, got=value.dtype, wanted="torch.int64", remedy="convert it with .to"))
     if math.prod(shape) and not bool(contains(space, value)):
         got, remedy = shortened(value), "widen observation_space, or keep the world within it"
