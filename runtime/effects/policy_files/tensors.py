@@ -43,7 +43,7 @@ def description(policy: TrainedPolicy, observation: Any, settings: Mapping[str, 
     """Return the description: recipe, settings, spaces, the observation's tensors, and how it is scaled."""
     scales = policy.statistics
     tensors = {name: [list(one.shape), str(one.dtype)] for name, one in inputs_of(observation).items()}
-    scaled = isinstance(scales, RunningScales) and not isinstance(scales.observation, tuple)
+    scaled = isinstance(scales, RunningScales) and bool(leaves(scales.observation))
     return {
         "form": FORM,
         "recipe": policy.recipe,

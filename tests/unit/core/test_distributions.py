@@ -94,13 +94,12 @@ def same(got: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("sizes", [(2, 3), (1, 4, 2), (2, 2), (3,)])
 def test_independent_numbers_are_their_categoricals(sizes: tuple[int, ...]) -> None:
     p, q = (MultiCategorical(logits=logits(4, sum(sizes), seed=seed), sizes=sizes) for seed in (0, 1))
-    alone, other = ([Categorical(logits=one) for one in x.logits.split(sizes, -1)] for x in (p, q))
+    alone, other = ([Categorical(logits=one) for one in torch.split(x.logits, list(sizes), -1)] for x in (p, q))
     every = torch.tensor(list(itertools.product(*map(range, sizes))))[:, None].expand(-1, 4, -1)
     table = torch.stack([p.log_prob(action) for action in every])
     torch.testing.assert_close(table.exp().sum(0), torch.ones(4))
-    torch.testing.assert_close(
-        table, torch.stack([sum(c.log_prob(a[..., k]) for k, c in enumerate(alone)) for a in every])
-    )
+    rows = [torch.stack([c.log_prob(a[..., k]) for k, c in enumerate(alone)]).sum(0) for a in every]
+    torch.testing.assert_close(table, torch.stack(rows))
     torch.testing.assert_close(p.entropy(), -(table.exp() * table).sum(0))
     torch.testing.assert_close(p.log_prob(p.mode()), table.max(0).values)
     wanted = sum((kl(one, two) for one, two in zip(alone, other, strict=True)), torch.zeros(4))

@@ -183,7 +183,10 @@ def test_a_box_of_whole_numbers_takes_the_nearest_one_inside() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: MultiDiscrete([2, 3]), r"MultiDiscrete: sizes is \[2, 3\], wanted a tuple of sizes; write \(3, 3\)"),
+        (
+            lambda: MultiDiscrete([2, 3]),  # type: ignore[arg-type]
+            r"MultiDiscrete: sizes is \[2, 3\], wanted a tuple of sizes; write \(3, 3\)",
+        ),
         (lambda: MultiDiscrete((2, 0)), "MultiDiscrete: a size is 0, wanted a whole number, 1 or more"),
         (lambda: MultiBinary(0), "MultiBinary: n is 0"),
         (lambda: Box(0, 1, (2,), torch.bool), "Box: dtype is torch.bool, wanted torch.float32 or an integer type"),

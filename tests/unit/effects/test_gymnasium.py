@@ -107,7 +107,7 @@ def test_what_is_handed_over_is_a_copy() -> None:
 
 PLAIN_AND_OURS: dict[str, tuple[Any, Space]] = {
     "numbers": (spaces.MultiDiscrete([2, 3], start=[1, -1]), MultiDiscrete((2, 3))),
-    "rows of numbers": (spaces.MultiDiscrete([[2, 3], [4, 5]]), MultiDiscrete((2, 3, 4, 5))),
+    "rows of numbers": (spaces.MultiDiscrete(np.array([[2, 3], [4, 5]])), MultiDiscrete((2, 3, 4, 5))),
     "rows of bits": (spaces.MultiBinary([2, 3]), MultiBinary(6)),
     "positions": (
         spaces.Tuple([spaces.Discrete(3, start=2), spaces.Dict(a=spaces.Box(0, 9, (2,), np.int16))]),
