@@ -11,9 +11,9 @@ from . import keys
 from .distributions import EpsilonGreedy, illegal
 from .errors import StructureError, message
 from .keys import Key
-from .networks import Activation, Network, mlp
+from .networks import Activation, Network, composed, mlp
 from .policy import ActorCritic, Carry, encoded_size, encoder, features_of, flat
-from .spaces import Discrete, Space, field
+from .spaces import Discrete, Space, field, learners_of
 
 Values = Callable[[Tensor], Tensor]
 
@@ -111,14 +111,42 @@ def action_values_mlp(
     >>> model.apply(model.init(keys.key(0)), torch.zeros(3, 4), ())[0].mode().shape
     torch.Size([3])
     """
-    if not isinstance(action_space, Discrete):
-        got, remedy = type(action_space).__name__, "use an algorithm for such actions, e.g. td3 or sac"
-        raise StructureError(message("action_values_mlp: actions", got=got, wanted="Discrete", remedy=remedy))
+    actions = _count("action_values_mlp", action_space)
     features = features_of("action_values_mlp", observation_space)
 
     def perceptron(outputs: int) -> Network:
         sizes = [encoded_size(features), *hidden, outputs]
         return mlp(sizes, activation, gain=1.0, initial="uniform", product=product)
 
-    network = dueling(perceptron(1), perceptron(action_space.n)) if is_dueling else perceptron(action_space.n)
+    network = dueling(perceptron(1), perceptron(actions)) if is_dueling else perceptron(actions)
     return action_values(flat(encoder(features, network)), observation_space)
+
+
+def encoded_action_values(
+    encoder: Network, size: int, observation_space: Space, action_space: Space, *, is_dueling: bool = False
+) -> ActionValues:
+    """Return the policy of an encoder from observations to features [*, size], such as `nature_cnn`, and a layer to Q of each.
+
+    The layer has the initial weights of `torch.nn.Linear`; with `is_dueling` there are two, `dueling`. Where the observation
+    has the fields `features` and `action_mask`, the encoder gets the features. Raises: StructureError.
+
+    >>> from purestep.core.spaces import Box
+    >>> space = Box(-1.0, 1.0, (4,))
+    >>> model = encoded_action_values(mlp([4, 8]), 8, space, Discrete(2), is_dueling=True)
+    >>> model.apply(model.init(keys.key(0)), torch.zeros(3, 4), ())[0].values.shape
+    torch.Size([3, 2])
+    """
+    actions = _count("encoded_action_values", action_space)
+
+    def layer(outputs: int) -> Network:
+        return mlp([size, outputs], gain=1.0, initial="uniform")
+
+    head = dueling(layer(1), layer(actions)) if is_dueling else layer(actions)
+    return action_values(composed(encoder, head), observation_space)
+
+
+def _count(where: str, space: Space) -> int:
+    if not isinstance(space, Discrete):
+        got, remedy = type(space).__name__, f"use an algorithm for such actions: {learners_of(space)}"
+        raise StructureError(message(f"{where}: actions", got=got, wanted="Discrete", remedy=remedy))
+    return space.n

@@ -430,6 +430,37 @@ def actor_critic_mlp(
     return separate(policy, scalar(network(1, 1.0)))
 
 
+def encoded_actor_critic(
+    encoder: Network,
+    size: int,
+    observation_space: Space,
+    action_space: Space,
+    *,
+    distribution: str = "normal",
+    log_std: float = 0.0,
+) -> ActorCritic:
+    """Return an actor-critic of an encoder from observations to features [*, size], such as `nature_cnn`, and two linear heads.
+
+    Params: {"torso": the encoder's, "policy", "value"}. The policy's layer is scaled by 0.01, the value's by 1. Actions, the
+    named `distribution` and masks are as in `actor_critic_mlp`; where there is a mask the encoder gets the features.
+    Raises: StructureError, ShapeError, ChoiceError.
+
+    >>> from .convolutions import nature_cnn
+    >>> space = Box(0, 255, (36, 36, 1), torch.uint8)
+    >>> model = encoded_actor_critic(nature_cnn(space.shape, 8), 8, space, MultiDiscrete((2, 3)))
+    >>> params = model.init(keys.key(0))
+    >>> distribution, value, _ = model.apply(params, torch.zeros(5, 36, 36, 1, dtype=torch.uint8), ())
+    >>> distribution.mode().shape, value.shape
+    (torch.Size([5, 2]), torch.Size([5]))
+    """
+    where = "encoded_actor_critic"
+    features = masked_features(where, observation_space, action_space)
+    outputs = mlp([size, head_size(action_space)], final_gain=0.01)
+    policy = policy_head(where, outputs, action_space, distribution, log_std)
+    model = shared(encoder, policy, scalar(mlp([size, 1])))
+    return model if features is observation_space else with_action_mask(model)
+
+
 def features_of(where: str, space: Space) -> Space:
     """Return the space of `features`, where the other field of an observation is `action_mask`, else the whole space.
 

@@ -296,6 +296,16 @@ def _widest(space: Box) -> float:
     return max(high, default=0.0) - min(low, default=0.0)
 
 
+def learners_of(space: Space) -> str:
+    """Return the names of the algorithms that take actions of the space, for messages.
+
+    >>> learners_of(MultiDiscrete((2, 3)))
+    'ppo, a2c or reinforce'
+    """
+    own = {Discrete: "dqn, discrete_sac, ", Box: "sac, td3, ddpg, "}.get(type(space), "")
+    return f"{own}ppo, a2c or reinforce"
+
+
 def is_bounded(space: Space) -> bool:
     """Return whether the space is a Box whose bounds are all finite, each low one below its high one.
 
