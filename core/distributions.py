@@ -200,7 +200,7 @@ def _named(parts: Any) -> list[tuple[Any, Any]]:
     """Return the parts of a dict, tuple or record, each with its name or position."""
     if isinstance(parts, tuple):
         return list(enumerate(parts))
-    return list((parts if isinstance(parts, dict) else vars(parts)).items())
+    return [(name, field(parts, name)) for name in (parts if isinstance(parts, dict) else parts.__record_fields__)]
 
 
 def _sum(terms: list[Tensor]) -> Tensor:

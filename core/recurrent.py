@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from attrs import frozen
 from torch import Tensor
 
@@ -193,7 +194,7 @@ def _by_head(x: Tensor, heads: int) -> Tensor:
 
 
 def _standardized(x: Tensor) -> Tensor:
-    return torch.nn.functional.layer_norm(x, x.shape[-1:])
+    return F.layer_norm(x, x.shape[-1:])
 
 
 def module_cell(module: torch.nn.Module, memory: Any) -> Cell:

@@ -1,6 +1,8 @@
 """Actions of every space: a policy acts with them, is trained and evaluated, and learns to copy what it sees."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +29,7 @@ from purestep.core.spaces import (
 from purestep.core.tree import leaves
 from purestep.runtime.compile import program
 from purestep.runtime.evaluate import evaluate
+from purestep.runtime.identity import identity
 from purestep.runtime.train import train, trainer
 from purestep.runtime.trained_policy import policy
 from purestep.runtime.validate import validate
@@ -114,3 +117,14 @@ def test_ppo_compiled_learns_to_copy(name: str) -> None:
     del metrics
     told = evaluate(env, model, episodes=64, steps=STEPS)(state, keys.key(1))
     assert float(told.returns.mean()) > 0.9 * STEPS
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("make_model", [actor_critic_mlp, partial(recurrent_actor_critic, cell="transformer", size=8)])
+def test_a_program_of_trees_can_be_kept(make_model: Any, masked: bool) -> None:
+    def made() -> Any:
+        env = copying(NESTED, masked)
+        model = make_model(env.observation_space, env.action_space, (8,))
+        return identity(trainer(env, model, ALGORITHMS["ppo"](model), envs=4, horizon=2).iterate)
+
+    assert made() == made()
