@@ -17,7 +17,7 @@ from ..core.optim.optimizers import apply_updates, global_norm
 from ..core.policy import ActorCritic, apply_to_sequences, apply_to_steps, check_model, values_of_sequences
 from ..core.record import replace
 from ..core.steps import Remembered, Trajectory, ended
-from ..core.tree import leaves
+from ..core.tree import leaves, tree_map
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import Numbers, current_numbers, given_as_tensors, scaled, stored_numbers
 from .kl import k3
@@ -156,7 +156,8 @@ def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, n
             distribution, values = replayed(model, params, given)
             return distribution, values, distribution.log_prob(given.trajectory.action)
         distribution, values = apply_to_steps(apply, params, given.observation)
-        return distribution, values, distribution.log_prob(given.action.flatten(0, 1)).reshape(values.shape)
+        log_probs = distribution.log_prob(tree_map(lambda leaf: leaf.flatten(0, 1), given.action))
+        return distribution, values, log_probs.reshape(values.shape)
 
     def loss(
         params: Any, given: Trajectory | Remembered, next_values: Tensor, numbers: Numbers

@@ -19,6 +19,7 @@ from ..core.optim.interface import Optimizer
 from ..core.policy import ActorCritic, apply_to_steps, check_model, check_no_memory
 from ..core.record import record, replace, tensor
 from ..core.steps import Trajectory
+from ..core.tree import tree_map
 from .algorithm import Algorithm, Metrics, TrainState
 from .decoupled import Weights, decoupled_clip, interpolated, interpolation
 from .hyperparameters import Clip, Coefficient, Count, Fraction, Limit, Numbers, Weight, numbers_of
@@ -128,7 +129,7 @@ def proximal_log_prob(model: ActorCritic, params: Any, trajectory: Trajectory) -
             [0.5000]])
     """
     distribution, _ = apply_to_steps(model.apply, params, trajectory.observation)
-    log_prob = distribution.log_prob(trajectory.action.flatten(0, 1)).detach()
+    log_prob = distribution.log_prob(tree_map(lambda leaf: leaf.flatten(0, 1), trajectory.action)).detach()
     return log_prob.reshape(trajectory.reward.shape)
 
 

@@ -54,7 +54,7 @@ class PPOSample:
     """
 
     observation: Any  # [*, ...]
-    action: Tensor  # [*, ...]
+    action: Any  # [*, ...]
     behaviour_log_prob: Tensor = tensor("*", "float")
     behaviour_value: Tensor = tensor("*", "float")  # V before the update
     advantage: Tensor = tensor("*", "float")

@@ -11,9 +11,9 @@ from . import keys
 from .distributions import EpsilonGreedy, illegal
 from .errors import StructureError, choose, message
 from .keys import Key
-from .networks import ACTIVATIONS, Activation, Network, mlp
+from .networks import ACTIVATIONS, Activation, Network, composed, mlp
 from .policy import ActorCritic, Carry, encoded_size, encoder, features_of, flat
-from .spaces import Discrete, Space, field
+from .spaces import Discrete, Space, field, learners_of
 
 Values = Callable[[Tensor], Tensor]
 
@@ -166,6 +166,29 @@ def action_values_mlp(
     return action_values(flat(encoder(features, network)), observation_space)
 
 
+def encoded_action_values(
+    encoder: Network, size: int, observation_space: Space, action_space: Space, *, is_dueling: bool = False
+) -> ActionValues:
+    """Return the policy of an encoder from observations to features [*, size], such as `nature_cnn`, and a layer to Q of each.
+
+    The layer has the initial weights of `torch.nn.Linear`; with `is_dueling` there are two, `dueling`. Where the observation
+    has the fields `features` and `action_mask`, the encoder gets the features. Raises: StructureError.
+
+    >>> from purestep.core.spaces import Box
+    >>> space = Box(-1.0, 1.0, (4,))
+    >>> model = encoded_action_values(mlp([4, 8]), 8, space, Discrete(2), is_dueling=True)
+    >>> model.apply(model.init(keys.key(0)), torch.zeros(3, 4), ())[0].values.shape
+    torch.Size([3, 2])
+    """
+    actions = check_discrete("encoded_action_values", action_space).n
+
+    def layer(outputs: int) -> Network:
+        return mlp([size, outputs], gain=1.0, initial="uniform")
+
+    head = dueling(layer(1), layer(actions)) if is_dueling else layer(actions)
+    return action_values(composed(encoder, head), observation_space)
+
+
 def check_discrete(where: str, space: Any) -> Discrete:
     """Return the space if it is Discrete. Raises: StructureError.
 
@@ -173,7 +196,7 @@ def check_discrete(where: str, space: Any) -> Discrete:
     2
     """
     if not isinstance(space, Discrete):
-        got, remedy = type(space).__name__, "use an algorithm for such actions, e.g. td3 or sac"
+        got, remedy = type(space).__name__, f"use an algorithm for such actions: {learners_of(space)}"
         raise StructureError(message(f"{where}: actions", got=got, wanted="Discrete", remedy=remedy))
     return space
 

@@ -19,7 +19,7 @@ from .keys import Key
 from .networks import Activation, Network, mlp, tanh
 from .policy import ActorCritic, Carry, encode, encoded_size, encoder, flat, scalar
 from .record import stack
-from .spaces import Box, Space, is_bounded
+from .spaces import Box, Space, is_bounded, learners_of
 
 LOWEST_LOG_STD, HIGHEST_LOG_STD = -20.0, 2.0  # Haarnoja et al. 2018, in their own code
 LEAST_NOISE = 1e-6  # below it a log-prob would not be finite
@@ -242,7 +242,7 @@ def check_box(where: str, space: Any) -> Box:
     (2,)
     """
     if not isinstance(space, Box):
-        got, remedy = type(space).__name__, "use an algorithm for such actions, e.g. dqn or ppo"
+        got, remedy = type(space).__name__, f"use an algorithm for such actions: {learners_of(space)}"
         raise StructureError(message(f"{where}: actions", got=got, wanted="a Box", remedy=remedy))
     if len(space.shape) != 1:
         remedy = "flatten the actions in the env"

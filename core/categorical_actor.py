@@ -12,7 +12,7 @@ from .distributions import Categorical, masked
 from .errors import StructureError, at_least, message
 from .networks import Activation, Network, mlp
 from .policy import ActorCritic, Carry, encoded_size, encoder, features_of, flat
-from .spaces import Discrete, Space, field
+from .spaces import Discrete, Space, field, learners_of
 
 
 @frozen(kw_only=True)
@@ -88,7 +88,7 @@ def categorical_actor_mlp(
     (torch.Size([58]), torch.Size([2, 58]))
     """
     if not isinstance(action_space, Discrete):
-        got, remedy = type(action_space).__name__, "use an algorithm for such actions, e.g. sac or td3"
+        got, remedy = type(action_space).__name__, f"use an algorithm for such actions: {learners_of(action_space)}"
         raise StructureError(message("categorical_actor_mlp: actions", got=got, wanted="Discrete", remedy=remedy))
     features = features_of("categorical_actor_mlp", observation_space)
     sizes = [encoded_size(features), *hidden, action_space.n]

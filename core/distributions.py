@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from . import keys
-from .errors import StructureError, message
+from .errors import ShapeError, StructureError, message
 from .keys import Key
-from .record import record, tensor
+from .record import record, replace, static, tensor
+from .spaces import field
 
 LOG_2, LOG_2_PI = math.log(2.0), math.log(2.0 * math.pi)
 FEW_ACTIONS = 32  # up to here a comparison and a sum fuse with other kernels; a gather would be its own kernel
@@ -20,13 +21,13 @@ WEIGHTS = (8.0 / 15.0, 0.22207592200561266, 0.22207592200561266, 0.0112574113277
 
 
 class Distribution(Protocol):
-    """The output of a policy: parameters with leading axes [*] for actions [*, ...].
+    """The output of a policy: parameters with leading axes [*] for actions [*, ...], tensors or trees of them.
 
     A sample is a function of noise, so that a rollout can draw the noise of all its steps at once:
     `sample(key) == transform(noise(key))`.
     """
 
-    def log_prob(self, action: Tensor) -> Tensor:
+    def log_prob(self, action: Any) -> Tensor:
         """Return log p(action): [*, ...] -> [*]."""
         ...
 
@@ -34,7 +35,7 @@ class Distribution(Protocol):
         """Return the entropy, or its usual estimate if it has no closed form: [*]."""
         ...
 
-    def mode(self) -> Tensor:
+    def mode(self) -> Any:
         """Return the most probable action: [*, ...]."""
         ...
 
@@ -42,11 +43,11 @@ class Distribution(Protocol):
         """Return the noise for `transform`; it depends on the key [*, 2] and the parameters' shape only."""
         ...
 
-    def transform(self, noise: Any) -> Tensor:
+    def transform(self, noise: Any) -> Any:
         """Return the action for this noise: [*, ...]."""
         ...
 
-    def sample(self, key: Key) -> Tensor:
+    def sample(self, key: Key) -> Any:
         """Return transform(noise(key)), key [*, 2]."""
         ...
 
@@ -104,6 +105,147 @@ def masked(logits: Tensor, mask: Tensor) -> Categorical:
     tensor(0.6931)
     """
     return Categorical(logits=torch.where(mask, logits, illegal(logits.dtype)))
+
+
+@record
+class MultiCategorical:
+    """K independent Categorical distributions, of `sizes[k]` values each: p(a) = prod_k softmax(logits of k)_{a_k}.
+
+    >>> MultiCategorical(logits=torch.zeros(5), sizes=(2, 3)).entropy().exp()  # as of 6 equally likely actions
+    tensor(6.)
+    """
+
+    logits: Tensor = tensor("* A", "float")  # those of each number behind those of the number before; A = sum(sizes)
+    sizes: tuple[int, ...] = static()
+
+    def log_prob(self, action: Tensor) -> Tensor:
+        """Return log p(action), summed over the numbers: int64 [*, K] -> [*]."""
+        return self.each().log_prob(action).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Return the sum of the entropies: [*]."""
+        return self.each().entropy().sum(-1)
+
+    def mode(self) -> Tensor:
+        """Return the first value with the largest probability, of each number: int64 [*, K]."""
+        return self.each().mode()
+
+    def noise(self, key: Key) -> Tensor:
+        """Return one uniform number for each: [*, 2] -> [*, K]."""
+        return keys.uniform(key, (len(self.sizes),))
+
+    def transform(self, noise: Tensor) -> Tensor:
+        """Return for each number the value whose interval of [0, 1) contains the noise: [*, K] -> int64 [*, K]."""
+        return self.each().transform(noise)
+
+    def sample(self, key: Key) -> Tensor:
+        """Return a sampled action: [*, 2] -> int64 [*, K]."""
+        return self.transform(self.noise(key))
+
+    def each(self) -> Categorical:
+        """Return the distributions [*, K] of the numbers, as wide as the widest; values beyond its size are impossible."""
+        widest = max(self.sizes)
+        if set(self.sizes) == {widest}:
+            return Categorical(logits=self.logits.reshape(*self.logits.shape[:-1], len(self.sizes), widest))
+        rows = [
+            F.pad(one, (0, widest - size), value=-math.inf)
+            for one, size in zip(torch.split(self.logits, list(self.sizes), -1), self.sizes, strict=True)
+        ]
+        return Categorical(logits=torch.stack(rows, -2))
+
+
+@record
+class Product:
+    """Independent distributions of the parts of an action: p(a) = prod_k p_k(a_k).
+
+    >>> coin = Categorical(logits=torch.zeros(2))
+    >>> both = Product(parts={"left": coin, "right": coin})
+    >>> both.mode(), both.log_prob(both.mode()).exp()
+    ({'left': tensor(0), 'right': tensor(0)}, tensor(0.2500))
+    """
+
+    parts: Any  # a dict or tuple of distributions, as the action is one of its parts; Products where it is a tree
+
+    def log_prob(self, action: Any) -> Tensor:
+        """Return log p(action), the sum over the parts: [*, ...] -> [*]."""
+        return _sum([one.log_prob(field(action, name)) for name, one in _named(self.parts)])
+
+    def entropy(self) -> Tensor:
+        """Return the sum of the entropies: [*]."""
+        return _sum([one.entropy() for _, one in _named(self.parts)])
+
+    def mode(self) -> Any:
+        """Return the most probable value of each part: [*, ...]."""
+        return self.like([one.mode() for _, one in _named(self.parts)])
+
+    def noise(self, key: Key) -> Any:
+        """Return the noise of each part, from a key of its own: [*, 2] -> a tree [*, ...]."""
+        own = keys.split(key, len(self.parts))
+        return self.like([one.noise(k) for (_, one), k in zip(_named(self.parts), own, strict=True)])
+
+    def transform(self, noise: Any) -> Any:
+        """Return the action for this noise: [*, ...]."""
+        return self.like([one.transform(field(noise, name)) for name, one in _named(self.parts)])
+
+    def sample(self, key: Key) -> Any:
+        """Return a sampled action: [*, 2] -> [*, ...]."""
+        return self.transform(self.noise(key))
+
+    def like(self, values: list[Any]) -> Any:
+        """Return a value for each part, as a dict or tuple."""
+        return dict(zip(self.parts, values, strict=True)) if isinstance(self.parts, dict) else tuple(values)
+
+
+def _named(parts: Any) -> list[tuple[Any, Any]]:
+    """Return the parts of a dict, tuple or record, each with its name or position."""
+    if isinstance(parts, tuple):
+        return list(enumerate(parts))
+    return [(name, field(parts, name)) for name in (parts if isinstance(parts, dict) else parts.__record_fields__)]
+
+
+def _sum(terms: list[Tensor]) -> Tensor:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def with_mask(distribution: Any, mask: Any) -> Any:
+    """Return the distribution over legal actions: of a Categorical [*, A] or MultiCategorical [*, sum(sizes)], see `masked`.
+
+    `mask` is true where legal, bool or a number that is not 0, as many as there are logits. Of a Product it is a dict or tuple
+    of masks; `()`, or a name that is absent, leaves a part as it is. A number without a legal value takes any, equally likely.
+    Raises: StructureError, ShapeError.
+
+    >>> both = MultiCategorical(logits=torch.zeros(5), sizes=(2, 3))
+    >>> with_mask(both, torch.tensor([True, True, False, False, True])).mode()
+    tensor([0, 2])
+    """
+    if isinstance(mask, tuple) and not mask:
+        return distribution
+    if isinstance(distribution, Product):
+        return _with_masks(distribution, mask)
+    if not isinstance(distribution, Categorical | MultiCategorical):
+        got, remedy = type(distribution).__name__, "mask discrete actions only"
+        wanted = "Categorical, MultiCategorical or a Product of them"
+        raise StructureError(message("with_action_mask: model", got=got, wanted=wanted, remedy=remedy))
+    logits = distribution.logits
+    if not isinstance(mask, Tensor) or mask.shape != logits.shape:
+        got = str(list(mask.shape)) if isinstance(mask, Tensor) else type(mask).__name__
+        remedy = "give one flag for each value of each number of the action"
+        raise ShapeError(message("action_mask", got=got, wanted=list(logits.shape), remedy=remedy))
+    legal = mask if mask.dtype == torch.bool else mask != 0
+    return replace(distribution, logits=masked(logits, legal).logits)
+
+
+def _with_masks(product: Product, mask: Any) -> Product:
+    named = _named(product.parts)
+    given = {"one tensor"} if isinstance(mask, Tensor) else {name for name, _ in _named(mask)}
+    if not given <= {name for name, _ in named}:
+        wanted, remedy = f"of {[name for name, _ in named]}", "name each mask as its part of the action"
+        raise StructureError(message("action_mask", got=f"of {sorted(map(str, given))}", wanted=wanted, remedy=remedy))
+    rows = [with_mask(one, field(mask, name)) if name in given else one for name, one in named]
+    return Product(parts=product.like(rows))
 
 
 def illegal(dtype: torch.dtype) -> float:
@@ -282,8 +424,9 @@ def _standard_normal(key: Key, like: Tensor) -> Tensor:
 
 
 def kl(p: Distribution, q: Distribution) -> Tensor:
-    """Return the exact KL(p || q) = E_p[log p - log q] of two Categorical, Normal or TanhNormal of the same bounds: [*].
+    """Return the exact KL(p || q) = E_p[log p - log q] of two distributions of one kind: [*].
 
+    They are Categorical, MultiCategorical, Normal, TanhNormal of the same bounds, or Products of these, whose KLs add up.
     Normal: sum_d log(s_q / s_p) + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2. The same squashing of both does not change it.
     Raises: StructureError for any other pair.
 
@@ -297,6 +440,14 @@ def kl(p: Distribution, q: Distribution) -> Tensor:
             log_p == -math.inf, 0.0, log_p - log_q
         )  # before the product: its gradient has no 0 * inf
         return (torch.exp(log_p) * difference).sum(-1)
+    if isinstance(p, MultiCategorical) and isinstance(q, MultiCategorical) and p.sizes == q.sizes:
+        return kl(p.each(), q.each()).sum(-1)
+    if (
+        isinstance(p, Product)
+        and isinstance(q, Product)
+        and [n for n, _ in _named(p.parts)] == [n for n, _ in _named(q.parts)]
+    ):
+        return _sum([kl(one, field(q.parts, name)) for name, one in _named(p.parts)])
     if isinstance(p, TanhNormal) and isinstance(q, TanhNormal):
         return kl(p.before(), q.before())
     if isinstance(p, Normal) and isinstance(q, Normal):
@@ -304,5 +455,5 @@ def kl(p: Distribution, q: Distribution) -> Tensor:
         distance = (p.mean - q.mean) * torch.exp(-q.log_std)
         return (0.5 * (ratio * ratio + distance * distance - 1.0) + q.log_std - p.log_std).sum(-1)
     got = f"{type(p).__name__} and {type(q).__name__}"
-    wanted = "two of one kind: Categorical, Normal or TanhNormal"
+    wanted = "two of one kind: Categorical, MultiCategorical, Normal, TanhNormal or Product"
     raise StructureError(message("kl: p, q", got=got, wanted=wanted, remedy="compare policies over one action space"))

@@ -18,7 +18,8 @@ from .tree import to_device
 P = TypeVar("P")
 S = TypeVar("S")
 Noise = Any
-Step = Callable[[P, S, Tensor, Any], tuple[S, TimeStep]]
+Action = Any  # a tensor, or a dict or tuple of them
+Step = Callable[[P, S, Action, Any], tuple[S, TimeStep]]
 
 
 @frozen
@@ -56,7 +57,7 @@ def halves(env: Env[P, S]) -> Hoisted[P, S]:
     return env.hoisted or Hoisted(draw=lambda params, key: key, step=env.step)
 
 
-def action_limiter(env: Env[Any, Any]) -> Callable[[Tensor], Tensor]:
+def action_limiter(env: Env[Any, Any]) -> Callable[[Action], Action]:
     """Return the function that limits a policy's action [*, ...] to the env's action space; an env that `clips` needs none.
 
     Every function here that steps an env with a policy's actions applies it, so that none outside the space reaches an env.
@@ -117,7 +118,7 @@ def auto_reset(env: Env[P, S], mode: str = "pooled") -> Env[P, S]:
         state, timestep = env.reset(params, key)
         return state, timestep.observation
 
-    def step(params: P, state: S, action: Tensor, key: Key) -> tuple[S, TimeStep]:
+    def step(params: P, state: S, action: Action, key: Key) -> tuple[S, TimeStep]:
         step_key, fresh_key = split(key)
         return join(*env.step(params, state, action, step_key), begin(params, fresh_key))
 
@@ -127,7 +128,7 @@ def auto_reset(env: Env[P, S], mode: str = "pooled") -> Env[P, S]:
         step_key, fresh_key = split(key)
         return inner.draw(params, step_key), begin(params, fresh_key)
 
-    def step_drawn(params: P, state: S, action: Tensor, noise: Noise) -> tuple[S, TimeStep]:
+    def step_drawn(params: P, state: S, action: Action, noise: Noise) -> tuple[S, TimeStep]:
         return join(*inner.step(params, state, action, noise[0]), noise[1])
 
     hoisted = choose("auto_reset: mode", mode, {"pooled": Hoisted(draw=draw, step=step_drawn), "select": None})
@@ -151,7 +152,7 @@ def batched(env: Env[P, S], n: int, *, own_params: bool = False) -> Env[P, S]:
     def reset(params: P, key: Key) -> tuple[S, TimeStep]:
         return torch.vmap(env.reset, in_dims=(axis, 0))(to_device(params, key.device), split(key, n))
 
-    def step(params: P, state: S, action: Tensor, key: Key) -> tuple[S, TimeStep]:
+    def step(params: P, state: S, action: Action, key: Key) -> tuple[S, TimeStep]:
         near = to_device(params, key.device)
         return torch.vmap(env.step, in_dims=(axis, 0, 0, 0))(near, state, action, split(key, n))
 
@@ -191,7 +192,7 @@ def time_limit(env: Env[P, S], steps: int) -> Env[P, TimeLimitState]:
         return TimeLimitState(inner=state, elapsed=torch.zeros_like(timestep.terminated, dtype=torch.int64)), timestep
 
     def wrap(inner_step: Step[P, S]) -> Step[P, TimeLimitState]:
-        def step(params: P, state: TimeLimitState, action: Tensor, noise: Noise) -> tuple[TimeLimitState, TimeStep]:
+        def step(params: P, state: TimeLimitState, action: Action, noise: Noise) -> tuple[TimeLimitState, TimeStep]:
             inner, timestep = inner_step(params, state.inner, action, noise)
             elapsed = state.elapsed + 1
             late = replace(timestep, truncated=timestep.truncated | (elapsed >= steps))
@@ -240,7 +241,7 @@ def episode_statistics(env: Env[P, S]) -> Env[P, EpisodeStatistics]:
 
     def wrap(inner_step: Step[P, S]) -> Step[P, EpisodeStatistics]:
         def step(
-            params: P, state: EpisodeStatistics, action: Tensor, noise: Noise
+            params: P, state: EpisodeStatistics, action: Action, noise: Noise
         ) -> tuple[EpisodeStatistics, TimeStep]:
             inner, timestep = inner_step(params, state.inner, action, noise)
             return _count(state, inner, timestep), timestep

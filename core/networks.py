@@ -204,6 +204,27 @@ def mlp(
     return Network(init=init, apply=apply)
 
 
+def composed(first: Network, second: Network) -> Network:
+    """Return the network x -> second(first(x)). Params: {"first": ..., "second": ...}.
+
+    >>> network = composed(mlp([4, 8]), mlp([8, 2]))
+    >>> network.apply(network.init(keys.key(0)), torch.zeros(3, 4)).shape
+    torch.Size([3, 2])
+    """
+
+    def init(key: Key) -> dict[str, Any]:
+        first_key, second_key = keys.split(key)
+        return {"first": first.init(first_key), "second": second.init(second_key)}
+
+    def apply(params: dict[str, Any], x: Any) -> Any:
+        return second.apply(params["second"], first.apply(params["first"], x))
+
+    def named(params: dict[str, Any]) -> Any:
+        return {"first": first.named(params["first"]), "second": second.named(params["second"])}
+
+    return Network(init=init, apply=apply, named=named)
+
+
 def _single_argument(x: Any) -> Arguments:
     return (x,), {}
 
@@ -251,6 +272,31 @@ def functional(module: torch.nn.Module, *, arguments: Callable[[Any], Arguments]
         return torch.func.functional_call(module, values, positional, dict(named))
 
     return Network(init=init, apply=apply)
+
+
+def any_leading_axes(network: Network, axes: int) -> Network:
+    """Return the network with any leading axes, of one that takes exactly one, such as `functional` of an nn.Conv2d.
+
+    `axes` is the number of axes of one input, 3 of an image; each leaf of the input has so many behind its leading axes. The
+    outputs have one leading axis, which becomes the input's. Raises: ShapeError for an input of fewer axes.
+
+    >>> network = any_leading_axes(functional(torch.nn.Conv2d(1, 2, 3)), 3)
+    >>> network.apply(network.init(keys.key(0)), torch.zeros(4, 5, 1, 8, 8)).shape
+    torch.Size([4, 5, 2, 6, 6])
+    """
+
+    def apply(params: Params, x: Any) -> Any:
+        first = pytree.tree_leaves(x)[0]
+        lead = first.shape[: first.ndim - axes]
+        if first.ndim < axes:
+            remedy = "pass one input or a batch of them"
+            raise ShapeError(
+                message("any_leading_axes: x", got=list(first.shape), wanted=f"{axes} axes", remedy=remedy)
+            )
+        rows = pytree.tree_map(lambda leaf: leaf.reshape(-1, *leaf.shape[len(lead) :]), x)
+        return pytree.tree_map(lambda leaf: leaf.reshape(*lead, *leaf.shape[1:]), network.apply(params, rows))
+
+    return Network(init=network.init, apply=apply, named=network.named)
 
 
 def _moves_in_training(part: torch.nn.Module) -> list[str]:

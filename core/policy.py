@@ -10,14 +10,26 @@ from attrs import frozen
 from torch import Tensor
 
 from . import keys
-from .distributions import Categorical, Distribution, Normal, TanhNormal, masked
+from .distributions import Categorical, Distribution, MultiCategorical, Normal, Product, TanhNormal, with_mask
 from .errors import ShapeError, StructureError, choose, message
 from .keys import Key
 from .networks import Activation, Network, as_they_are, mlp, tree_layout
 from .numbers import check_number
 from .record import record, select, tensor
 from .scan import scan
-from .spaces import Box, Discrete, Fields, Space, field
+from .spaces import (
+    Box,
+    Discrete,
+    Fields,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    assembled,
+    field,
+    parts,
+    sizes_of,
+)
 from .tree import clone, leaves, tree_map
 
 Params = Any
@@ -75,7 +87,7 @@ M = TypeVar("M", ActorCritic, Network)
 class Action:
     """The result of `act`."""
 
-    action: Tensor  # [*, ...]
+    action: Any  # [*, ...], a tensor or a tree of tensors
     log_prob: Tensor = tensor("*", "float")  # of `action`
     carry: Any  # the network's recurrent state
 
@@ -176,13 +188,17 @@ def encoded_size(space: Space) -> int:
     """
     if isinstance(space, Discrete):
         return space.n
+    if isinstance(space, MultiDiscrete):
+        return sum(space.sizes)
+    if isinstance(space, MultiBinary):
+        return space.n
     if isinstance(space, Box):
         return math.prod(space.shape)
-    return sum(encoded_size(inner) for _, inner in space.spaces)
+    return sum(encoded_size(inner) for _, inner in parts(space))
 
 
 def encode(space: Space, observation: Any) -> Tensor:
-    """Return an observation as one vector [*, D]: a box flattened, a discrete one one-hot, fields concatenated.
+    """Return an observation as one vector [*, D]: a box flattened, a discrete one one-hot, bits as numbers, parts concatenated.
 
     >>> encode(Discrete(3), torch.tensor([2, 0]))
     tensor([[0., 0., 1.],
@@ -191,10 +207,14 @@ def encode(space: Space, observation: Any) -> Tensor:
     if isinstance(space, Discrete):
         hot: Tensor = observation[..., None] == torch.arange(space.n, device=observation.device)
         return hot.to(torch.float32)
-    if isinstance(space, Box):
-        vector: Tensor = observation.reshape(*observation.shape[: observation.ndim - len(space.shape)], -1)
+    if isinstance(space, MultiDiscrete):
+        numbers = zip(space.sizes, observation.unbind(-1), strict=True)
+        return torch.cat([encode(Discrete(size), number) for size, number in numbers], -1)
+    if isinstance(space, Box | MultiBinary):
+        lead = observation.ndim - (len(space.shape) if isinstance(space, Box) else 1)
+        vector: Tensor = observation.reshape(*observation.shape[:lead], -1)
         return vector if vector.is_floating_point() else vector.to(torch.float32)
-    return torch.cat([encode(inner, field(observation, name)) for name, inner in space.spaces], -1)
+    return torch.cat([encode(inner, field(observation, name)) for name, inner in parts(space)], -1)
 
 
 def encoder(space: Space, network: Network) -> Network:
@@ -215,6 +235,18 @@ def categorical_head(network: Network) -> Network:
     tensor([0., 0., 0.])
     """
     return Network(init=network.init, apply=lambda params, x: Categorical(logits=network.apply(params, x)))
+
+
+def multi_categorical_head(network: Network, sizes: tuple[int, ...]) -> Network:
+    """Return a network whose `apply` returns a MultiCategorical with the outputs [*, sum(sizes)] as logits.
+
+    >>> head = multi_categorical_head(mlp([1, 5]), (2, 3))
+    >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).mode()
+    tensor([0, 0])
+    """
+    return Network(
+        init=network.init, apply=lambda params, x: MultiCategorical(logits=network.apply(params, x), sizes=sizes)
+    )
 
 
 def normal_head(network: Network, size: int, *, log_std: float = 0.0) -> Network:
@@ -316,10 +348,11 @@ def shared(torso: Network, policy: Network, value: Network) -> ActorCritic:
 
 
 def with_action_mask(model: ActorCritic) -> ActorCritic:
-    """Return a model of `features` as one of observations with the fields `features` and `action_mask` (bool [*, A]).
+    """Return a model of `features` as one of observations with the fields `features` and `action_mask`.
 
-    The model must return a Categorical; illegal actions get probability 0, see `masked`. The value ignores the mask.
-    Raises: StructureError.
+    The mask of Discrete(A) is bool [*, A], of MultiDiscrete(sizes) [*, sum(sizes)], of MultiBinary(n) [*, 2 n], a 0 of each bit
+    before a 1, of a dict or tuple of actions a dict or tuple of masks: see `with_mask`. Illegal actions get probability 0. The
+    value ignores the mask. Raises: StructureError, ShapeError.
 
     >>> model = with_action_mask(separate(categorical_head(mlp([1, 2])), scalar(mlp([1, 1]))))
     >>> seen = {"features": torch.zeros(1), "action_mask": torch.tensor([False, True])}
@@ -329,10 +362,7 @@ def with_action_mask(model: ActorCritic) -> ActorCritic:
 
     def apply(params: Params, observation: Any, carry: Carry) -> tuple[Distribution, Tensor, Carry]:
         distribution, value, after = model.apply(params, field(observation, "features"), carry)
-        if not isinstance(distribution, Categorical):
-            got, remedy = type(distribution).__name__, "mask discrete actions only"
-            raise StructureError(message("with_action_mask: model", got=got, wanted="Categorical", remedy=remedy))
-        return masked(distribution.logits, field(observation, "action_mask")), value, after
+        return with_mask(distribution, field(observation, "action_mask")), value, after
 
     return attrs.evolve(model, apply=apply)
 
@@ -369,9 +399,10 @@ def actor_critic_mlp(
 ) -> ActorCritic:
     """Return an actor-critic of two perceptrons for the spaces; the policy's last layer is scaled by 0.01, the value's by 1.
 
-    Discrete actions get a Categorical, masked if the observation has the fields `features` and `action_mask`. A box of one
-    axis gets the named `distribution`: "normal", whose samples may lie outside the box, so that the env must clip, or
-    "tanh_normal", whose samples do not. `log_std` is its initial value; `product` is that of `mlp`.
+    Discrete actions get a Categorical, MultiDiscrete and MultiBinary ones a MultiCategorical. A box of one axis gets the named
+    `distribution`: "normal", whose samples may lie outside the box, so that the env must clip, or "tanh_normal", whose samples
+    do not. Fields and Tuples of these get a Product. Actions are masked if the observation has the fields `features` and
+    `action_mask`: see `with_action_mask`. `log_std` is its initial value; `product` is that of `mlp`.
 
     Raises: StructureError, ShapeError, ChoiceError.  Source: Andrychowicz et al. 2020, arXiv:2006.05990 (the scales).
 
@@ -384,19 +415,50 @@ def actor_critic_mlp(
         where, remedy = "actor_critic_mlp: hidden", "write (64,) for one layer"
         raise StructureError(message(where, got=repr(hidden), wanted="a sequence of sizes", remedy=remedy))
     check_number("actor_critic_mlp: log_std", log_std, -math.inf)
-    is_discrete = isinstance(action_space, Discrete)
-    features = features_of("actor_critic_mlp", observation_space) if is_discrete else observation_space
+    features = masked_features("actor_critic_mlp", observation_space, action_space)
     if features is not observation_space:
-        return with_action_mask(actor_critic_mlp(features, action_space, hidden, activation, product=product))
+        shape: Any = {"distribution": distribution, "log_std": log_std, "product": product}
+        return with_action_mask(actor_critic_mlp(features, action_space, hidden, activation, **shape))
     inputs = encoded_size(observation_space)
 
     def network(outputs: int, final_gain: float) -> Network:
         perceptron = mlp([inputs, *hidden, outputs], activation, final_gain=final_gain, product=product)
         return encoder(observation_space, perceptron)
 
-    head = network(encoded_size(action_space), 0.01)
+    head = network(head_size(action_space), 0.01)
     policy = policy_head("actor_critic_mlp", head, action_space, distribution, log_std)
     return separate(policy, scalar(network(1, 1.0)))
+
+
+def encoded_actor_critic(
+    encoder: Network,
+    size: int,
+    observation_space: Space,
+    action_space: Space,
+    *,
+    distribution: str = "normal",
+    log_std: float = 0.0,
+) -> ActorCritic:
+    """Return an actor-critic of an encoder from observations to features [*, size], such as `nature_cnn`, and two linear heads.
+
+    Params: {"torso": the encoder's, "policy", "value"}. The policy's layer is scaled by 0.01, the value's by 1. Actions, the
+    named `distribution` and masks are as in `actor_critic_mlp`; where there is a mask the encoder gets the features.
+    Raises: StructureError, ShapeError, ChoiceError.
+
+    >>> from .convolutions import nature_cnn
+    >>> space = Box(0, 255, (36, 36, 1), torch.uint8)
+    >>> model = encoded_actor_critic(nature_cnn(space.shape, 8), 8, space, MultiDiscrete((2, 3)))
+    >>> params = model.init(keys.key(0))
+    >>> distribution, value, _ = model.apply(params, torch.zeros(5, 36, 36, 1, dtype=torch.uint8), ())
+    >>> distribution.mode().shape, value.shape
+    (torch.Size([5, 2]), torch.Size([5]))
+    """
+    where = "encoded_actor_critic"
+    features = masked_features(where, observation_space, action_space)
+    outputs = mlp([size, head_size(action_space)], final_gain=0.01)
+    policy = policy_head(where, outputs, action_space, distribution, log_std)
+    model = shared(encoder, policy, scalar(mlp([size, 1])))
+    return model if features is observation_space else with_action_mask(model)
 
 
 def features_of(where: str, space: Space) -> Space:
@@ -416,10 +478,33 @@ def features_of(where: str, space: Space) -> Space:
     return spaces["features"]
 
 
-def policy_head(where: str, network: Network, space: Space, distribution: str, log_std: float) -> Network:
-    """Return `network` with the head for the action space: a Categorical, or the named `distribution` over a box of one axis.
+def masked_features(where: str, space: Space, action_space: Space) -> Space:
+    """Return `features_of` the observation's space, but the whole of it where the actions are a Box, which no mask is of.
 
-    Raises: StructureError, ShapeError, ChoiceError.
+    >>> both = Fields((("features", Discrete(3)), ("action_mask", Box(0, 1, (2,)))))
+    >>> masked_features("", both, Discrete(2)), masked_features("", both, Box(0.0, 1.0, (2,))) is both
+    (Discrete(n=3), True)
+    """
+    return space if isinstance(action_space, Box) else features_of(where, space)
+
+
+def head_size(space: Space) -> int:
+    """Return the number of a network's outputs for the head of an action space.
+
+    >>> head_size(Tuple((Discrete(3), MultiBinary(2), Box(0.0, 1.0, (2,)))))
+    9
+    """
+    if isinstance(space, Fields | Tuple):
+        return sum(head_size(inner) for _, inner in parts(space))
+    return sum(sizes_of(space)) if isinstance(space, MultiBinary) else encoded_size(space)
+
+
+def policy_head(where: str, network: Network, space: Space, distribution: str, log_std: float) -> Network:
+    """Return `network` with the head for the action space; its outputs are [*, head_size(space)].
+
+    The head is a Categorical, a MultiCategorical, the named `distribution` over a box of one axis, or of Fields and Tuples a
+    Product of these, whose params are {"network": ..., "heads": those of each part}. Raises: StructureError, ShapeError,
+    ChoiceError.
 
     >>> head = policy_head("", mlp([1, 3]), Discrete(3), "normal", 0.0)
     >>> head.apply(head.init(keys.key(0)), torch.zeros(1)).logits
@@ -427,12 +512,32 @@ def policy_head(where: str, network: Network, space: Space, distribution: str, l
     """
     if isinstance(space, Discrete):
         return categorical_head(network)
-    if not isinstance(space, Box):
-        got, remedy = type(space).__name__, "build the model with `separate` and a head of your own"
-        raise StructureError(message(f"{where}: actions", got=got, wanted="Discrete or Box", remedy=remedy))
+    if isinstance(space, MultiDiscrete | MultiBinary):
+        return multi_categorical_head(network, sizes_of(space))
+    if isinstance(space, Fields | Tuple):
+        return _product_head(where, network, space, distribution, log_std)
     if len(space.shape) != 1:
         remedy = "flatten the actions in the env"
         raise ShapeError(message(f"{where}: actions", got=list(space.shape), wanted="one axis", remedy=remedy))
     normal = normal_head(network, space.shape[0], log_std=log_std)
     squash = choose(f"{where}: distribution", distribution, {"normal": False, "tanh_normal": True})
     return tanh_head(normal, space) if squash else normal
+
+
+def _product_head(where: str, network: Network, space: Fields | Tuple, distribution: str, log_std: float) -> Network:
+    columns = Network(init=lambda key: (), apply=lambda params, x: x)
+    heads = [policy_head(f"{where}: {name}", columns, inner, distribution, log_std) for name, inner in parts(space)]
+    sizes = [head_size(inner) for _, inner in parts(space)]
+
+    def init(key: Key) -> dict[str, Any]:
+        own = [head.init(key) for head in heads]  # they draw nothing
+        return {"network": network.init(key), "heads": assembled(space, own)}
+
+    def apply(params: dict[str, Any], x: Any) -> Product:
+        outputs = network.apply(params["network"], x).split(sizes, -1)
+        named = zip(heads, parts(space), outputs, strict=True)
+        return Product(
+            parts=assembled(space, [head.apply(field(params["heads"], name), y) for head, (name, _), y in named])
+        )
+
+    return Network(init=init, apply=apply)

@@ -8,17 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from attrs import frozen
 from torch import Tensor
 
 from . import keys
-from .distributions import Distribution
-from .errors import ShapeError, StructureError, choose, message
+from .distributions import Distribution, illegal
+from .errors import ShapeError, StructureError, at_least, choose, message
 from .keys import Key
-from .networks import ACTIVATIONS, Activation, Linear, init_linear, mlp, tanh
+from .networks import ACTIVATIONS, Activation, Linear, functional, init_linear, mlp, tanh
 from .numbers import check_number
-from .policy import ActorCritic, Carry, encode, encoded_size, features_of, policy_head, scalar, with_action_mask
-from .spaces import Discrete, Space
+from .policy import (
+    ActorCritic,
+    Carry,
+    encode,
+    encoded_size,
+    head_size,
+    masked_features,
+    policy_head,
+    scalar,
+    with_action_mask,
+)
+from .spaces import Space
 
 Params = Any
 
@@ -110,7 +121,109 @@ def min_gru(inputs: int, size: int) -> Cell:
     return Cell(init=lambda key: {"input": init(key)["input"]}, apply=apply, memory=torch.zeros(size))
 
 
-CELLS: Mapping[str, Callable[[int, int], Cell]] = {"gru": gru, "lstm": lstm, "min_gru": min_gru}
+def transformer(inputs: int, size: int, *, window: int = 16, heads: int = 4, layers: int = 1) -> Cell:
+    """Attention over the last `window` steps of the episode; the memory is the keys and values of these steps.
+
+        q, k, v = n(x) W + b of each head,    a_i = softmax_i(q . k_i / sqrt(size / heads) + p_i)
+        y = x + (sum_i a_i v_i) O + c,    x' = y + relu(n(y) U + d) V + e
+
+    where i = 0..window-1 is the age of a step, p the learnt bias of a head for an age, and n(x) = (x - mean) / std over the
+    entries of one step. A linear layer makes x of the input, n(x) of the last layer is the output. A window of W and L layers
+    reach L (W - 1) steps back. Steps before the episode have no weight, so a fresh memory, zeros, begins one.
+
+    Shapes: x [*, inputs]; memory {"keys", "values"} [*, layers, window, size], "present" [*, window] 1 for a step, else 0.
+    Weights are orthogonal, biases and p zero. Raises: ShapeError, ChoiceError.
+    Source: Vaswani et al. 2017, arXiv:1706.03762; n before each product as in Parisotto et al. 2019, arXiv:1910.06764.
+
+    >>> cell = transformer(3, 8, window=2, heads=2)
+    >>> params, memory = cell.init(keys.key(0)), cell.memory
+    >>> for _ in range(3):
+    ...     y, memory = cell.apply(params, torch.ones(3), memory)
+    >>> y.shape, memory["present"]
+    (torch.Size([8]), tensor([1., 1.]))
+    """
+    for name, number in (("window", window), ("heads", heads), ("layers", layers)):
+        at_least(f"transformer: {name}", number, 1)
+    if size % heads:
+        remedy = "change one of the two"
+        raise ShapeError(message("transformer: size", got=size, wanted=f"a multiple of {heads} heads", remedy=remedy))
+
+    def layer(key: Key) -> dict[str, Any]:
+        attention, output, first, second = keys.split(key, 4)
+        return {
+            "attention": init_linear(attention, size, 3 * size, 1.0),
+            "age": torch.zeros((*key.shape[:-1], window, heads), device=key.device),
+            "output": init_linear(output, size, size, 1.0),
+            "first": init_linear(first, size, 2 * size, math.sqrt(2.0)),
+            "second": init_linear(second, 2 * size, size, 1.0),
+        }
+
+    def init(key: Key) -> Params:
+        input_key, *own = keys.split(key, layers + 1)
+        return {"input": init_linear(input_key, inputs, size, 1.0), "layers": tuple(map(layer, own))}
+
+    def attended(params: Params, x: Tensor, before: tuple[Tensor, Tensor], present: Tensor) -> Any:
+        """Return the layer's output, and its keys and values [*, window, size] with this step's last."""
+        query, key, value = _affine(params["attention"], _standardized(x)).chunk(3, -1)
+        kept = [
+            torch.cat([old[..., 1:, :], new[..., None, :]], -2) for old, new in zip(before, (key, value), strict=True)
+        ]
+        known, values = (_by_head(one, heads) for one in kept)
+        scores = (_by_head(query, heads)[..., None, :, :] * known).sum(-1)
+        scores = scores * math.sqrt(heads / size) + params["age"]
+        weights = torch.softmax(torch.where(present[..., None] > 0, scores, illegal(scores.dtype)), -2)
+        y = x + _affine(params["output"], (weights[..., None] * values).sum(-3).flatten(-2))
+        return y + _affine(params["second"], torch.relu(_affine(params["first"], _standardized(y)))), kept
+
+    def apply(params: Params, x: Tensor, memory: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        old = memory["present"]
+        present = torch.cat([old[..., 1:], torch.ones_like(old[..., :1])], -1)
+        y, kept = _affine(params["input"], x), []
+        for own, *before in zip(params["layers"], memory["keys"].unbind(-3), memory["values"].unbind(-3), strict=True):
+            y, both = attended(own, y, (before[0], before[1]), present)
+            kept.append(both)
+        known, values = (torch.stack(one, -3) for one in zip(*kept, strict=True))
+        return _standardized(y), {"keys": known, "values": values, "present": present}
+
+    empty = torch.zeros(layers, window, size)
+    return Cell(init=init, apply=apply, memory={"keys": empty, "values": empty.clone(), "present": torch.zeros(window)})
+
+
+def _by_head(x: Tensor, heads: int) -> Tensor:
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
+
+
+def _standardized(x: Tensor) -> Tensor:
+    return F.layer_norm(x, x.shape[-1:])
+
+
+def module_cell(module: torch.nn.Module, memory: Any) -> Cell:
+    """Return the cell of a module that takes (x, memory) and returns the memory after, e.g. nn.GRUCell or nn.LSTMCell.
+
+    Its output is the memory, or the first entry of it if it is a tuple; `memory` is that of one environment at the beginning.
+    Params are as in `functional`: `init` returns the module's. Raises: StructureError.
+
+    >>> from .spaces import Discrete
+    >>> model = recurrent_actor_critic(
+    ...     Discrete(3), Discrete(2), cell=lambda inputs, size: module_cell(torch.nn.GRUCell(inputs, size), torch.zeros(size)))
+    >>> model.apply(model.init(keys.key(0)), torch.tensor([0, 2]), torch.zeros(2, 64))[2].shape
+    torch.Size([2, 64])
+    """
+    network = functional(module, arguments=lambda given: (given, {}))
+
+    def apply(params: Params, x: Tensor, memory: Any) -> tuple[Tensor, Any]:
+        after = network.apply(params, (x, memory))
+        return (after[0] if isinstance(after, tuple) else after), after
+
+    return Cell(init=network.init, apply=apply, memory=memory)
+
+
+CELLS: Mapping[str, Callable[[int, int], Cell]] = {
+    "gru": gru,
+    "lstm": lstm,
+    "min_gru": min_gru,
+    "transformer": transformer,
+}
 
 
 def _affine(layer: Linear, x: Tensor) -> Tensor:
@@ -149,13 +262,14 @@ def recurrent_actor_critic(
 ) -> ActorCritic:
     """Return an actor-critic with memory: an encoder of `hidden` layers, a cell of `size`, a policy and a value of its output.
 
-    Params: {"encoder", "cell", "policy", "value"}. `cell` is "gru", "lstm", "min_gru" or a function (inputs, size) -> Cell;
-    actions and observations are as in `actor_critic_mlp`, `product` is that of `mlp`. Weights are orthogonal, scaled by sqrt(2)
-    in the encoder, 1 in the cell, 0.01 in the policy and 1 in the value. Without `hidden` the cell gets the observation itself.
+    Params: {"encoder", "cell", "policy", "value"}. `cell` is "gru", "lstm", "min_gru", "transformer" or a function
+    (inputs, size) -> Cell; actions and observations are as in `actor_critic_mlp`, `product` is that of `mlp`. Weights are
+    orthogonal, scaled by sqrt(2) in the encoder, 1 in the cell, 0.01 in the policy and 1 in the value. Without `hidden` the
+    cell gets the observation itself.
 
     Raises: StructureError, ShapeError, ChoiceError.
 
-    >>> from .spaces import Box
+    >>> from .spaces import Box, Discrete
     >>> model = recurrent_actor_critic(Box(-1.0, 1.0, (4,)), Discrete(2), (8,), size=3)
     >>> distribution, value, memory = model.apply(model.init(keys.key(0)), torch.ones(5, 4), torch.zeros(5, 3))
     >>> distribution.logits.shape, value.shape, memory.shape, model.memory
@@ -166,12 +280,12 @@ def recurrent_actor_critic(
         remedy = "write (64,) for one layer, () for none"
         raise StructureError(message(f"{where}: hidden", got=repr(hidden), wanted="a sequence of sizes", remedy=remedy))
     check_number(f"{where}: log_std", log_std, -math.inf)
-    features = features_of(where, observation_space) if isinstance(action_space, Discrete) else observation_space
+    features = masked_features(where, observation_space, action_space)
     inputs = [encoded_size(features), *hidden]
     function = choose(f"{where}: activation", activation, ACTIVATIONS) if isinstance(activation, str) else activation
     made = (choose(f"{where}: cell", cell, CELLS) if isinstance(cell, str) else cell)(inputs[-1], size)
     layers = mlp(inputs, function, final_gain=math.sqrt(2.0), product=product) if hidden else None
-    outputs = mlp([size, encoded_size(action_space)], final_gain=0.01, product=product)
+    outputs = mlp([size, head_size(action_space)], final_gain=0.01, product=product)
     policy = policy_head(where, outputs, action_space, distribution, log_std)
     value = scalar(mlp([size, 1], product=product))
 

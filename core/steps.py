@@ -27,7 +27,7 @@ class Transition:
     """One step of one stream, complete for training. With a leading axis it is a Trajectory."""
 
     observation: PyTree  # [*, ...]  input of the policy
-    action: Tensor  # [*, ...]
+    action: PyTree  # [*, ...]  a tensor, or a tree of them
     reward: Tensor = tensor("*", "float")  # after the action
     terminated: Tensor = tensor("*", "bool")  # the episode terminated: no value beyond
     truncated: Tensor = tensor("*", "bool")  # the episode was cut: bootstrap from the value beyond

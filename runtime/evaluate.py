@@ -22,16 +22,16 @@ from .rollout import Worlds, reset_rollout
 from .train import RunState
 
 
-def _mode(distribution: Distribution, noise: Any) -> Tensor:
+def _mode(distribution: Distribution, noise: Any) -> Any:
     del noise
     return distribution.mode()
 
 
-def _sample(distribution: Distribution, noise: Any) -> Tensor:
+def _sample(distribution: Distribution, noise: Any) -> Any:
     return distribution.transform(noise)
 
 
-ACTIONS: Mapping[str, Callable[[Distribution, Any], Tensor]] = {"mode": _mode, "sample": _sample}
+ACTIONS: Mapping[str, Callable[[Distribution, Any], Any]] = {"mode": _mode, "sample": _sample}
 
 
 @record

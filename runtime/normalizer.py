@@ -13,7 +13,7 @@ from ..core.distributions import Distribution
 from ..core.errors import ChoiceError, StructureError, message
 from ..core.policy import ActorCritic
 from ..core.record import record, replace, static
-from ..core.spaces import Box, Space
+from ..core.spaces import Box, Fields, Space, Tuple, assembled, field, parts
 from ..core.steps import Trajectory
 from ..core.tree import leaf_names, leaves
 
@@ -58,23 +58,22 @@ def identity() -> Normalizer:
 class RunningScales:
     """Statistics of `running`."""
 
-    observation: Any  # normalize.Statistics, or () when observations stay as they are
+    observation: Any  # normalize.Statistics, or () when observations stay as they are; a tree of these, as the space is
     reward: Any  # normalize.RewardScale, or ()
     gamma: Any  # [] float64, the discount of the returns by which rewards are scaled; () without
     clip: float = static(default=10.0)  # largest magnitude of a scaled observation or reward
 
     def observe(self, observation: Any) -> Any:
         """Return the observation [*, ...] as the policy sees it."""
-        if isinstance(self.observation, tuple):
-            return observation
-        return normalize.normalize(self.observation, observation, clip=self.clip)
+        return _observed(self.observation, observation, self.clip)
 
 
 def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0.99, clip: float = 10.0) -> Normalizer:
     """Scale observations to mean 0 and variance 1, and divide rewards by the standard deviation of discounted returns.
 
     Both follow everything seen so far, as in the PPO2 code of OpenAI baselines, except that statistics are constant within
-    a rollout. Raises: ChoiceError when the observation is not one box of numbers.
+    a rollout. Of Fields and Tuples each Box of floats is scaled by itself; whole numbers, flags and the field `action_mask`
+    stay as they are. Raises: ChoiceError when no part of the observation is a Box of floats.
 
     >>> scales = running().init(Box(-1.0, 1.0, (2,)), 3, torch.device("cpu"))
     >>> running().observe(scales, torch.tensor([0.5, 20.0]))
@@ -82,12 +81,12 @@ def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0
     """
 
     def init(space: Space, worlds: int, device: torch.device) -> RunningScales:
-        if observations and not isinstance(space, Box):
+        own = _statistics_of(space, device) if observations else ()
+        if observations and not leaves(own):
             got, remedy = type(space).__name__, "pass observations=False"
-            raise ChoiceError(message("running: observation space", got=got, wanted="Box", remedy=remedy))
-        shape = space.shape if isinstance(space, Box) else ()
+            raise ChoiceError(message("running: observation space", got=got, wanted="a Box of floats", remedy=remedy))
         return RunningScales(
-            observation=normalize.statistics(shape, device=device) if observations else (),
+            observation=own,
             reward=normalize.reward_scale((worlds,), device=device) if rewards else (),
             gamma=torch.tensor(gamma, dtype=torch.float64, device=device) if rewards else (),
             clip=clip,
@@ -106,7 +105,7 @@ def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0
     def update(scales: RunningScales, trajectory: Trajectory) -> RunningScales:
         after = scales
         if observations:
-            after = replace(after, observation=normalize.update(scales.observation, trajectory.observation))
+            after = replace(after, observation=_updated(scales.observation, trajectory.observation))
         if rewards:
             ends = trajectory.terminated, trajectory.truncated
             reward = normalize.update_reward_scale(scales.reward, trajectory.reward, *ends, gamma=scales.gamma)
@@ -114,6 +113,38 @@ def running(*, observations: bool = True, rewards: bool = True, gamma: float = 0
         return after
 
     return Normalizer(init=init, observe=RunningScales.observe, scale=scale, update=update)
+
+
+def _statistics_of(space: Space, device: torch.device) -> Any:
+    """Return the statistics of no data of each part that is scaled, and () for each that is not."""
+    if isinstance(space, Fields | Tuple):
+        scaled = [() if name == "action_mask" else _statistics_of(inner, device) for name, inner in parts(space)]
+        return assembled(space, scaled)
+    if isinstance(space, Box) and space.dtype == torch.float32:
+        return normalize.statistics(space.shape, device=device)
+    return ()
+
+
+def _observed(statistics: Any, observation: Any, clip: float) -> Any:
+    if isinstance(statistics, normalize.Statistics):
+        is_number = observation.is_floating_point()
+        return normalize.normalize(statistics, observation, clip=clip) if is_number else observation
+    if not leaves(statistics):
+        return observation
+    if isinstance(statistics, tuple):
+        return tuple(_observed(own, part, clip) for own, part in zip(statistics, observation, strict=True))
+    changed = {name: _observed(own, field(observation, name), clip) for name, own in statistics.items()}
+    return {**observation, **changed} if isinstance(observation, dict) else replace(observation, **changed)
+
+
+def _updated(statistics: Any, observation: Any) -> Any:
+    if isinstance(statistics, normalize.Statistics):
+        return normalize.update(statistics, observation) if observation.is_floating_point() else statistics
+    if isinstance(statistics, tuple):
+        return (
+            tuple(_updated(own, part) for own, part in zip(statistics, observation, strict=True)) if statistics else ()
+        )
+    return {name: _updated(own, field(observation, name)) for name, own in statistics.items()}
 
 
 def observed_part(statistics: Any) -> Any:

@@ -14,6 +14,7 @@ from ..core.policy import ActorCritic
 from ..core.probes import unprobed
 from ..core.record import record, select
 from ..core.scan import scan
+from ..core.spaces import tree_of
 from ..core.steps import Trajectory, Transition, ended
 from ..core.tree import clone, leaf_paths, leaves, same_structure, to_device
 
@@ -113,7 +114,7 @@ def rollout(env: Env[Any, Any], model: ActorCritic, length: int, *, unroll: int 
 
         one = Transition(
             observation=worlds.observation,
-            action=value,
+            action=tree_of(env.action_space, value),
             reward=value,
             terminated=value,
             truncated=value,

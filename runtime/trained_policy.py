@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from attrs import frozen
-from torch import Tensor
 
 from ..core import keys
 from ..core.distributions import Distribution
@@ -14,7 +13,7 @@ from ..core.errors import ChoiceError, ShapeError, StructureError, at_least, mes
 from ..core.keys import Key
 from ..core.policy import ActorCritic, check_model, first_memory
 from ..core.record import take
-from ..core.spaces import Box, Discrete, Fields, Space, clip_to_space, field
+from ..core.spaces import Box, Fields, Space, Tuple, clip_to_space, field, parts, shape_of
 from ..core.tree import leaves, tree_map
 from .normalizer import Normalizer, observing, with_normalizer
 from .rollout import reset_rollout, rollout
@@ -77,11 +76,11 @@ class TrainedPolicy:
         )
         return shaped
 
-    def action(self, observation: Any) -> Tensor:
+    def action(self, observation: Any) -> Any:
         """Return the likeliest action [*, ...], within the bounds of the action space, for observation [*, ...]."""
         return clip_to_space(self.env.action_space, self.distribution(observation).mode())
 
-    def sample(self, observation: Any, key: Key) -> Tensor:
+    def sample(self, observation: Any, key: Key) -> Any:
         """Return a sampled action [*, ...], within the bounds of the action space; a key [*, 2] for each observation."""
         return clip_to_space(self.env.action_space, self.distribution(observation).sample(key))
 
@@ -137,11 +136,10 @@ def _with_memory(remedy: str) -> StructureError:
 
 def _lead(space: Space, observation: Any) -> tuple[int, ...]:
     """Return the leading axes of an observation."""
-    if isinstance(space, Fields):
-        name, inner = space.spaces[0]
+    if isinstance(space, Fields | Tuple):
+        name, inner = parts(space)[0]
         return _lead(inner, field(observation, name))
-    rank = 0 if isinstance(space, Discrete) else len(space.shape)
-    lead = observation.ndim - rank
+    lead = observation.ndim - len(shape_of(space))
     if lead < 0 or (isinstance(space, Box) and tuple(observation.shape[lead:]) != space.shape):
         wanted = f"[*, {', '.join(map(str, space.shape))}]" if isinstance(space, Box) else "[*]"
         remedy = "pass it as the env shows it"

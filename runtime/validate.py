@@ -11,8 +11,8 @@ from ..core import keys
 from ..core.check import check
 from ..core.env import Env, batched
 from ..core.errors import ChoiceError, DtypeError, NonFiniteError, ShapeError, StructureError, message
-from ..core.record import take
-from ..core.spaces import Box, Discrete, Space, contains, field, sample
+from ..core.record import stack, take
+from ..core.spaces import Box, Fields, MultiBinary, Space, Tuple, contains, field, parts, sample, shape_of
 from ..core.steps import TimeStep
 from ..core.tree import all_finite, leaf_names, leaves, same_structure
 
@@ -117,18 +117,19 @@ def _finite(where: str, told: TimeStep) -> None:
 
 def _member(where: str, space: Space, value: Any) -> None:
     """Raise an error unless the value has the shape and dtype of the space, and lies in it."""
-    if not isinstance(space, Discrete | Box):
-        for name, inner in space.spaces:
+    if isinstance(space, Fields | Tuple):
+        for name, inner in parts(space):
             _member(f"{where}.{name}", inner, field(value, name))
         return
     if not isinstance(value, Tensor):
-        got, remedy = type(value).__name__, "describe it with Fields, or make it one tensor"
+        got, remedy = type(value).__name__, "describe it with Fields or a Tuple, or make it one tensor"
         raise StructureError(message(where, got=got, wanted="a tensor", remedy=remedy))
-    shape = () if isinstance(space, Discrete) else space.shape
+    shape = shape_of(space)
     if tuple(value.shape) != shape:
         remedy = "change observation_space, or what the world shows"
         raise ShapeError(message(where, got=list(value.shape), wanted=list(shape), remedy=remedy))
-    if isinstance(space, Discrete) and value.dtype != torch.int64:
+    bits = isinstance(space, MultiBinary) and value.dtype == torch.bool
+    if not isinstance(space, Box) and not bits and value.dtype != torch.int64:
         raise DtypeError(message(where, got=value.dtype, wanted="torch.int64", remedy="convert it with .to"))
     if math.prod(shape) and not bool(contains(space, value)):
         got, remedy = shortened(value), "widen observation_space, or keep the world within it"
@@ -145,12 +146,12 @@ def shortened(value: Tensor, limit: int = 6) -> str:
     return f"[{', '.join(numbers + ['...'] * (value.numel() > limit))}]"
 
 
-def _in_batch(env: Env[Any, Any], action: Tensor, begun: Any, moved: Any) -> None:
+def _in_batch(env: Env[Any, Any], action: Any, begun: Any, moved: Any) -> None:
     """Raise an error unless two environments in a batch can be reset and stepped, with the shapes and dtypes of one."""
     two = batched(env, 2)
     try:
         first = two.reset(env.params, key_near(env, 0))
-        after = two.step(env.params, first[0], torch.stack([action, action]), key_near(env, 1))
+        after = two.step(env.params, first[0], stack([action, action]), key_near(env, 1))
     except Exception as fault:
         got = f"refused by torch.vmap ({str(fault).strip().splitlines()[0]})"
         remedy = "write choices with torch.where, and call neither .item() nor bool() on a tensor"

@@ -3,14 +3,28 @@
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ..algorithms.algorithm import Algorithm
 from ..core import keys
-from ..core.distributions import Categorical
+from ..core.distributions import Categorical, MultiCategorical, Product
 from ..core.errors import DtypeError, ShapeError, StructureError, message
 from ..core.policy import ActorCritic, check_model, check_no_memory, first_memory
-from ..core.spaces import Discrete, Space
+from ..core.spaces import (
+    Box,
+    Discrete,
+    Fields,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    field,
+    parts,
+    shape_of,
+    sizes_of,
+    tree_of,
+)
 from ..core.tree import leaf_names, leaf_paths, leaves, same_structure, tree_map
 
 SHARED = "pass the model that the algorithm was made with"
@@ -111,14 +125,32 @@ def _acts(distribution: Any, space: Space, key: keys.Key) -> None:
         remedy = "give one, e.g. with `categorical_head` or `normal_head`"
         got = type(distribution).__name__
         raise StructureError(message("trainer: what the model gives", got=got, wanted="a Distribution", remedy=remedy))
+    _takes(where, space, distribution, distribution.sample(keys.split(key, 1)))
+
+
+def _takes(where: str, space: Space, distribution: Any, action: Any) -> None:
+    """Raise an error unless a batch of one action has the kind of the space."""
     remedy = "make the model for the env's action_space"
-    action = distribution.sample(keys.split(key, 1))
-    shape = () if isinstance(space, Discrete) else getattr(space, "shape", tuple(action.shape[1:]))
+    if isinstance(space, Fields | Tuple):
+        if pytree.tree_structure(action) != pytree.tree_structure(tree_of(space, 0)):
+            got = f"a tree of {leaf_names(action)}" if leaf_names(action) != [""] else "one tensor"
+            raise StructureError(message(where, got=got, wanted=f"a tree as of {space}", remedy=remedy))
+        for name, inner in parts(space):
+            own = field(distribution.parts, name) if isinstance(distribution, Product) else distribution
+            _takes(f"{where}.{name}", inner, own, field(action, name))
+        return
+    if not isinstance(action, Tensor):
+        raise StructureError(message(where, got=f"a tree of {leaf_names(action)}", wanted="one tensor", remedy=remedy))
+    shape = shape_of(space)
     if tuple(action.shape) != (1, *shape):
         raise ShapeError(message(where, got=list(action.shape[1:]), wanted=list(shape), remedy=remedy))
-    if isinstance(space, Discrete) and action.dtype != torch.int64:
+    if not isinstance(space, Box) and action.dtype != torch.int64:
         raise DtypeError(message(where, got=action.dtype, wanted="torch.int64", remedy=remedy))
     if isinstance(space, Discrete) and isinstance(distribution, Categorical):
         count = distribution.logits.shape[-1]
         if count != space.n:
             raise ShapeError(message(where, got=f"{count} choices", wanted=f"{space.n}, as of {space}", remedy=remedy))
+    if isinstance(space, MultiDiscrete | MultiBinary) and isinstance(distribution, MultiCategorical):
+        sizes = distribution.sizes
+        if sizes != sizes_of(space):
+            raise ShapeError(message(where, got=f"of sizes {sizes}", wanted=sizes_of(space), remedy=remedy))

@@ -9,6 +9,8 @@ from typing import Any
 
 from ...core.errors import StructureError, describe_error, message
 
+SPACES = ("Box", "Discrete", "MultiDiscrete", "MultiBinary", "Fields", "Tuple")
+
 
 def load_target(target: str) -> Any:
     """Return the object at "package.module:name" or "file.py:name"; importing runs its module. Raises: StructureError."""
@@ -49,8 +51,8 @@ def load_module(name: str) -> Any:
 
 
 def values_of(option: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return `name=expression` pairs as values; an expression may use torch, np, st, gymnasium, Box, Discrete
-    and the strategies of this package.
+    """Return `name=expression` pairs as values; an expression may use torch, np, st, gymnasium, our
+    spaces (Box, Discrete, ...) and the strategies of this package.
 
     >>> values_of("--declare", ["convention=drop", "low=0.5"])
     {'convention': 'drop', 'low': 0.5}
@@ -74,10 +76,10 @@ def _value(text: str) -> Any:
     known: dict[str, Any] = {"torch": torch, "np": np, "st": st, **vars(values)}
     if "gymnasium." in text:
         known["gymnasium"] = importlib.import_module("gymnasium")
-    if text.startswith(("Box(", "Discrete(")):
+    if text.partition("(")[0] in SPACES:
         from ...core import spaces
 
-        known.update(Box=spaces.Box, Discrete=spaces.Discrete)
+        known.update({name: getattr(spaces, name) for name in SPACES})
     try:
         return eval(text, known)  # the user's own command line
     except NameError:

@@ -7,13 +7,22 @@ import torch
 from attrs import frozen
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
-from torch import Tensor
 
 from ...core import keys
 from ...core.env import Env
-from ...core.errors import StructureError, message
 from ...core.keys import Key
-from ...core.spaces import Box, Discrete, Space
+from ...core.spaces import (
+    Discrete,
+    Fields,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    assembled,
+    clip_to_space,
+    parts,
+    sizes_of,
+)
 from ...core.steps import TimeStep
 from .values import seeds
 
@@ -34,7 +43,7 @@ class Visit:
     """One step of a walk: its inputs and outputs."""
 
     state: Any
-    action: Tensor
+    action: Any
     key: Key
     after: Any
     timestep: TimeStep
@@ -56,23 +65,26 @@ def walks(longest: int = 12, least: int = 0) -> SearchStrategy[Walk]:
     )
 
 
-def action_of(space: Space, number: int) -> Tensor:
-    """Return the action for a number below ACTIONS; 0 and ACTIONS - 1 are the bounds of a box. Raises: StructureError.
+def action_of(space: Space, number: int) -> Any:
+    """Return the action for a number below ACTIONS; 0 and ACTIONS - 1 are the bounds of a box.
 
+    >>> from purestep.core.spaces import Box
     >>> action_of(Box(-1.0, 1.0, (2,)), 255)
     tensor([1., 1.])
     """
     if isinstance(space, Discrete):
         return torch.tensor(number % space.n)
-    if not isinstance(space, Box):
-        wanted, remedy = "Discrete or Box", "walk with one of its parts"
-        raise StructureError(message("action_of: space", got=type(space).__name__, wanted=wanted, remedy=remedy))
+    if isinstance(space, MultiDiscrete | MultiBinary):
+        return torch.tensor([(number * (2 * k + 1)) % size for k, size in enumerate(sizes_of(space))])
+    if isinstance(space, Fields | Tuple):
+        return assembled(space, [action_of(inner, (number + k) % ACTIONS) for k, (_, inner) in enumerate(parts(space))])
     count = max(1, torch.Size(space.shape).numel())
     inside = [(number * (2 * i + 1)) % (ACTIONS - 1) for i in range(count)]
     numbers = torch.tensor([number] * count if number == ACTIONS - 1 else inside, dtype=torch.float32)
     low, high = torch.as_tensor(space.low), torch.as_tensor(space.high)
     low, high = low.clamp(min=-4.0), high.clamp(max=4.0)
-    return torch.minimum(low + (high - low) * (numbers.reshape(space.shape) / (ACTIONS - 1)), high)
+    drawn = torch.minimum(low + (high - low) * (numbers.reshape(space.shape) / (ACTIONS - 1)), high)
+    return clip_to_space(space, drawn) if space.dtype != torch.float32 else drawn
 
 
 def key_of_step(walk: Walk, t: int) -> Key:

@@ -13,7 +13,7 @@ from ...core import keys
 from ...core.distributions import Categorical
 from ...core.policy import ActorCritic, act
 from ...core.record import replace
-from ...core.spaces import Box, Discrete, Space, contains
+from ...core.spaces import Box, Discrete, MultiBinary, MultiDiscrete, Space, Tuple, assembled, contains, parts, sizes_of
 from ...core.spaces import Fields as FieldSpace
 from ...core.tree import tree_map
 from ..framework.compare import ROUNDING, require, same
@@ -118,20 +118,23 @@ class Observed:
 
 
 def observations(space: Space, shape: tuple[int, ...] = ()) -> SearchStrategy[Any]:
-    """Draw members of a space [*shape, ...]: dyadic where it is unbounded. Fields are drawn as a dict."""
+    """Draw members of a space [*shape, ...]: dyadic where it is unbounded. Fields are drawn as a dict, a Tuple as a tuple."""
     if isinstance(space, Discrete):
         return integers(shape, 0, min(space.n, 256))
     if isinstance(space, Box):
         low, high = (torch.as_tensor(bound).nan_to_num() for bound in (space.low, space.high))
         drawn = dyadic((*shape, *space.shape))
         return drawn.map(lambda x: torch.minimum(torch.maximum(x, low.clamp(min=-8)), high.clamp(max=8)))
-    if isinstance(space, FieldSpace):
-        parts = {name: _field(name, inner, shape) for name, inner in space.spaces}
-        return st.fixed_dictionaries(parts)
+    if isinstance(space, MultiDiscrete | MultiBinary):
+        numbers = [integers(shape, 0, size) for size in sizes_of(space)]
+        return st.tuples(*numbers).map(lambda rows: torch.stack(rows, -1))
+    if isinstance(space, FieldSpace | Tuple):
+        drawn_parts = [_field(name, inner, shape) for name, inner in parts(space)]
+        return st.tuples(*drawn_parts).map(lambda values: assembled(space, values))
     raise TypeError(space)
 
 
-def _field(name: str, space: Space, shape: tuple[int, ...]) -> SearchStrategy[Any]:
+def _field(name: str | int, space: Space, shape: tuple[int, ...]) -> SearchStrategy[Any]:
     if name != "action_mask" or not isinstance(space, Box):
         return observations(space, shape)
     whole = (*shape, *space.shape)
@@ -179,14 +182,23 @@ def _member(looks: SearchStrategy[Observed], space: Space, memory: Any) -> Law:
         params, key = _prepared(model, look)
         chosen = act(model, params, look.observation, memory, key)
         _, value, _ = model.apply(params, look.observation, memory)
-        wanted = Box(-torch.inf, torch.inf, space.shape) if isinstance(space, Box) else space
-        require(contains(wanted, chosen.action), f"the action {chosen.action} has not the kind of {space}")
+        require(
+            contains(_without_bounds(space), chosen.action), f"the action {chosen.action} has not the kind of {space}"
+        )
         require(torch.isfinite(chosen.log_prob), f"the action's log-prob is {chosen.log_prob}")
         require(value.shape == (), f"the value of one observation is {list(value.shape)}, wanted []")
 
     mutant = Mutant("counts its actions from 1", counts_from_one)
     claim = "One observation gives one action of the space's kind, a finite log-prob and one value."
     return _law("one_action_one_value", claim, mutant, check, inputs=looks)
+
+
+def _without_bounds(space: Space) -> Space:
+    if isinstance(space, Box):
+        return Box(-torch.inf, torch.inf, space.shape)
+    if isinstance(space, FieldSpace):
+        return FieldSpace(tuple((name, _without_bounds(inner)) for name, inner in space.spaces))
+    return Tuple(tuple(map(_without_bounds, space.spaces))) if isinstance(space, Tuple) else space
 
 
 def _own_key(looks: SearchStrategy[Observed], memory: Any) -> Law:

@@ -34,6 +34,7 @@ from purestep.properties.framework.compare import EXACT
 from purestep.properties.suites.gym_vector import vectored
 from purestep.runtime.rollout import rollout
 
+from ..support.copying import NESTED, copying
 from .core.kernel import kernel_laws
 
 LIMIT = 4
@@ -58,6 +59,7 @@ def scaled(env: Any) -> Any:
 
 test_memory = check(memory_laws(), rollout)
 test_cartpole = check(env_laws, cartpole())
+test_nested_actions = check(env_laws, copying(NESTED))
 test_pendulum_with_limit = check(env_laws, time_limit(pendulum(), LIMIT))
 test_gridworld = check(exact_laws, gridworld(["S.G", "..."]))
 test_random_walk = check(exact_laws, random_walk())

@@ -1,6 +1,7 @@
 """Distributions, optimizers, schedules and buffers of other libraries obey the laws, and so do ours."""
 
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from torch.distributions import Beta, Categorical, Independent, Normal
 
 from purestep.algorithms.kl import k1
 from purestep.algorithms.returns import discounted, n_step
+from purestep.core import distributions
+from purestep.core.distributions import Product
 from purestep.core.optim import optimizers, schedules
 from purestep.properties import (
     check,
@@ -33,6 +36,21 @@ def beta(first: Tensor, second: Tensor) -> Any:
     return Independent(Beta(1 + softplus(first), 1 + softplus(second)), 1)
 
 
+def halves(mean: Tensor, log_std: Tensor) -> Any:
+    """A product of two of our normal distributions, over the halves of an action."""
+    half = mean.shape[-1] // 2
+    names = ("first", "second")
+    means, stds = ((x[..., :half], x[..., half:]) for x in (mean, log_std))
+    rows = zip(names, means, stds, strict=True)
+    product = Product(parts={name: distributions.Normal(mean=m, log_std=s) for name, m, s in rows})
+    return SimpleNamespace(
+        log_prob=lambda action: product.log_prob({"first": action[..., :half], "second": action[..., half:]}),
+        sample=lambda key: torch.cat(list(product.sample(key).values()), -1),
+        entropy=product.entropy,
+        mode=lambda: torch.cat(list(product.mode().values()), -1),
+    )
+
+
 def momentum(params: list[Tensor], lr: float) -> torch.optim.Optimizer:
     """Gradient descent with Nesterov momentum and coupled decay."""
     return torch.optim.SGD(params, lr, momentum=0.5, nesterov=True, weight_decay=0.25)
@@ -50,6 +68,7 @@ def rest(rewards: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float
 
 several = ((), (3,), (2, 3))
 test_normal = check(distribution_laws(batches=several), normal)
+test_product = check(distribution_laws(sizes=(2,)), halves)
 test_beta = check(distribution_laws(low=0.0, high=1.0, sizes=(1,)), beta)
 test_categorical = check(distribution_laws(outcomes=classes), lambda logits: Categorical(logits=logits))
 test_nesterov = check(optimizer_laws("sgd", momentum=0.5, nesterov=True, weight_decay=0.25), momentum)

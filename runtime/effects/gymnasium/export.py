@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ....core import keys
 from ....core.env import Env, action_limiter, auto_reset, batched
-from ....core.errors import ChoiceError, DtypeError, ShapeError, choose, message
+from ....core.errors import ChoiceError, DtypeError, ShapeError, StructureError, choose, message
 from ....core.keys import Key, split
 from ....core.record import record, select, take, tensor
 from ....core.spaces import sample
@@ -239,13 +239,26 @@ def _refuse(options: Info | None) -> None:
         raise ChoiceError(message("reset: options", got=sorted(options), wanted="none", remedy=remedy))
 
 
-def _action(space: Foreign, action: Any, lead: tuple[int, ...]) -> Tensor:
+def _action(space: Foreign, action: Any, lead: tuple[int, ...], where: str = "step: action") -> Any:
+    """Return our action for Gymnasium's, of one environment or of a batch with the leading axes `lead`."""
+    if isinstance(space, spaces.Dict):
+        _has_parts(where, action, dict, list(space.spaces))
+        return {name: _action(part, action[name], lead, f"{where}.{name}") for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        _has_parts(where, action, tuple, list(range(len(space.spaces))))
+        return tuple(_action(part, action[k], lead, f"{where}.{k}") for k, part in enumerate(space.spaces))
     array = np.asarray(action)
-    if isinstance(space, spaces.Discrete) and array.dtype.kind not in "iu":
-        raise DtypeError(message("step: action", got=array.dtype, wanted="integers", remedy="convert it"))
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) and array.dtype.kind not in "iu":
+        raise DtypeError(message(where, got=array.dtype, wanted="integers", remedy="convert it"))
     wanted = (*lead, *(space.shape or ()))
     if array.shape != wanted:
         remedy = "pass one action for each world"
-        raise ShapeError(message("step: action", got=list(array.shape), wanted=list(wanted), remedy=remedy))
-    moved: Tensor = to_tensors(space, array.astype(space.dtype))
-    return moved
+        raise ShapeError(message(where, got=list(array.shape), wanted=list(wanted), remedy=remedy))
+    return to_tensors(space, array.astype(space.dtype))
+
+
+def _has_parts(where: str, action: Any, kind: type, names: list[Any]) -> None:
+    given = list(action) if isinstance(action, dict) else list(range(len(action))) if isinstance(action, tuple) else []
+    if not isinstance(action, kind) or set(given) != set(names):
+        got, wanted = f"a {type(action).__name__} with {given}", f"a {kind.__name__} with {names}"
+        raise StructureError(message(where, got=got, wanted=wanted, remedy="pass each part of the action"))

@@ -92,14 +92,14 @@ class GymnasiumWorld:
             next_observation=clone(observation),
         )
 
-    def _step(self, params: Any, state: Tensor, action: Tensor, noise: Any) -> tuple[Tensor, TimeStep]:
+    def _step(self, params: Any, state: Tensor, action: Any, noise: Any) -> tuple[Tensor, TimeStep]:
         del params, noise
         if not torch.equal(state, self._stand(state.device)):
             got, wanted = (f"at {stand.tolist()}" for stand in (state[0], self._stand(state.device)[0]))
             remedy = "pass the newest worlds, or begin again: a Gymnasium world cannot go back"
             where = "gymnasium: worlds (beginnings, steps)"
             raise GymnasiumError(message(where, got=got, wanted=f"{wanted}, where the world stands", remedy=remedy))
-        space, device = self.vector.single_observation_space, action.device
+        space, device = self.vector.single_observation_space, state.device
         taken = to_arrays(self.vector.single_action_space, _inside(self.vector.single_action_space, action))
         seen, reward, terminated, truncated, infos = self.vector.step(taken)
         self._steps += 1
@@ -182,10 +182,16 @@ def _mode(vector: Vector) -> tuple[object, bool]:
     return vector.metadata.get("autoreset_mode"), False
 
 
-def _inside(space: Foreign, action: Tensor) -> Tensor:
+def _inside(space: Foreign, action: Any) -> Any:
     """Return the action, clipped into a Box: before its dtype changes, which may not be able to hold values beyond."""
+    if isinstance(space, spaces.Dict):
+        return {name: _inside(part, action[name]) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_inside(part, one) for part, one in zip(space.spaces, action, strict=True))
     if not isinstance(space, spaces.Box):
         return action
+    if space.dtype.kind in "iu" and action.is_floating_point():
+        action = torch.round(action)
     low, high = (torch.tensor(bound.astype(np.float64), device=action.device) for bound in (space.low, space.high))
     return torch.minimum(torch.maximum(action, low), high)
 
@@ -206,6 +212,8 @@ def _row(batch: Any, row: int) -> Any:
 def _replaced(batch: Any, values: list[Any], rows: list[int]) -> Any:
     if isinstance(batch, dict):
         return {name: _replaced(part, [value[name] for value in values], rows) for name, part in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_replaced(part, [value[place] for value in values], rows) for place, part in enumerate(batch))
     changed = np.array(batch)
     changed[rows] = np.stack(values)
     return changed

@@ -3,13 +3,17 @@
 | Gymnasium | here |
 |---|---|
 | Discrete(n, start) | Discrete(n): its number a is our a - start |
+| MultiDiscrete(nvec, start) | MultiDiscrete of all sizes in one axis: its numbers a are our a - start |
+| MultiBinary(n) | MultiBinary of all bits in one axis, int64 |
 | Box(low, high) | Box(low, high): floats become float32, integers int64, but uint8 and bool stay |
 | Dict | Fields, in the order of its names; observations are dicts there, dicts or records here |
+| Tuple | Tuple |
 
 Every conversion copies, so that no two owners share memory.
 """
 
-from typing import Any
+import math
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,7 +21,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ....core.errors import StructureError, message
-from ....core.spaces import Box, Discrete, Fields, Space, field
+from ....core.spaces import (
+    Box,
+    Discrete,
+    Fields,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    field,
+)
 
 try:
     import gymnasium as gymnasium
@@ -40,14 +53,23 @@ def from_gymnasium(space: Foreign, where: str = "space") -> Space:
     """
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n))
+    if isinstance(space, spaces.MultiDiscrete):
+        return MultiDiscrete(tuple(int(size) for size in space.nvec.flatten()))
+    if isinstance(space, spaces.MultiBinary):
+        return MultiBinary(math.prod(space.shape))
     if isinstance(space, spaces.Box):
-        return Box(_bound(space.low), _bound(space.high), tuple(space.shape))
+        kind = space.dtype.kind
+        whole = {"f": torch.float32, "b": torch.float32}.get(
+            kind, torch.uint8 if space.dtype == np.uint8 else torch.int64
+        )
+        return Box(_bound(space.low), _bound(space.high), tuple(space.shape), whole)
     if isinstance(space, spaces.Dict):
         return Fields(tuple((name, from_gymnasium(part, f"{where}.{name}")) for name, part in space.spaces.items()))
+    if isinstance(space, spaces.Tuple):
+        return Tuple(tuple(from_gymnasium(part, f"{where}.{place}") for place, part in enumerate(space.spaces)))
+    wanted = "Discrete, MultiDiscrete, MultiBinary, Box, Dict or Tuple"
     remedy = "wrap the env, for observations in gymnasium.wrappers.FlattenObservation"
-    raise StructureError(
-        message(f"gymnasium: {where}", got=type(space).__name__, wanted="Discrete, Box or Dict", remedy=remedy)
-    )
+    raise StructureError(message(f"gymnasium: {where}", got=type(space).__name__, wanted=wanted, remedy=remedy))
 
 
 def _bound(bound: Array) -> float | tuple[float, ...]:
@@ -71,6 +93,12 @@ def to_gymnasium(space: Space, like: PyTree) -> Foreign:
         dtype = to_numpy(like).dtype
         low, high = (_bounds(bound, space.shape, dtype) for bound in (space.low, space.high))
         return spaces.Box(low, high, space.shape, dtype)
+    if isinstance(space, MultiDiscrete):
+        return cast(Foreign, spaces.MultiDiscrete(list(space.sizes)))
+    if isinstance(space, MultiBinary):
+        return cast(Foreign, spaces.MultiBinary(space.n))
+    if isinstance(space, Tuple):
+        return spaces.Tuple([to_gymnasium(part, one) for part, one in zip(space.spaces, like, strict=True)])
     return spaces.Dict([(name, to_gymnasium(part, field(like, name))) for name, part in space.spaces])
 
 
@@ -98,7 +126,12 @@ def to_arrays(space: Foreign, value: PyTree) -> Any:
     """
     if isinstance(space, spaces.Dict):
         return {name: to_arrays(part, field(value, name)) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(to_arrays(part, one) for part, one in zip(space.spaces, value, strict=True))
     array = to_numpy(value)
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        array = array.reshape(*array.shape[:-1], *space.shape)
+        return (array + (space.start if isinstance(space, spaces.MultiDiscrete) else 0)).astype(space.dtype)
     if isinstance(space, spaces.Discrete):
         return (array + space.start).astype(space.dtype)[()]  # there, a single number is a scalar and not an array
     return array.astype(space.dtype)
@@ -112,7 +145,12 @@ def to_tensors(space: Foreign, value: Any, device: torch.device | str | None = N
     """
     if isinstance(space, spaces.Dict):
         return {name: to_tensors(part, value[name], device) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(to_tensors(part, one, device) for part, one in zip(space.spaces, value, strict=True))
     array = np.asarray(value)
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        whole = array.astype(np.int64) - (space.start if isinstance(space, spaces.MultiDiscrete) else 0)
+        return torch.tensor(whole.reshape(*whole.shape[: whole.ndim - len(space.shape)], -1), device=device)
     if isinstance(space, spaces.Discrete):
         return torch.tensor(array.astype(np.int64) - int(space.start), device=device)
     if array.dtype.kind != "b" and array.dtype != np.uint8:

@@ -15,7 +15,7 @@ from ....core.errors import NonFiniteError
 from ....core.keys import Key
 from ....core.policy import ActorCritic, first_memory
 from ....core.record import replace, take
-from ....core.spaces import Fields, sample
+from ....core.spaces import sample
 from ....core.steps import Trajectory, Transition
 from ....core.tree import all_finite
 from ...compile import program
@@ -57,9 +57,8 @@ def gymnasium_trainer(
     `begin_anew` returned.
     `iterate` raises NonFiniteError where parameters or rewards became NaN or infinite, and names the first such tensor.
     """
-    if not isinstance(world.env.observation_space, Fields):
-        seen = sample(world.env.observation_space, keys.key(0))
-        validate_learner(model, algorithm, seen, world.env.action_space)
+    seen = sample(world.env.observation_space, keys.key(0))
+    validate_learner(model, algorithm, seen, world.env.action_space)
     envs = world.vector.num_envs
     act = gymnasium_rollout(world, model, horizon)
     scaling = check_normalizer(normalizer or identity())

@@ -6,12 +6,12 @@ from typing import Any
 
 import safetensors.torch
 import torch
+import torch.utils._pytree as pytree
 from attrs import frozen
 from torch import Tensor
 
 from ....core import keys
 from ....core.errors import ChoiceError, ExportError, at_least, choose, message
-from ....core.spaces import Discrete
 from ....core.tree import leaves
 from ...trained_policy import TrainedPolicy, visited
 from ..checkpoint.atomic_files import write_whole
@@ -86,32 +86,40 @@ def checked(
 
 def _made(
     policy: TrainedPolicy, observation: Any, to: str, settings: Mapping[str, Any]
-) -> tuple[bytes, Callable[[Mapping[str, Tensor]], Tensor]]:
+) -> tuple[bytes, Callable[[Mapping[str, Tensor]], Any]]:
     """Return the content of the file and the function that it holds."""
     if to == "safetensors":
         data = tensors.tensor_file_bytes(policy, observation, settings)
         module = module_of(tensors.put_tensors(policy, safetensors.torch.load(data), "export"), observation)
         return data, lambda inputs: call_policy(module, inputs)
-    write, read = {
-        "torch": (programs.torch_bytes, programs.opened_torch),
-        "onnx": (programs.onnx_bytes, programs.opened_onnx),
-    }[to]
-    data = write(module_of(policy, observation), inputs_of(observation))
-    return data, read(data)
+    module, inputs = module_of(policy, observation), inputs_of(observation)
+    if to == "torch":
+        data = programs.torch_bytes(module, inputs)
+        return data, programs.opened_torch(data)
+    data = programs.onnx_bytes(module, inputs)
+    return data, programs.opened_onnx(data, policy.action(observation))
 
 
-def action_difference(policy: TrainedPolicy, observation: Any, action: Tensor) -> float:
-    """Return how far an action is from the policy's own: infinitely for one of another shape or dtype.
+def action_difference(policy: TrainedPolicy, observation: Any, action: Any) -> float:
+    """Return how far an action is from the policy's own: infinitely for one of another structure, shape or dtype.
 
-    It is the greatest |a - b| / max(1, |b|); of discrete actions it is the difference of their log-probs, 0 for equally likely
-    ones.
+    It is the greatest |a - b| / max(1, |b|) of floats; of whole numbers it is the difference of the actions' log-probs, 0 for
+    equally likely ones.
     """
     own = policy.action(observation)
-    if own.shape != action.shape or own.dtype != action.dtype:
+    if pytree.tree_structure(own) != pytree.tree_structure(action):
         return float("inf")
+    pairs = list(zip(leaves(own), leaves(action), strict=True))
+    if any(a.shape != b.shape or a.dtype != b.dtype for a, b in pairs):
+        return float("inf")
+    floats = [_distance(a, b) for a, b in pairs if a.is_floating_point()]
+    if all(torch.equal(a, b) for a, b in pairs if not a.is_floating_point()):
+        return max(floats, default=0.0)
+    found = policy.distribution(observation)
+    return max([float((found.log_prob(own) - found.log_prob(action)).abs().max()), *floats])
+
+
+def _distance(own: Tensor, action: Tensor) -> float:
     if torch.equal(own, action):
         return 0.0
-    if isinstance(policy.env.action_space, Discrete):
-        found = policy.distribution(observation)
-        return float((found.log_prob(own) - found.log_prob(action)).abs().max())
     return float(((action - own).abs() / own.abs().clamp_min(1.0)).nan_to_num(nan=float("inf")).max())

@@ -33,7 +33,7 @@ class PolicyModule(torch.nn.Module):
         for name, leaf in zip(self._names, leaves(held), strict=True):
             self.register_buffer(name, leaf.detach().clone())
 
-    def _action(self, tensors: Sequence[Tensor]) -> Tensor:
+    def _action(self, tensors: Sequence[Tensor]) -> Any:
         params, statistics = pytree.tree_unflatten([getattr(self, name) for name in self._names], self._held)
         one = evolve(self._policy, params=params, statistics=statistics)
         return one.action(pytree.tree_unflatten(list(tensors), self._structure))
@@ -42,7 +42,7 @@ class PolicyModule(torch.nn.Module):
 class OfTensor(PolicyModule):
     """The module of a policy whose observation is one tensor."""
 
-    def forward(self, observation: Tensor) -> Tensor:
+    def forward(self, observation: Tensor) -> Any:
         """Return the action."""
         return self._action([observation])
 
@@ -50,7 +50,7 @@ class OfTensor(PolicyModule):
 class OfFields(PolicyModule):
     """The module of a policy whose observation has fields, in the order of the tree."""
 
-    def forward(self, **fields: Tensor) -> Tensor:
+    def forward(self, **fields: Tensor) -> Any:
         """Return the action."""
         return self._action(list(fields.values()))
 
@@ -67,17 +67,27 @@ def inputs_of(observation: Any) -> dict[str, Tensor]:
     return dict(zip(names, leaves(observation), strict=True))
 
 
+def outputs_of(action: Any) -> dict[str, Tensor]:
+    """Return the tensors of an action by the names of an ONNX program's outputs.
+
+    >>> list(outputs_of(torch.tensor(1))), list(outputs_of({"gear": torch.tensor(1), "hands": (torch.ones(2),)}))
+    (['action'], ['action_gear', 'action_hands_0'])
+    """
+    if isinstance(action, Tensor):
+        return {ACTION: action}
+    return {f"{ACTION}_{name}": leaf for name, leaf in inputs_of(action).items()}
+
+
 def module_of(policy: TrainedPolicy, observation: Any) -> PolicyModule:
     """Return the policy's module for observations like this one."""
     make = OfTensor if isinstance(observation, Tensor) else OfFields
     return make(policy, pytree.tree_structure(observation)).eval()
 
 
-def call_policy(module: Any, inputs: Mapping[str, Tensor]) -> Tensor:
+def call_policy(module: Any, inputs: Mapping[str, Tensor]) -> Any:
     """Return the action of a module, or of an exported one, for inputs by their names."""
     with torch.no_grad():
-        action: Tensor = module(*inputs.values()) if list(inputs) == [OBSERVATION] else module(**inputs)
-    return action
+        return module(*inputs.values()) if list(inputs) == [OBSERVATION] else module(**inputs)
 
 
 def portions(observations: Any, rows: int) -> list[Any]:

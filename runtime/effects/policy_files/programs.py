@@ -10,12 +10,13 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor
 
 from ....core.errors import ExportError, describe_error, message
-from .module import ACTION, OBSERVATION, PolicyModule, call_policy
+from .module import OBSERVATION, PolicyModule, call_policy, outputs_of
 
-Run = Callable[[Mapping[str, Tensor]], Tensor]  # inputs by name -> action
+Run = Callable[[Mapping[str, Tensor]], Any]  # inputs by name -> action
 EXTRA = "pip install 'purestep[onnx]'"
 
 
@@ -51,10 +52,10 @@ def opened_torch(data: bytes) -> Run:
 def onnx_bytes(module: PolicyModule, inputs: Mapping[str, Tensor]) -> bytes:
     """Return the ONNX file of a module. Raises: ExportError for operations that ONNX lacks."""
     with _quiet():
-        program = _captured(module, inputs)
+        program, outputs = _captured(module, inputs), list(outputs_of(call_policy(module, inputs)))
         try:
             found = torch.onnx.export(
-                program, input_names=list(inputs), output_names=[ACTION], dynamo=True, verbose=False
+                program, input_names=list(inputs), output_names=outputs, dynamo=True, verbose=False
             )
             assert found is not None
             return bytes(found.model_proto.SerializeToString())
@@ -64,11 +65,17 @@ def onnx_bytes(module: PolicyModule, inputs: Mapping[str, Tensor]) -> bytes:
             raise ExportError(text) from cause
 
 
-def opened_onnx(data: bytes) -> Run:
-    """Return the function in an ONNX file, called by onnxruntime on the CPU."""
+def opened_onnx(data: bytes, like: Any = 0) -> Run:
+    """Return the function in an ONNX file, called by onnxruntime on the CPU; its action is one tensor, or a tree as `like`."""
     onnxruntime: Any = import_module("onnxruntime")  # it has no types
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    return lambda inputs: torch.from_numpy(session.run(None, {name: one.numpy() for name, one in inputs.items()})[0])
+    structure = pytree.tree_structure(like)
+
+    def run(inputs: Mapping[str, Tensor]) -> Any:
+        found = session.run(None, {name: one.numpy() for name, one in inputs.items()})
+        return pytree.tree_unflatten([torch.as_tensor(one) for one in found], structure)
+
+    return run
 
 
 def check_onnx() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ....core.errors import ExportError, message
 from ....core.record import replace
-from ....core.spaces import Fields, Space
+from ....core.spaces import Fields, Space, Tuple, parts
 from ....core.tree import leaf_names, leaves
 from ...normalizer import RunningScales, observed_part
 from ...trained_policy import TrainedPolicy
@@ -43,7 +43,7 @@ def description(policy: TrainedPolicy, observation: Any, settings: Mapping[str, 
     """Return the description: recipe, settings, spaces, the observation's tensors, and how it is scaled."""
     scales = policy.statistics
     tensors = {name: [list(one.shape), str(one.dtype)] for name, one in inputs_of(observation).items()}
-    scaled = isinstance(scales, RunningScales) and not isinstance(scales.observation, tuple)
+    scaled = isinstance(scales, RunningScales) and bool(leaves(scales.observation))
     return {
         "form": FORM,
         "recipe": policy.recipe,
@@ -57,8 +57,8 @@ def description(policy: TrainedPolicy, observation: Any, settings: Mapping[str, 
 
 
 def _space(space: Space) -> dict[str, Any]:
-    if isinstance(space, Fields):
-        return {"fields": {name: _space(inner) for name, inner in space.spaces}}
+    if isinstance(space, Fields | Tuple):
+        return {"fields": {str(name): _space(inner) for name, inner in parts(space)}}
     return {"kind": type(space).__name__, **asdict(space)}
 
 

@@ -31,7 +31,7 @@ from purestep.core.policy import (
     with_action_mask,
 )
 from purestep.core.record import replace, select, take
-from purestep.core.recurrent import CELLS, gru, lstm, recurrent_actor_critic
+from purestep.core.recurrent import CELLS, gru, lstm, module_cell, recurrent_actor_critic, transformer
 from purestep.core.scan import scan
 from purestep.core.spaces import Box, Discrete, Fields
 from purestep.core.steps import Remembered, TimeStep, ended, first, following
@@ -63,7 +63,7 @@ def world() -> Env[Any, Any]:
 
 
 def model_of(cell: str = "gru") -> ActorCritic:
-    model = recurrent_actor_critic(SEEN, MOVES, (5,), cell=cell, size=3)
+    model = recurrent_actor_critic(SEEN, MOVES, (5,), cell=cell, size=4 if cell == "transformer" else 3)
 
     def init(key: keys.Key) -> Any:  # policies far from uniform, which depend on the memory
         return tree_map(
@@ -118,7 +118,69 @@ def test_cells_are_those_of_torch(cell: Any, kind: Any) -> None:
     assert torch.equal(output, leaves(after)[0])
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("kind", [nn.GRUCell, nn.LSTMCell])
+def test_a_module_is_a_cell(kind: Any) -> None:
+    theirs, size = kind(3, 4), torch.zeros(4)
+    cell = module_cell(theirs, size if kind is nn.GRUCell else (size, size))
+    x, memory = keys.normal(KEY, (5, 3)), tree_map(lambda leaf: leaf.expand(5, 4), cell.memory)
+    output, after = cell.apply(cell.init(KEY), x, memory)
+    for got, want in zip(leaves(after), leaves(theirs(x, memory)), strict=True):
+        assert torch.equal(got, want)
+    assert torch.equal(output, leaves(after)[0])
+
+
+def test_attention_is_that_of_torch_over_the_steps_in_its_window() -> None:
+    """One layer, written once more with torch's attention over a whole episode, whose mask is the window's band."""
+    size, heads, window, steps = 8, 2, 3, 6
+    cell = transformer(4, size, window=window, heads=heads)
+    params = tree_map(lambda leaf: leaf + 0.3 * keys.normal(keys.key(leaf.numel()), leaf.shape), cell.init(KEY))
+    seen, (own,) = keys.normal(KEY, (steps, 4)), params["layers"]
+    memory, outputs = cell.memory, []
+    for x in seen:
+        y, memory = cell.apply(params, x, memory)
+        outputs.append(y)
+
+    def affine(layer: Linear, x: Tensor) -> Tensor:
+        return x @ layer.weight + layer.bias
+
+    def scaled(x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, (size,))
+
+    x = affine(params["input"], seen)
+    q, k, v = (p.reshape(steps, heads, -1).transpose(0, 1) for p in affine(own["attention"], scaled(x)).chunk(3, -1))
+    age = torch.arange(steps)[:, None] - torch.arange(steps)
+    inside = (age >= 0) & (age < window)
+    bias = own["age"][window - 1 - age.clamp(0, window - 1)].permute(2, 0, 1).masked_fill(~inside, -torch.inf)
+    mixed = nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=bias[None])[0]
+    y = x + affine(own["output"], mixed.transpose(0, 1).flatten(1))
+    wanted = scaled(y + affine(own["second"], torch.relu(affine(own["first"], scaled(y)))))
+    torch.testing.assert_close(torch.stack(outputs), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_layers_reach_back_a_window_each_and_not_before_the_episode() -> None:
+    cell = transformer(1, 8, window=3, heads=2, layers=2)  # so four steps back
+    params, x = cell.init(KEY), keys.normal(KEY, (7, 1))
+
+    def last(x: Tensor, memory: Any) -> Tensor:
+        for row in x:
+            y, memory = cell.apply(params, row, memory)
+        return y
+
+    slope = torch.func.jacrev(last)(x, cell.memory).abs().sum((0, 2))
+    assert (slope > 0).tolist() == [False] * 2 + [True] * 5
+    other = tree_map(lambda leaf: keys.normal(KEY, leaf.shape), cell.memory)
+    absent = {**other, "present": torch.zeros(3)}
+    torch.testing.assert_close(last(x[:2], absent), last(x[:2], cell.memory))
+
+
+def test_sizes_of_a_transformer_are_checked() -> None:
+    with pytest.raises(ShapeError, match="transformer: size is 6, wanted a multiple of 4 heads"):
+        transformer(2, 6)
+    with pytest.raises(ChoiceError, match="transformer: window is 0"):
+        transformer(2, 8, window=0)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm", "min_gru"])
 def test_weights_begin_orthogonal_gate_by_gate_and_members_of_a_batch_are_those_alone(cell: str) -> None:
     made = CELLS[cell](6, 4)
     several = keys.split(KEY, 2)

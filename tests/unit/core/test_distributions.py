@@ -10,8 +10,19 @@ import torch
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.distributions import Categorical, Distribution, Normal, TanhNormal, kl, masked
-from purestep.core.errors import StructureError
+from purestep.core.distributions import (
+    Categorical,
+    Distribution,
+    MultiCategorical,
+    Normal,
+    Product,
+    TanhNormal,
+    kl,
+    masked,
+    with_mask,
+)
+from purestep.core.errors import PurestepError, StructureError
+from purestep.core.record import replace
 
 GRID = (torch.arange(20000, dtype=torch.float32) + 0.5) / 20000  # stratified noise: frequencies without luck
 LAST_UNIFORM = 1.0 - 2.0**-24  # the largest number `uniform` gives
@@ -35,6 +46,14 @@ def examples() -> list[Distribution]:
         masked(logits(3, 5), torch.tensor([True, False, True, False, True])),
         Normal(mean=mean, log_std=log_std),
         TanhNormal(mean=mean, log_std=log_std, low=low, high=high),
+        MultiCategorical(logits=logits(3, 5), sizes=(2, 3)),
+        MultiCategorical(logits=logits(3, 6), sizes=(2, 2, 2)),
+        Product(
+            parts={
+                "gear": Categorical(logits=logits(3, 4)),
+                "rest": Product(parts=(Normal(mean=mean, log_std=log_std),)),
+            }
+        ),
     ]
 
 
@@ -60,12 +79,105 @@ def test_categorical_samples_have_their_probabilities(actions: int) -> None:
 def test_a_sample_is_its_noise_transformed_and_a_batch_is_its_singles(p: Distribution) -> None:
     batch = keys.split(keys.key(3), 3)
     action = p.sample(batch)
-    assert torch.equal(action, p.transform(p.noise(batch)))
+    same(action, p.transform(p.noise(batch)))
     singles = torch.vmap(lambda q, key: (q.sample(key), q.mode()))(p, batch)
-    assert torch.equal(singles[0], action)
-    assert torch.equal(singles[1], p.mode())
+    same(singles[0], action)
+    same(singles[1], p.mode())
     torch.testing.assert_close(torch.vmap(lambda q, a: q.log_prob(a))(p, action), p.log_prob(action))
     torch.testing.assert_close(torch.vmap(lambda q: q.entropy())(p), p.entropy())
+
+
+def same(got: Any, wanted: Any) -> None:
+    torch.testing.assert_close(got, wanted, atol=0.0, rtol=0.0)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (1, 4, 2), (2, 2), (3,)])
+def test_independent_numbers_are_their_categoricals(sizes: tuple[int, ...]) -> None:
+    p, q = (MultiCategorical(logits=logits(4, sum(sizes), seed=seed), sizes=sizes) for seed in (0, 1))
+    alone, other = ([Categorical(logits=one) for one in torch.split(x.logits, list(sizes), -1)] for x in (p, q))
+    every = torch.tensor(list(itertools.product(*map(range, sizes))))[:, None].expand(-1, 4, -1)
+    table = torch.stack([p.log_prob(action) for action in every])
+    torch.testing.assert_close(table.exp().sum(0), torch.ones(4))
+    rows = [torch.stack([c.log_prob(a[..., k]) for k, c in enumerate(alone)]).sum(0) for a in every]
+    torch.testing.assert_close(table, torch.stack(rows))
+    torch.testing.assert_close(p.entropy(), -(table.exp() * table).sum(0))
+    torch.testing.assert_close(p.log_prob(p.mode()), table.max(0).values)
+    wanted = sum((kl(one, two) for one, two in zip(alone, other, strict=True)), torch.zeros(4))
+    torch.testing.assert_close(kl(p, q), wanted)
+    gradient = torch.func.grad(lambda x: (replace(p, logits=x).entropy() + kl(replace(p, logits=x), q)).sum())(p.logits)
+    assert bool(gradient.isfinite().all())
+    drawn = p.sample(keys.split(keys.key(2), 4))
+    assert bool((drawn < torch.tensor(sizes)).all())
+    noise = keys.uniform(keys.key(8), (2000, len(sizes)))
+    taken = MultiCategorical(logits=p.logits[0].expand(2000, -1), sizes=sizes).transform(noise)
+    for k, one in enumerate(alone):
+        share = torch.bincount(taken[:, k], minlength=sizes[k]) / 2000
+        torch.testing.assert_close(share, one.logits[0].softmax(-1), atol=0.06, rtol=0.0)
+
+
+def test_a_product_adds_up_its_parts_which_draw_from_keys_of_their_own() -> None:
+    one, two = Categorical(logits=logits(5, 4)), Categorical(logits=logits(5, 4))
+    speed = Normal(mean=logits(5, 2), log_std=logits(5, 2))
+    p = Product(parts={"one": one, "both": Product(parts=(two, speed))})
+    many = keys.split(keys.key(0), 5)
+    action = p.sample(many)
+    torch.testing.assert_close(
+        p.log_prob(action),
+        one.log_prob(action["one"]) + two.log_prob(action["both"][0]) + speed.log_prob(action["both"][1]),
+    )
+    torch.testing.assert_close(p.entropy(), one.entropy() + two.entropy() + speed.entropy())
+    assert bool((p.noise(many)["one"] != p.noise(many)["both"][0]).all())
+    assert float(kl(p, p).abs().max()) == 0.0
+    q = Product(parts={"one": one, "both": Product(parts=(one, speed))})
+    torch.testing.assert_close(kl(p, q), kl(two, one))
+    with pytest.raises(StructureError, match="kl: p, q is Product and Product"):
+        kl(p, Product(parts={"one": one, "two": two}))
+
+
+def test_a_mask_of_a_tree_masks_its_parts() -> None:
+    p = Product(
+        parts={
+            "gear": MultiCategorical(logits=logits(3, 5), sizes=(2, 3)),
+            "speed": Normal(mean=logits(3, 1), log_std=logits(3, 1)),
+            "pair": Product(parts=(Categorical(logits=logits(3, 2)), Categorical(logits=logits(3, 2)))),
+        }
+    )
+    gear = torch.tensor([[True, False, False, True, True], [False] * 5, [True] * 5])
+    mask = {"gear": gear, "pair": ((), torch.tensor([[1, 0]] * 3))}
+    q = with_mask(p, mask)
+    drawn = torch.vmap(q.sample)(keys.split(keys.split(keys.key(1), 3), 200))
+    assert drawn["gear"][:, 0, 0].unique().tolist() == [0]
+    assert drawn["gear"][:, 0, 1].unique().tolist() == [1, 2]
+    assert drawn["gear"][:, 1].amax(0).tolist() == [1, 2]  # none is legal, so all are
+    assert drawn["pair"][1].unique().tolist() == [0]
+    assert drawn["pair"][0].unique().tolist() == [0, 1]
+    assert q.parts["speed"] is p.parts["speed"]
+
+
+WRONG_MASKS: dict[str, tuple[Any, Any, str]] = {
+    "a flag too few": (
+        MultiCategorical(logits=torch.zeros(3, 5), sizes=(2, 3)),
+        torch.ones(3, 4),
+        r"action_mask is \[3, 4\], wanted \[3, 5\]; give one flag",
+    ),
+    "a tree for one tensor": (Categorical(logits=torch.zeros(2)), {"a": torch.ones(2)}, "action_mask is dict"),
+    "one tensor for a tree": (
+        Product(parts=(Categorical(logits=torch.zeros(2)),)),
+        torch.ones(2),
+        "action_mask is of \\['one tensor'\\]",
+    ),
+    "an unknown part": (
+        Product(parts={"a": Categorical(logits=torch.zeros(2))}),
+        {"b": torch.ones(2)},
+        r"action_mask is of \['b'\], wanted of \['a'\]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("p", "mask", "text"), WRONG_MASKS.values(), ids=WRONG_MASKS)
+def test_a_mask_of_another_kind_is_refused(p: Any, mask: Any, text: str) -> None:
+    with pytest.raises(PurestepError, match=text):
+        with_mask(p, mask)
 
 
 @pytest.mark.parametrize("mask", list(itertools.product([False, True], repeat=3))[1:])

@@ -197,8 +197,8 @@ def test_the_factory_refuses_what_it_cannot_build() -> None:
         actor_critic_mlp(SEEN, Box(float("-inf"), 1.0, (1,)), distribution="tanh_normal")
     with pytest.raises(ShapeError, match="wanted one axis"):
         actor_critic_mlp(SEEN, Box(-1.0, 1.0, (2, 2)))
-    with pytest.raises(StructureError, match="wanted Discrete or Box"):
-        actor_critic_mlp(SEEN, MASKED)
+    with pytest.raises(ShapeError, match="wall: actions is \\[\\], wanted one axis"):
+        actor_critic_mlp(SEEN, Fields((("door", Discrete(2)), ("wall", Box(0.0, 1.0, ())))))
     with pytest.raises(StructureError, match="put all but the mask"):
         actor_critic_mlp(Fields((*MASKED.spaces, ("more", SEEN))), Discrete(3))
     continuous, _, observation = model("normal")

@@ -1,5 +1,6 @@
 """Spaces: membership at the edges, and samples that are members."""
 
+import itertools
 import math
 from typing import Any
 
@@ -10,10 +11,22 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.errors import StructureError
+from purestep.core.errors import PurestepError
 from purestep.core.record import record, tensor
 from purestep.core.scan import scan
-from purestep.core.spaces import Box, Discrete, Fields, Space, contains, field, sample
+from purestep.core.spaces import (
+    Box,
+    Discrete,
+    Fields,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    clip_to_space,
+    contains,
+    field,
+    sample,
+)
 
 INF = math.inf
 
@@ -123,9 +136,65 @@ def test_actions_can_be_sampled_and_judged_in_a_compiled_scan(compiled: Any) -> 
     assert compiled(program)(keys.split(keys.key(4), 5))[0].item() is True
 
 
-def test_fields_are_no_actions() -> None:
-    with pytest.raises(StructureError, match="sample: space is Fields, wanted Discrete or Box; sample its parts"):
-        sample(Fields((("a", Discrete(2)),)), keys.key(0))
+BLOCK = Fields((("gear", MultiDiscrete((2, 3))), ("rest", Tuple((MultiBinary(2), Box(0, 5, (2,), torch.int64))))))
+
+
+def test_samples_of_a_tree_of_spaces_are_its_members_and_all_of_them() -> None:
+    drawn = sample(BLOCK, keys.split(keys.key(5), 300))
+    assert contains(BLOCK, drawn).all()
+    gear, (lights, whole) = drawn["gear"], drawn["rest"]
+    assert {tuple(row) for row in gear.tolist()} == set(itertools.product(range(2), range(3)))
+    assert {tuple(row) for row in lights.tolist()} == set(itertools.product(range(2), range(2)))
+    assert set(whole.flatten().tolist()) == set(range(6))
+    singles = [sample(BLOCK, one) for one in keys.split(keys.key(5), 300)]
+    assert torch.equal(torch.stack([one["rest"][1] for one in singles]), whole)
+    assert torch.equal(torch.vmap(lambda one: sample(BLOCK, one))(keys.split(keys.key(5), 300))["gear"], gear)
+
+
+OUTSIDE: dict[str, tuple[Space, Any]] = {
+    "a digit too high": (MultiDiscrete((2, 3)), torch.tensor([0, 3])),
+    "a negative digit": (MultiDiscrete((2, 3)), torch.tensor([-1, 0])),
+    "a digit too few": (MultiDiscrete((2, 3)), torch.tensor([0])),
+    "a float": (MultiBinary(2), torch.tensor([0.0, 1.0])),
+    "not binary": (MultiBinary(2), torch.tensor([0, 2])),
+    "one position of two": (Tuple((Discrete(2), Discrete(2))), (torch.tensor(0), torch.tensor(2))),
+}
+
+
+@pytest.mark.parametrize(("space", "value"), OUTSIDE.values(), ids=OUTSIDE)
+def test_what_is_outside(space: Space, value: Any) -> None:
+    assert not contains(space, value).any()
+
+
+def test_a_box_of_whole_numbers_takes_the_nearest_one_inside() -> None:
+    box = Box((-1.5, -INF), (INF, 2.5), (2,), torch.int64)
+    action = torch.tensor([[-9.0, 9.0], [0.4, -0.6], [1e30, -1e30]])
+    clipped = clip_to_space(box, action)
+    assert clipped.dtype == torch.int64
+    assert clipped[:2].tolist() == [[-1, 2], [0, -1]]
+    assert contains(box, clipped).all()
+    assert contains(box, sample(box, keys.split(keys.key(6), 500))).all()
+    wide = Box(-(2.0**63), 2.0**63, (1,), torch.int64)
+    assert contains(wide, sample(wide, keys.split(keys.key(7), 100))).all()
+    nested = clip_to_space(Tuple((Discrete(2), box)), (torch.tensor([0, 1, 1]), action))
+    assert torch.equal(nested[1], clipped)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: MultiDiscrete([2, 3]),  # type: ignore[arg-type]
+            r"MultiDiscrete: sizes is \[2, 3\], wanted a tuple of sizes; write \(3, 3\)",
+        ),
+        (lambda: MultiDiscrete((2, 0)), "MultiDiscrete: a size is 0, wanted a whole number, 1 or more"),
+        (lambda: MultiBinary(0), "MultiBinary: n is 0"),
+        (lambda: Box(0, 1, (2,), torch.bool), "Box: dtype is torch.bool, wanted torch.float32 or an integer type"),
+    ],
+)
+def test_a_space_that_is_none_is_refused(make: Any, text: str) -> None:
+    with pytest.raises(PurestepError, match=text):
+        make()
 
 
 def test_spaces_are_values() -> None:

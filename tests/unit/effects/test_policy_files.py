@@ -28,6 +28,8 @@ from purestep.runtime.normalizer import running
 from purestep.runtime.train import train, trainer
 from purestep.runtime.trained_policy import TrainedPolicy, policy, visited
 
+from ...support.copying import NESTED, copying
+
 KEY = keys.key(5)
 
 
@@ -89,6 +91,26 @@ def test_onnx_agrees_within_its_limit(pendulum: TrainedPolicy, tmp_path: Path) -
         action = torch.from_numpy(session.run(["action"], {"observation": one.numpy()})[0])
         assert action_difference(pendulum, one, action) <= 1e-6
         assert float(action.abs()) <= 2.0
+
+
+@pytest.mark.parametrize("to", ["torch", "onnx", "safetensors"])
+def test_actions_of_every_space_are_exported(to: str, tmp_path: Path) -> None:
+    if to == "onnx":
+        pytest.importorskip("onnxruntime")
+    env = copying(NESTED)
+    model = flat(actor_critic_mlp(env.observation_space, env.action_space, (8,)))
+    scales = running(rewards=False).init(env.observation_space, 1, torch.device("cpu"))
+    mine = TrainedPolicy(env=env, model=model, params=30.0 * model.init(KEY), statistics=scales)
+    observations = tree_map(lambda leaf: leaf[:12], visited(mine, 16, KEY))
+    assert export(mine, tmp_path / "policy", to=to, observations=observations).difference <= 1e-6
+    one = tree_map(lambda leaf: leaf[0], observations)
+    own = mine.action(one)
+    gear = own["gear"]
+    assert action_difference(mine, one, {**own, "gear": 1 - gear.clamp(max=1)}) > 0.1
+    assert action_difference(mine, one, gear) == float("inf")
+    if to == "torch":
+        found = torch_function(tmp_path / "policy")(**inputs_of(one))
+        torch.testing.assert_close(found, own, atol=0.0, rtol=0.0)
 
 
 def test_tensors_hold_all_that_the_policy_needs(pole: TrainedPolicy, tmp_path: Path) -> None:

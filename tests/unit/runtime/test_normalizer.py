@@ -14,8 +14,8 @@ from purestep.core.env import auto_reset, batched
 from purestep.core.envs import make
 from purestep.core.errors import ChoiceError
 from purestep.core.policy import actor_critic_mlp
-from purestep.core.record import replace
-from purestep.core.spaces import Box, Discrete
+from purestep.core.record import record, replace
+from purestep.core.spaces import Box, Discrete, Fields, MultiBinary, Tuple, sample
 from purestep.core.steps import Trajectory, ended
 from purestep.core.tree import leaves, same_structure, tree_map
 from purestep.runtime.normalizer import Normalizer, RunningScales, identity, running
@@ -136,7 +136,7 @@ def test_either_may_be_left_alone(observations: bool, rewards: bool) -> None:
 def test_an_observation_that_is_no_box_is_refused_unless_left_alone() -> None:
     with pytest.raises(ChoiceError) as error:
         running().init(Discrete(3), 2, CPU)
-    assert str(error.value) == "running: observation space is Discrete, wanted Box; pass observations=False"
+    assert str(error.value) == "running: observation space is Discrete, wanted a Box of floats; pass observations=False"
     assert running(observations=False).init(Discrete(3), 2, CPU).observation == ()
 
 
@@ -160,3 +160,60 @@ def test_to_freeze_is_not_to_update() -> None:
     after = normalizer.update(scales, some)
     assert_bits(scales, before)
     assert float(after.observation.count) == float(before.observation.count) + 5 * ENVS
+
+
+SEEN = Fields(
+    (
+        ("speed", Box(-9.0, 9.0, (2,))),
+        ("place", Discrete(4)),
+        ("image", Box(0.0, 255.0, (3,))),
+        ("inner", Tuple((MultiBinary(2), Box(-1.0, 1.0, (1,))))),
+        ("action_mask", Box(0.0, 1.0, (2,))),
+    )
+)
+
+
+@record
+class Speed:
+    speed: Tensor
+    place: Tensor
+
+
+def test_each_part_of_an_observation_is_scaled_by_itself_and_whole_numbers_and_masks_are_not() -> None:
+    seen = sample(SEEN, keys.split(keys.key(0), 60).reshape(20, 3, 2))
+    seen = {**seen, "image": seen["image"].to(torch.uint8)}
+    normalizer = running(rewards=False)
+    played = Trajectory(
+        **dict.fromkeys(("action", "reward", "terminated", "truncated", "behaviour_log_prob"), torch.zeros(20, 3)),
+        observation=seen,
+        next_observation=seen,
+    )
+    scales = normalizer.update(normalizer.init(SEEN, 3, CPU), played)
+    same_structure("test", scales, normalizer.init(SEEN, 3, CPU))
+    scaled = normalizer.scale(scales, played)
+    same_structure("test", scaled, played)
+    for part, raw in (
+        (scaled.observation["speed"], seen["speed"]),
+        (scaled.next_observation["inner"][1], seen["inner"][1]),
+    ):
+        wanted = (raw - raw.mean((0, 1))) / raw.std((0, 1), correction=0)
+        torch.testing.assert_close(part, wanted, rtol=1e-4, atol=1e-5)
+    for name in ("place", "image", "action_mask"):
+        assert torch.equal(scaled.observation[name], seen[name])
+    assert torch.equal(scaled.observation["inner"][0], seen["inner"][0])
+
+
+def test_a_record_is_scaled_to_a_record() -> None:
+    space = Fields((("speed", Box(-9.0, 9.0, ())), ("place", Discrete(4))))
+    scales = running(rewards=False).init(space, 1, CPU)
+    seen = Speed(speed=torch.tensor(20.0), place=torch.tensor(3))
+    told = running().observe(scales, seen)
+    assert isinstance(told, Speed)
+    assert (float(told.speed), int(told.place)) == (10.0, 3)
+
+
+def test_an_observation_without_floats_is_refused() -> None:
+    with pytest.raises(
+        ChoiceError, match="observation space is Fields, wanted a Box of floats; pass observations=False"
+    ):
+        running().init(Fields((("place", Discrete(4)), ("image", Box(0, 9, (2,), torch.uint8)))), 1, CPU)
