@@ -7,19 +7,23 @@ the laws. A name is imported when it is first used: `import purestep` alone need
 Records and keys:
     keys, check, record, replace, select, stack, static, take, tensor, scan, tree_map, PurestepError
 Environments:
-    Env, Hoisted, auto_reset, batched, episode_statistics, time_limit, ENVS, make, Box, Discrete, Fields, TimeStep,
-    Trajectory, Transition, ended, first, following, validate
+    Env, Hoisted, auto_reset, batched, episode_statistics, time_limit, ENVS, make, Box, Discrete, Fields, MultiBinary,
+    MultiDiscrete, Tuple, TimeStep, Trajectory, Transition, ended, first, following, validate
 Policies and networks:
-    Categorical, Normal, TanhNormal, Network, functional, mlp, ActorCritic, act, actor_critic_mlp, categorical_head,
-    flat, normal_head, scalar, separate, shared, action_values, action_values_mlp, categorical_actor, categorical_actor_mlp,
-    deterministic_actor, deterministic_actor_mlp, recurrent_actor_critic, stochastic_actor, stochastic_actor_mlp
+    Categorical, EpsilonGreedy, MultiCategorical, Normal, Product, TanhNormal, Network, functional, mlp, nature_cnn, impala_cnn,
+    ActorCritic, act, actor_critic_mlp, encoded_actor_critic, recurrent_actor_critic, module_cell, categorical_head, flat,
+    normal_head, scalar, separate, shared, action_values, action_values_mlp, encoded_action_values, quantile_values_mlp,
+    implicit_quantiles_mlp, categorical_values_mlp, categorical_actor, categorical_actor_mlp, deterministic_actor,
+    deterministic_actor_mlp, stochastic_actor, stochastic_actor_mlp
 Optimizers and schedules:
     Optimizer, adam, adamw, add_decayed_weights, apply_updates, chain, clip_by_global_norm, linear_decay, scale_by_adam,
     scale_by_rate, scale_by_schedule, sgd, constant, cosine, linear, warmup
 Estimators and losses:
-    gae, k1, k2, k3, policy_gradient, ppo_clip, discounted, lambda_returns, n_step, vtrace
+    gae, k1, k2, k3, policy_gradient, ppo_clip, project_categorical, quantile_huber_loss, discounted, lambda_returns, n_step,
+    vtrace
 Algorithms:
-    a2c, Algorithm, TrainState, ddpg, discrete_sac, dqn, ppo, reinforce, sac, scheduled, td3, Demonstrations, imitation
+    a2c, Algorithm, TrainState, categorical_dqn, ddpg, discrete_sac, dqn, iqn, ppo, pqn, quantile_dqn, reinforce, sac,
+    scheduled, td3, Demonstrations, imitation
 Rollouts, training and evaluation:
     Worlds, reset_rollout, rollout, RunState, Trainer, train, trainer, evaluate, summary, running, with_normalizer,
     population, with_hyperparameters, program, probe, probed, with_probes
@@ -49,11 +53,15 @@ if TYPE_CHECKING:
     from .algorithms.algorithm import Algorithm as Algorithm
     from .algorithms.algorithm import TrainState as TrainState
     from .algorithms.algorithm import scheduled as scheduled
+    from .algorithms.categorical_dqn import categorical_dqn as categorical_dqn
     from .algorithms.ddpg import ddpg as ddpg
     from .algorithms.discrete_sac import discrete_sac as discrete_sac
+    from .algorithms.distributional_losses import project_categorical as project_categorical
+    from .algorithms.distributional_losses import quantile_huber_loss as quantile_huber_loss
     from .algorithms.dqn import dqn as dqn
     from .algorithms.imitation import Demonstrations as Demonstrations
     from .algorithms.imitation import imitation as imitation
+    from .algorithms.iqn import iqn as iqn
     from .algorithms.kl import k1 as k1
     from .algorithms.kl import k2 as k2
     from .algorithms.kl import k3 as k3
@@ -72,6 +80,8 @@ if TYPE_CHECKING:
     from .algorithms.policy_losses import policy_gradient as policy_gradient
     from .algorithms.policy_losses import ppo_clip as ppo_clip
     from .algorithms.ppo import ppo as ppo
+    from .algorithms.pqn import pqn as pqn
+    from .algorithms.quantile_dqn import quantile_dqn as quantile_dqn
     from .algorithms.reinforce import reinforce as reinforce
     from .algorithms.returns import discounted as discounted
     from .algorithms.returns import lambda_returns as lambda_returns
@@ -82,14 +92,21 @@ if TYPE_CHECKING:
     from .core import keys as keys
     from .core.action_values import action_values as action_values
     from .core.action_values import action_values_mlp as action_values_mlp
+    from .core.action_values import encoded_action_values as encoded_action_values
     from .core.actor_q import deterministic_actor as deterministic_actor
     from .core.actor_q import deterministic_actor_mlp as deterministic_actor_mlp
     from .core.actor_q import stochastic_actor as stochastic_actor
     from .core.actor_q import stochastic_actor_mlp as stochastic_actor_mlp
     from .core.categorical_actor import categorical_actor as categorical_actor
     from .core.categorical_actor import categorical_actor_mlp as categorical_actor_mlp
+    from .core.categorical_values import categorical_values_mlp as categorical_values_mlp
+    from .core.convolutions import impala_cnn as impala_cnn
+    from .core.convolutions import nature_cnn as nature_cnn
     from .core.distributions import Categorical as Categorical
+    from .core.distributions import EpsilonGreedy as EpsilonGreedy
+    from .core.distributions import MultiCategorical as MultiCategorical
     from .core.distributions import Normal as Normal
+    from .core.distributions import Product as Product
     from .core.distributions import TanhNormal as TanhNormal
     from .core.env import Env as Env
     from .core.env import Hoisted as Hoisted
@@ -149,6 +166,7 @@ if TYPE_CHECKING:
     from .core.policy import act as act
     from .core.policy import actor_critic_mlp as actor_critic_mlp
     from .core.policy import categorical_head as categorical_head
+    from .core.policy import encoded_actor_critic as encoded_actor_critic
     from .core.policy import flat as flat
     from .core.policy import normal_head as normal_head
     from .core.policy import scalar as scalar
@@ -156,6 +174,8 @@ if TYPE_CHECKING:
     from .core.policy import shared as shared
     from .core.probes import probe as probe
     from .core.probes import probed as probed
+    from .core.quantile_values import implicit_quantiles_mlp as implicit_quantiles_mlp
+    from .core.quantile_values import quantile_values_mlp as quantile_values_mlp
     from .core.record import check as check
     from .core.record import record as record
     from .core.record import replace as replace
@@ -164,11 +184,15 @@ if TYPE_CHECKING:
     from .core.record import static as static
     from .core.record import take as take
     from .core.record import tensor as tensor
+    from .core.recurrent import module_cell as module_cell
     from .core.recurrent import recurrent_actor_critic as recurrent_actor_critic
     from .core.scan import scan as scan
     from .core.spaces import Box as Box
     from .core.spaces import Discrete as Discrete
     from .core.spaces import Fields as Fields
+    from .core.spaces import MultiBinary as MultiBinary
+    from .core.spaces import MultiDiscrete as MultiDiscrete
+    from .core.spaces import Tuple as Tuple
     from .core.steps import TimeStep as TimeStep
     from .core.steps import Trajectory as Trajectory
     from .core.steps import Transition as Transition
@@ -211,37 +235,33 @@ else:
         "algorithms.a2c": ("a2c",),
         "algorithms.advantages": ("gae",),
         "algorithms.algorithm": ("Algorithm", "TrainState", "scheduled"),
+        "algorithms.categorical_dqn": ("categorical_dqn",),
         "algorithms.ddpg": ("ddpg",),
         "algorithms.discrete_sac": ("discrete_sac",),
+        "algorithms.distributional_losses": ("project_categorical", "quantile_huber_loss"),
         "algorithms.dqn": ("dqn",),
         "algorithms.imitation": ("Demonstrations", "imitation"),
+        "algorithms.iqn": ("iqn",),
         "algorithms.kl": ("k1", "k2", "k3"),
         "algorithms.language": ("objectives",),
         "algorithms.language.learner": ("LanguageAlgorithm", "LanguageState", "learner"),
         "algorithms.language.objectives": ("Objective", "cispo", "credited", "dapo", "dr_grpo", "grpo", "gspo", "rloo"),
         "algorithms.policy_losses": ("policy_gradient", "ppo_clip"),
         "algorithms.ppo": ("ppo",),
+        "algorithms.pqn": ("pqn",),
+        "algorithms.quantile_dqn": ("quantile_dqn",),
         "algorithms.reinforce": ("reinforce",),
         "algorithms.returns": ("discounted", "lambda_returns", "n_step"),
         "algorithms.sac": ("sac",),
         "algorithms.td3": ("td3",),
         "algorithms.vtrace": ("vtrace",),
         "core": ("keys",),
-        "core.action_values": (
-            "action_values",
-            "action_values_mlp",
-        ),
-        "core.actor_q": (
-            "deterministic_actor",
-            "deterministic_actor_mlp",
-            "stochastic_actor",
-            "stochastic_actor_mlp",
-        ),
-        "core.categorical_actor": (
-            "categorical_actor",
-            "categorical_actor_mlp",
-        ),
-        "core.distributions": ("Categorical", "Normal", "TanhNormal"),
+        "core.action_values": ("action_values", "action_values_mlp", "encoded_action_values"),
+        "core.actor_q": ("deterministic_actor", "deterministic_actor_mlp", "stochastic_actor", "stochastic_actor_mlp"),
+        "core.categorical_actor": ("categorical_actor", "categorical_actor_mlp"),
+        "core.categorical_values": ("categorical_values_mlp",),
+        "core.convolutions": ("impala_cnn", "nature_cnn"),
+        "core.distributions": ("Categorical", "EpsilonGreedy", "MultiCategorical", "Normal", "Product", "TanhNormal"),
         "core.env": ("Env", "Hoisted", "auto_reset", "batched", "episode_statistics", "time_limit"),
         "core.envs": ("ENVS", "make"),
         "core.errors": ("PurestepError",),
@@ -286,6 +306,7 @@ else:
             "act",
             "actor_critic_mlp",
             "categorical_head",
+            "encoded_actor_critic",
             "flat",
             "normal_head",
             "scalar",
@@ -293,10 +314,11 @@ else:
             "shared",
         ),
         "core.probes": ("probe", "probed"),
+        "core.quantile_values": ("implicit_quantiles_mlp", "quantile_values_mlp"),
         "core.record": ("check", "record", "replace", "select", "stack", "static", "take", "tensor"),
-        "core.recurrent": ("recurrent_actor_critic",),
+        "core.recurrent": ("module_cell", "recurrent_actor_critic"),
         "core.scan": ("scan",),
-        "core.spaces": ("Box", "Discrete", "Fields"),
+        "core.spaces": ("Box", "Discrete", "Fields", "MultiBinary", "MultiDiscrete", "Tuple"),
         "core.steps": ("TimeStep", "Trajectory", "Transition", "ended", "first", "following"),
         "core.tree": ("tree_map",),
         "runtime.compile": ("program",),
