@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from .algorithms.language.objectives import grpo as grpo
     from .algorithms.language.objectives import gspo as gspo
     from .algorithms.language.objectives import rloo as rloo
-    from .algorithms.policy_losses import policy_gradient as policy_gradient
-    from .algorithms.policy_losses import ppo_clip as ppo_clip
+    from .algorithms.losses import policy_gradient as policy_gradient
+    from .algorithms.losses import ppo_clip as ppo_clip
     from .algorithms.ppo import ppo as ppo
     from .algorithms.pqn import pqn as pqn
     from .algorithms.quantile_dqn import quantile_dqn as quantile_dqn
@@ -246,7 +246,7 @@ else:
         "algorithms.language": ("objectives",),
         "algorithms.language.learner": ("LanguageAlgorithm", "LanguageState", "learner"),
         "algorithms.language.objectives": ("Objective", "cispo", "credited", "dapo", "dr_grpo", "grpo", "gspo", "rloo"),
-        "algorithms.policy_losses": ("policy_gradient", "ppo_clip"),
+        "algorithms.losses": ("policy_gradient", "ppo_clip"),
         "algorithms.ppo": ("ppo",),
         "algorithms.pqn": ("pqn",),
         "algorithms.quantile_dqn": ("quantile_dqn",),

@@ -1,6 +1,6 @@
 """The update shared by REINFORCE and A2C: one gradient step on policy, value and entropy for each trajectory.
 
-`initial_state` and `total_loss` are PPO's, too.
+`initial_state` is PPO's, too.
 """
 
 from collections.abc import Callable
@@ -10,19 +10,17 @@ import torch
 from torch import Tensor
 
 from ..core.distributions import Distribution
-from ..core.errors import StructureError, message
 from ..core.keys import Key
 from ..core.optim.interface import Optimizer, check_optimizer
 from ..core.optim.optimizers import apply_updates, global_norm
-from ..core.policy import ActorCritic, apply_to_sequences, apply_to_steps, check_model, values_of_sequences
+from ..core.policy import ActorCritic, apply_to_steps, check_model, recalled, replayed, values_replayed
 from ..core.record import replace
-from ..core.steps import Remembered, Trajectory, ended
-from ..core.tree import leaves, tree_map
+from ..core.steps import Remembered, Trajectory
+from ..core.tree import tree_map
 from .algorithm import Algorithm, Metrics, TrainState
-from .hyperparameters import Numbers, current_numbers, given_as_tensors, scaled, stored_numbers
+from .hyperparameters import Numbers, current_numbers, given_as_tensors, stored_numbers
 from .kl import k3
-from .policy_losses import policy_gradient
-from .value_losses import squared
+from .losses import policy_gradient, squared, total_loss
 
 METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "gradient_norm")
 # (trajectory, values, next_values, numbers) -> (advantages, targets), all [T, B]
@@ -47,79 +45,6 @@ def initial_state(model: ActorCritic, optimizer: Optimizer, numbers: Numbers) ->
         return TrainState(params=params, optimizer=optimizer.init(params), step=step, numbers=own)
 
     return init
-
-
-def total_loss(policy_loss: Tensor, value_loss: Tensor, entropy: Tensor, numbers: Numbers) -> Tensor:
-    """Return policy_loss + value_coefficient value_loss - entropy_coefficient entropy, all [].
-
-    A language model's loss has an entropy of its own: it is averaged by the counts of tokens in the whole batch.
-
-    >>> terms = torch.tensor(1.0), torch.tensor(2.0), torch.tensor(4.0)
-    >>> total_loss(*terms, {"value_coefficient": 0.5, "entropy_coefficient": 0.25})
-    tensor(1.)
-    """
-    total = policy_loss + scaled(numbers["value_coefficient"], value_loss)
-    return total - scaled(numbers["entropy_coefficient"], entropy)
-
-
-def recalled(where: str, model: ActorCritic, given: Trajectory | Remembered) -> Trajectory:
-    """Return the trajectory of what an `update` is given, with a memory if and only if the model has one.
-
-    Raises: StructureError.
-
-    >>> from purestep.core.policy import actor_critic_mlp
-    >>> from purestep.core.spaces import Discrete
-    >>> recalled("ppo", actor_critic_mlp(Discrete(2), Discrete(2)), "trajectory")
-    'trajectory'
-    """
-    remembers = isinstance(given, Remembered)
-    if remembers != bool(leaves(model.memory)):
-        got, wanted = ("with", "one without") if remembers else ("without", "Remembered")
-        remedy = (
-            "give the model its `memory`" if remembers else "train by `trainer`, or pass the memory at its start, too"
-        )
-        raise StructureError(message(f"{where}: trajectory", got=f"{got} memory", wanted=wanted, remedy=remedy))
-    return given.trajectory if isinstance(given, Remembered) else given
-
-
-def replayed(model: ActorCritic, params: Any, given: Remembered) -> tuple[Distribution, Tensor]:
-    """Return the distribution over [T, B] and the values [T, B] of a model with memory: see `apply_to_sequences`.
-
-    >>> from purestep.core import keys
-    >>> from purestep.core.policy import actor_critic_mlp
-    >>> from purestep.core.spaces import Discrete
-    >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
-    >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
-    ...                   next_observation=zero, behaviour_log_prob=zero)
-    >>> given = Remembered(trajectory=told, memory=torch.ones(1, 2), fresh=torch.zeros(1, 2))
-    >>> replayed(model, model.init(keys.key(0)), given)[1].shape
-    torch.Size([3, 1])
-    """
-    steps = given.trajectory
-    over = ended(steps.terminated, steps.truncated)
-    return apply_to_sequences(model.apply, params, steps.observation, over, given.memory, given.fresh)
-
-
-def values_replayed(model: ActorCritic, params: Any, given: Trajectory | Remembered) -> tuple[Tensor, Tensor]:
-    """Return the values [T, B] of observation and next_observation: of a model without memory in a call for each.
-
-    >>> from purestep.core import keys
-    >>> from purestep.core.policy import actor_critic_mlp
-    >>> from purestep.core.spaces import Discrete
-    >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
-    >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
-    ...                   next_observation=zero, behaviour_log_prob=zero)
-    >>> values, next_values = values_replayed(model, model.init(keys.key(0)), told)
-    >>> torch.equal(values, next_values)
-    True
-    """
-    if not isinstance(given, Remembered):
-        _, values = apply_to_steps(model.apply, params, given.observation)
-        _, next_values = apply_to_steps(model.apply, params, given.next_observation)
-        return values, next_values
-    steps = given.trajectory
-    over, observed = ended(steps.terminated, steps.truncated), (steps.observation, steps.next_observation)
-    return values_of_sequences(model.apply, params, *observed, over, given.memory, given.fresh)
 
 
 def actor_critic(model: ActorCritic, optimizer: Optimizer, estimate: Estimate, numbers: Numbers) -> Algorithm:

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
+from ..core.scan import backwards
 from ..core.shapes import boolean, same_shape
 from ..core.steps import bootstrap_mask, trace_mask
 from .hyperparameters import Number, check_number
-from .recurrence import backwards
 
 
 def gae(

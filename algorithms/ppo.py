@@ -17,12 +17,12 @@ from ..core.errors import ShapeError, message
 from ..core.keys import Key
 from ..core.optim.interface import Optimizer, check_optimizer
 from ..core.optim.optimizers import apply_updates, global_norm
-from ..core.policy import ActorCritic, apply_to_sequences, check_model
+from ..core.policy import ActorCritic, apply_to_sequences, check_model, recalled, values_replayed
 from ..core.record import record, replace, select, take, tensor
 from ..core.scan import scan
 from ..core.steps import Remembered, Trajectory, ended
 from ..core.tree import leaves, tree_map
-from .actor_critic import initial_state, recalled, total_loss, values_replayed
+from .actor_critic import initial_state
 from .advantages import gae
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import (
@@ -39,8 +39,7 @@ from .hyperparameters import (
     numbers_of,
 )
 from .kl import k3
-from .policy_losses import ppo_clip
-from .value_losses import clipped, squared
+from .losses import clipped, ppo_clip, squared, total_loss
 
 METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction", "gradient_norm", "applied")
 FIGURES = METRICS.index("gradient_norm")  # number of metrics that the loss returns
@@ -176,7 +175,7 @@ def ppo_learner(
     >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
     >>> from purestep.core.spaces import Box, Discrete
-    >>> from .policy_losses import policy_gradient
+    >>> from .losses import policy_gradient
     >>> model = actor_critic_mlp(Box(-1.0, 1.0, (2,)), Discrete(2))
     >>> numbers = {"gamma": 0.99, "clip": 0.2, "value_coefficient": 0.5, "entropy_coefficient": 0.0}
     >>> plain = lambda log_prob, sample, advantage, numbers: (policy_gradient(log_prob, advantage), log_prob.detach(), ())

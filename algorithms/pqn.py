@@ -9,17 +9,17 @@ from ..core.action_values import ActionValues
 from ..core.keys import Key
 from ..core.optim.interface import Optimizer, check_optimizer
 from ..core.optim.optimizers import apply_updates, global_norm
+from ..core.policy import values_replayed
 from ..core.record import record, replace, take, tensor
 from ..core.scan import scan
 from ..core.steps import Trajectory
 from ..core.tree import tree_map
-from .actor_critic import values_replayed
 from .algorithm import Algorithm, Metrics, TrainState
 from .hyperparameters import Count, Fraction, Steps, current_numbers, given_as_tensors, numbers_of, stored_numbers
+from .losses import squared
 from .ppo import minibatch_rows
 from .q_learner import METRICS, check_model_type, explore_by_epsilon
 from .returns import lambda_returns
-from .value_losses import squared
 
 
 @record

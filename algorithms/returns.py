@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ..core.errors import ChoiceError, message
+from ..core.scan import backwards
 from ..core.shapes import boolean, same_shape
 from ..core.steps import ended, trace_mask
 from .advantages import bootstrap, gae
 from .hyperparameters import Number, check_number
-from .recurrence import backwards
 
 
 def stream_cuts(terminated: Tensor, truncated: Tensor) -> Tensor:

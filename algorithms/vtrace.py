@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from ..core.record import record, tensor
+from ..core.scan import backwards
 from ..core.shapes import boolean, same_shape
 from ..core.steps import trace_mask
 from .advantages import bootstrap
 from .hyperparameters import Number, bounded, check_number
-from .recurrence import backwards
 from .returns import stream_cuts
 
 

@@ -115,14 +115,14 @@ KNOWN: Mapping[str, Mapping[str, Sequence[str]]] = {
         ),
         "n_step": ("purestep.algorithms.returns:n_step",),
         "policy_losses": (
-            "purestep.algorithms.policy_losses:ppo_clip",
+            "purestep.algorithms.losses:ppo_clip",
             "purestep.algorithms.language.token_losses:dual_clip",
             "purestep.algorithms.language.token_losses:gspo",
         ),
         "value_losses": (
             "torch.nn.functional:mse_loss",
             "torch.nn.functional:smooth_l1_loss",
-            "purestep.algorithms.value_losses:clipped",
+            "purestep.algorithms.losses:clipped",
         ),
         "aggregation": ("purestep.algorithms.aggregate:token_mean", "purestep.algorithms.aggregate:sequence_mean"),
         "group_advantages": (

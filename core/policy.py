@@ -30,6 +30,7 @@ from .spaces import (
     parts,
     sizes_of,
 )
+from .steps import Remembered, Trajectory, ended
 from .tree import clone, leaves, tree_map
 
 Params = Any
@@ -178,6 +179,58 @@ def values_of_sequences(
 
     _, (values, after) = scan(step, memory, (observation, ended), output=(ended, memory))
     return values, apply_to_steps(apply, params, next_observation, after)[1]
+
+
+def recalled(where: str, model: ActorCritic, given: Trajectory | Remembered) -> Trajectory:
+    """Return the trajectory of what an `update` is given, with a memory if and only if the model has one.
+
+    Raises: StructureError.
+
+    >>> recalled("ppo", actor_critic_mlp(Discrete(2), Discrete(2)), "trajectory")
+    'trajectory'
+    """
+    remembers = isinstance(given, Remembered)
+    if remembers != bool(leaves(model.memory)):
+        got, wanted = ("with", "one without") if remembers else ("without", "Remembered")
+        remedy = (
+            "give the model its `memory`" if remembers else "train by `trainer`, or pass the memory at its start, too"
+        )
+        raise StructureError(message(f"{where}: trajectory", got=f"{got} memory", wanted=wanted, remedy=remedy))
+    return given.trajectory if isinstance(given, Remembered) else given
+
+
+def replayed(model: ActorCritic, params: Any, given: Remembered) -> tuple[Distribution, Tensor]:
+    """Return the distribution over [T, B] and the values [T, B] of a model with memory: see `apply_to_sequences`.
+
+    >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
+    >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
+    ...                   next_observation=zero, behaviour_log_prob=zero)
+    >>> given = Remembered(trajectory=told, memory=torch.ones(1, 2), fresh=torch.zeros(1, 2))
+    >>> replayed(model, model.init(keys.key(0)), given)[1].shape
+    torch.Size([3, 1])
+    """
+    steps = given.trajectory
+    over = ended(steps.terminated, steps.truncated)
+    return apply_to_sequences(model.apply, params, steps.observation, over, given.memory, given.fresh)
+
+
+def values_replayed(model: ActorCritic, params: Any, given: Trajectory | Remembered) -> tuple[Tensor, Tensor]:
+    """Return the values [T, B] of observation and next_observation: of a model without memory in a call for each.
+
+    >>> model, zero = actor_critic_mlp(Discrete(2), Discrete(2)), torch.zeros(3, 1, dtype=torch.int64)
+    >>> told = Trajectory(observation=zero, action=zero, reward=zero, terminated=zero > 0, truncated=zero > 0,
+    ...                   next_observation=zero, behaviour_log_prob=zero)
+    >>> values, next_values = values_replayed(model, model.init(keys.key(0)), told)
+    >>> torch.equal(values, next_values)
+    True
+    """
+    if not isinstance(given, Remembered):
+        _, values = apply_to_steps(model.apply, params, given.observation)
+        _, next_values = apply_to_steps(model.apply, params, given.next_observation)
+        return values, next_values
+    steps = given.trajectory
+    over, observed = ended(steps.terminated, steps.truncated), (steps.observation, steps.next_observation)
+    return values_of_sequences(model.apply, params, *observed, over, given.memory, given.fresh)
 
 
 def encoded_size(space: Space) -> int:

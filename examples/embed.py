@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from torch import Tensor, nn
 
 from purestep.algorithms.advantages import gae
-from purestep.algorithms.policy_losses import ppo_clip
+from purestep.algorithms.losses import ppo_clip
 
 ENVS, HORIZON, EPOCHS, MINIBATCH = 8, 64, 8, 128
 GAMMA, LAMBDA = 0.98, 0.9

@@ -7,8 +7,8 @@ CartPole step); a trajectory holds all that is needed.
 import torch
 from torch import Tensor
 
-from ..algorithms.recurrence import backwards
 from ..core.record import record, tensor
+from ..core.scan import backwards
 from ..core.steps import Trajectory, ended
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ...core.errors import ShapeError, choose, message
 from ...core.record import record, tensor
+from ...core.scan import backwards
 from ...core.shapes import boolean, same_shape
 from ..advantages import bootstrap
 from ..hyperparameters import Number, check_number
-from ..recurrence import backwards
 from .group_advantages import ema_baseline, rloo_advantages
 from .masking import neutral, spread_over_tokens
 

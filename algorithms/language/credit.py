@@ -21,11 +21,11 @@ from torch import Tensor
 
 from ...core.errors import ShapeError, message
 from ...core.language.types import Transcript
+from ...core.scan import backwards
 from ...core.shapes import rank
 from ...core.transcript.calls import per_token
 from ...core.transcript.log_probs import loss_mask
 from ..hyperparameters import Number, check_number
-from ..recurrence import backwards
 
 Estimator = Callable[[Tensor, Tensor], Tensor]  # reward [N], group int [N] -> advantage [N]
 

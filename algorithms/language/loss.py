@@ -21,7 +21,7 @@ from ..aggregate import divided, token_mean, token_sum
 from ..decoupled import interpolated
 from ..hyperparameters import Number
 from ..kl import Estimator, k3, token_kl
-from ..value_losses import clipped, squared
+from ..losses import clipped, squared
 from .masking import neutral, spread_over_tokens
 from .scoring import Scores
 

@@ -28,7 +28,7 @@ from ...core.errors import choose
 from ...core.language.types import Counts
 from ..aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
 from ..hyperparameters import Number, check_clip, check_coefficients, check_number
-from ..policy_losses import policy_gradient
+from ..losses import policy_gradient
 from . import token_losses
 from .advantages import Estimate, GroupEstimator, against, generalized, of_groups, stored_credit, unscaled, whitened
 from .group_advantages import dr_grpo_advantages, grpo_advantages, rloo_advantages

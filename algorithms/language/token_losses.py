@@ -14,7 +14,7 @@ from ...core.errors import ChoiceError, choose, message
 from ...core.shapes import same_shape
 from ..hyperparameters import Clip as Clip
 from ..hyperparameters import Number, bounded, check_number
-from ..policy_losses import ppo_clip
+from ..losses import ppo_clip
 from .masking import mean_of_tokens, neutral
 
 

@@ -18,7 +18,7 @@ from purestep.core.language.text_env import Outcome, TextEnv
 from purestep.runtime.effects.hugging_face.causal_lm import from_config, tiny_llama
 from purestep.runtime.effects.hugging_face.folder import save_model
 from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
-from purestep.runtime.runs.registry import find
+from purestep.runtime.runs.recipe import find
 from purestep.runtime.runs.run import train
 
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana", "Ida", "Jon", "Kim", "Lea")

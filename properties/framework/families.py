@@ -20,11 +20,10 @@ from ...algorithms.language import credit, objectives
 from ...algorithms.language.advantages import token_gae
 from ...algorithms.language.group_advantages import grpo_advantages, rloo_advantages
 from ...algorithms.language.token_losses import cispo, dual_clip, gspo
+from ...algorithms.losses import clipped, ppo_clip, squared
 from ...algorithms.off_policy import follow
-from ...algorithms.policy_losses import ppo_clip
 from ...algorithms.ppo import minibatch_rows, ppo
 from ...algorithms.returns import discounted, lambda_returns, n_step
-from ...algorithms.value_losses import clipped, squared
 from ...algorithms.vtrace import vtrace
 from ...core import keys
 from ...core.distributions import Categorical, EpsilonGreedy, Normal, TanhNormal, masked

@@ -12,7 +12,7 @@ from ...core.errors import ChoiceError, PurestepError, message
 from ..recipes.text import TextRecipe
 from ..runs.arguments import check_whole
 from ..runs.kinds import record_of
-from ..runs.registry import find
+from ..runs.recipe import find
 from ..runs.trusting import Trust
 from .common import check_text, loading, say, trusting
 

@@ -10,7 +10,7 @@ from ..effects.policy_files.place import check_place
 from ..recipes.text import TextRecipe
 from ..runs.arguments import check_whole
 from ..runs.kinds import record_of
-from ..runs.registry import find
+from ..runs.recipe import find
 from ..runs.trusting import Trust
 from .common import loading
 

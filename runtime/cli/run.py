@@ -19,8 +19,7 @@ from ..effects.reporting.png import check_picture
 from ..recipes.prove_settings import Search
 from ..runs.arguments import check_whole, flag, flatten, folder_label, join_repeated, option
 from ..runs.kinds import record_of
-from ..runs.recipe import Nothing, Recipe, this_process
-from ..runs.registry import HIDDEN, find, listed, own
+from ..runs.recipe import HIDDEN, Nothing, Recipe, find, listed, own, this_process
 from .common import FLAGS, loading, say
 
 if TYPE_CHECKING:

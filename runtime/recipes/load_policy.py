@@ -14,8 +14,7 @@ from ..effects.task_reference import EVERY
 from ..effects.task_reference import trust as trust_task
 from ..runs.arguments import flatten
 from ..runs.kinds import record_of
-from ..runs.recipe import Recipe
-from ..runs.registry import find
+from ..runs.recipe import Recipe, find
 from ..runs.run import restore_run
 from ..runs.trusting import Trust, check_trust
 from ..trained_policy import TrainedPolicy

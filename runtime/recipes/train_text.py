@@ -10,8 +10,7 @@ from ...core.errors import ChoiceError, message
 from ..effects.checkpoint.atomic_files import FILE, kind, read_bytes, write_whole
 from ..effects.layout import ARGUMENTS
 from ..effects.rewards.given import name_of_function
-from ..runs.recipe import SessionResult
-from ..runs.registry import find
+from ..runs.recipe import SessionResult, find
 from ..runs.run import train
 
 Reward = str | Callable[..., Any]

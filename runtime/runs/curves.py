@@ -11,8 +11,7 @@ from ..effects.reporting.plot import learning_curve
 from ..effects.reporting.png import check_picture
 from .kinds import record_in_file as read_record
 from .migrations import APART as BESIDES
-from .recipe import Notice
-from .registry import recipe_of
+from .recipe import Notice, recipe_of
 
 APART = ("seed", "threads", "checkpoints", "backend")  # arguments that may differ between runs of one kind
 ITERATIONS = {"x": "iteration", "x_label": "iterations"}

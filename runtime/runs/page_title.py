@@ -8,7 +8,7 @@ from ...core.errors import CheckpointError, ChoiceError
 from ..effects.reporting.run_page import About
 from .arguments import flatten, from_record, settings_in
 from .kinds import record_of
-from .registry import recipe_of
+from .recipe import recipe_of
 
 KEPT = "keep_conversations"
 

@@ -35,8 +35,7 @@ from .changing import (
 )
 from .kinds import record_in_file, record_of, train_command
 from .migrations import OWN_NUMBER, RECIPE, SCHEMA, leaf_in, schema_of, upgrade
-from .recipe import Components, Context, Notice, Phases, Recipe, SessionResult
-from .registry import find, recipe_of
+from .recipe import Components, Context, Notice, Phases, Recipe, SessionResult, find, recipe_of
 from .store import PROCESS, Names, Store
 from .training_machine import Log, Logged, Loop, Save, Saved, TrainChunk, Trained, trainer_machine
 from .trusting import NOTHING, Trust

@@ -28,8 +28,7 @@ from ..effects.openai_server.vllm_weights import check_untied
 from ..runs import run as runs
 from ..runs.arguments import to_record
 from ..runs.logging import divergence, metrics_log
-from ..runs.recipe import Components, Context, Notice, SessionResult
-from ..runs.registry import find
+from ..runs.recipe import Components, Context, Notice, SessionResult, find
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
 from .columns import LABEL

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.distributions import Independent, LogNormal, Normal
 
 from purestep.algorithms.language.group_advantages import group_advantages
+from purestep.algorithms.losses import clipped
 from purestep.algorithms.returns import discounted, lambda_returns
-from purestep.algorithms.value_losses import clipped
 from purestep.algorithms.vtrace import VTrace, vtrace
 from purestep.core.errors import ChoiceError
 from purestep.properties import (

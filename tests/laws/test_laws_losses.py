@@ -5,8 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from purestep.algorithms.kl import k1, k2, k3
-from purestep.algorithms.policy_losses import policy_gradient, ppo_clip
-from purestep.algorithms.value_losses import clipped, squared
+from purestep.algorithms.losses import clipped, policy_gradient, ppo_clip, squared
 from purestep.properties import (
     ROUNDING,
     check,

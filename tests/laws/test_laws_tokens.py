@@ -29,7 +29,7 @@ from purestep.algorithms.language.group_advantages import (
 )
 from purestep.algorithms.language.masking import spread_over_tokens
 from purestep.algorithms.language.token_losses import cispo, dual_clip, gspo, token_clip
-from purestep.algorithms.policy_losses import ppo_clip
+from purestep.algorithms.losses import ppo_clip
 from purestep.properties import (
     ROUNDING,
     aggregate_laws,

@@ -95,7 +95,7 @@ def renamed(run: Path, before: str, now: str) -> None:
 def fields() -> dict[str, list[str]]:
     """Return the names of the settings of each recipe of today."""
     from purestep.runtime.runs.arguments import flatten
-    from purestep.runtime.runs.registry import find, own
+    from purestep.runtime.runs.recipe import find, own
 
     return {name: [*flatten(find(name).defaults())] for name in own()}
 

@@ -28,7 +28,7 @@ from purestep.runtime.effects.checkpoint.manifest import describe, manifest_byte
 from purestep.runtime.effects.layout import COMMON, PAGE
 from purestep.runtime.runs import loop_state
 from purestep.runtime.runs.arguments import flag, flatten, option
-from purestep.runtime.runs.registry import HIDDEN, find, own
+from purestep.runtime.runs.recipe import HIDDEN, find, own
 
 from ...support.programs import last_words, until
 from ...support.run_folders import begun

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from purestep.core.errors import ChoiceError
 from purestep.runtime.cli import main
-from purestep.runtime.runs import registry
+from purestep.runtime.runs import recipe as recipe_module
 from purestep.runtime.runs.recipe import Components, Context, Lines, Notice, Recipe
 from purestep.runtime.runs.run import restore_run, stepped, train
 from purestep.runtime.runs.training_machine import plan
@@ -100,7 +100,7 @@ def test_a_run_that_was_cut_short_goes_on_with_the_same_bits(
 
 
 def points(*values: tuple[str, str]) -> list[EntryPoint]:
-    return [EntryPoint(name=name, value=value, group=registry.GROUP) for name, value in values]
+    return [EntryPoint(name=name, value=value, group=recipe_module.GROUP) for name, value in values]
 
 
 @frozen
@@ -130,7 +130,7 @@ LEAST = Least()
 def test_a_recipe_of_what_is_needed_alone_goes_through_all_commands(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(registry, "added", lambda: grouped(points(("least", f"{__name__}:LEAST"))))
+    monkeypatch.setattr(recipe_module, "added", lambda: grouped(points(("least", f"{__name__}:LEAST"))))
     monkeypatch.chdir(tmp_path)
     assert main.main(["train", "least"]) == 0  # into runs/least: it has no seed
     assert main.main(["resume", "runs/least"]) == 0
@@ -151,18 +151,18 @@ def grouped(found: list[EntryPoint]) -> dict[str, tuple[EntryPoint, ...]]:
 
 def test_recipes_that_cannot_be_had_are_named_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = points(("gone", "nowhere_at_all:RECIPE"), ("wrong", "json:dumps"), ("class", f"{__name__}:Least"))
-    monkeypatch.setattr(registry, "added", lambda: grouped(broken))
+    monkeypatch.setattr(recipe_module, "added", lambda: grouped(broken))
     with pytest.raises(
         ChoiceError, match=r"recipe 'gone' \(nowhere_at_all:RECIPE\) is not to be loaded \(ModuleNotFound"
     ):
-        registry.find("gone")
+        recipe_module.find("gone")
     with pytest.raises(ChoiceError, match=r"recipe 'wrong' \(json:dumps\) is function, wanted a .*Recipe of that name"):
-        registry.find("wrong")
+        recipe_module.find("wrong")
     with pytest.raises(ChoiceError, match=r"recipe 'class' \(.*:Least\) is \w+, wanted a .*Recipe of that name"):
-        registry.find("class")
+        recipe_module.find("class")
     with pytest.raises(ChoiceError, match=r"recipe is 'goen', wanted one of .*did you mean 'gone'"):
-        registry.find("goen")
-    assert registry.listed()["gone"] == "of nowhere_at_all"
+        recipe_module.find("goen")
+    assert recipe_module.listed()["gone"] == "of nowhere_at_all"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_recipes_that_cannot_be_had_are_named_in_a_line(monkeypatch: pytest.Monk
     ],
 )
 def test_a_name_is_one_recipe(given: list[tuple[str, str]], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "added", lambda: grouped(points(*given)))
+    monkeypatch.setattr(recipe_module, "added", lambda: grouped(points(*given)))
     with pytest.raises(ChoiceError, match=said):
-        registry.find(given[0][0])
-    assert registry.listed()["a2c"] == "advantage actor-critic"
+        recipe_module.find(given[0][0])
+    assert recipe_module.listed()["a2c"] == "advantage actor-critic"

@@ -19,7 +19,7 @@ from purestep.runtime.effects.hugging_face.tokenizer import train_tokenizer
 from purestep.runtime.effects.reporting.metrics import read_metrics
 from purestep.runtime.recipes.text_run import sampler_of
 from purestep.runtime.runs.arguments import changed
-from purestep.runtime.runs.registry import find
+from purestep.runtime.runs.recipe import find
 from purestep.runtime.runs.run import start
 from purestep.runtime.runs.trusting import Trust
 from purestep.runtime.text import run as session

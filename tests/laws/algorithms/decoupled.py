@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 from torch import Tensor
 
 from purestep.algorithms.language.token_losses import token_clip
-from purestep.algorithms.policy_losses import policy_gradient
+from purestep.algorithms.losses import policy_gradient
 from purestep.properties.framework.compare import DOUBLE, ROUNDING, require, same
 from purestep.properties.framework.law import Law, Seen, Suite, law_constructor
 from purestep.properties.strategies.values import POISON, dyadic, flags, integers, log_prob_pairs

@@ -17,7 +17,7 @@ from purestep.algorithms.decoupled_ppo import FIGURES, Versioned, decoupled_ppo,
 from purestep.algorithms.hyperparameters import Numbers, numbers_of
 from purestep.algorithms.importance import effective_fraction, importance_weights
 from purestep.algorithms.kl import k3
-from purestep.algorithms.policy_losses import ppo_clip
+from purestep.algorithms.losses import ppo_clip
 from purestep.algorithms.ppo import METRICS, PPOSample, clip_of, ppo, ppo_learner, prepare_samples
 from purestep.core import keys
 from purestep.core.optim.interface import Optimizer

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from purestep.algorithms.kl import k1, k2, k3
-from purestep.algorithms.policy_losses import policy_gradient, ppo_clip
+from purestep.algorithms.losses import policy_gradient, ppo_clip
 from purestep.core.errors import ChoiceError, ShapeError
 
 ZERO = torch.zeros(())

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from purestep.algorithms.a2c import a2c
-from purestep.algorithms.actor_critic import replayed, values_replayed
 from purestep.algorithms.algorithm import Algorithm
 from purestep.algorithms.decoupled_ppo import decoupled_ppo
 from purestep.algorithms.dqn import dqn
@@ -27,7 +26,9 @@ from purestep.core.policy import (
     actor_critic_mlp,
     first_memory,
     flat,
+    replayed,
     scalar,
+    values_replayed,
     with_action_mask,
 )
 from purestep.core.record import replace, select, take

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from purestep.algorithms.advantages import gae
-from purestep.algorithms.recurrence import BLOCK, backwards
 from purestep.algorithms.returns import discounted, lambda_returns, n_step, stream_cuts
 from purestep.core.errors import ChoiceError, DtypeError, ShapeError
+from purestep.core.scan import BLOCK, backwards
 
 NO = torch.zeros(4, dtype=torch.bool)
 SECOND = torch.tensor([False, True, False, False])

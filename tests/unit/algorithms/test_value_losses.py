@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from purestep.algorithms.value_losses import clipped, squared
+from purestep.algorithms.losses import clipped, squared
 from purestep.core.errors import ChoiceError, ShapeError
 
 

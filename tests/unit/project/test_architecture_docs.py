@@ -102,7 +102,7 @@ def test_the_table_is_in_the_tested_order() -> None:
 
 
 def test_there_are_five_walks_one_of_them_in_two_ways() -> None:
-    classic = ["From a setting's line to a trainer", "From an observation to the loss"]
+    classic = ["From a setting's line to a trainer", "From an observation to new parameters"]
     ways = [f"From a sampled token to the gradient, {way}" for way in ("in turns", "asynchronously")]
     assert list(WALKS) == [*classic, *ways, "From an update to a generator", "From an object to its verdict"]
 

@@ -33,7 +33,7 @@ from purestep.runtime.cli import main
 from purestep.runtime.effects import cluster, task_reference
 from purestep.runtime.effects.task_reference import load_task, trust
 from purestep.runtime.recipes import classic, shared_settings
-from purestep.runtime.runs import registry
+from purestep.runtime.runs import recipe as recipe_module
 from purestep.runtime.runs.run import train
 from purestep.runtime.text.validate_task import validate_task
 
@@ -106,7 +106,7 @@ def test_an_algorithm(
     added("algorithms/rooted.py", ALGORITHM)
     row = ("of a root", "One step for each batch.", "purestep.algorithms.rooted:rooted", {"cartpole": {"root": 0.5}})
     monkeypatch.setitem(classic.RECIPES, "rooted", classic.ClassicRecipe("rooted", *row))
-    assert registry.listed()["rooted"] == "of a root"
+    assert recipe_module.listed()["rooted"] == "of a root"
     small = ["--steps", "32", "--envs", "2", "--horizon", "8", "--hidden", "4", "--backend", "none", "--episodes", "1"]
     run = str(tmp_path / "run")
     assert main.main(["train", "rooted", *small, "--run", run]) == 0
@@ -263,13 +263,13 @@ def test_a_recipe(
 ) -> None:
     added("runtime/recipes/halve.py", RECIPE)
     with pytest.raises(ChoiceError, match="recipe is 'halve', wanted one of"):
-        registry.find("halve")
-    monkeypatch.setitem(registry.OWN, "halve", "recipes.halve:RECIPE")
+        recipe_module.find("halve")
+    monkeypatch.setitem(recipe_module.OWN, "halve", "recipes.halve:RECIPE")
     run = str(tmp_path / "run")
     for command in (["train", "halve", "--iterations", "4", "--run", run], ["resume", run], ["evaluate", run]):
         assert main.main(command) == 0
         assert "evaluation: 0.0625\n" in capsys.readouterr().out
-    assert registry.listed()["halve"] == "halve a number"
+    assert recipe_module.listed()["halve"] == "halve a number"
 
 
 # --- an engine ---
@@ -282,7 +282,7 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 
 from ....core.errors import message
-from .optimizers import Cluster, EngineError
+from .interface import Cluster, EngineError
 from .local.cluster import State
 from .local.member_program import HEAD, MemberStage
 from .local.members import ENDED, SAID, HostAccess, Tell

@@ -13,13 +13,13 @@ from purestep.core.errors import CheckpointError
 from purestep.runtime.cli import main
 from purestep.runtime.effects.checkpoint import single
 from purestep.runtime.machine.json_codec import encode
-from purestep.runtime.runs import migrations, registry
+from purestep.runtime.runs import migrations
+from purestep.runtime.runs import recipe as recipe_module
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import flatten
 from purestep.runtime.runs.kinds import record_of
 from purestep.runtime.runs.migrations import ADDED, LEAVES, SCHEMA, leaf_in, upgrade
-from purestep.runtime.runs.recipe import Components, Context, Lines, Notice, Recipe
-from purestep.runtime.runs.registry import find, own
+from purestep.runtime.runs.recipe import Components, Context, Lines, Notice, Recipe, find, own
 from purestep.runtime.runs.training_machine import Loop
 
 from ...recorded_runs.record import FIELDS, HERE, fields
@@ -146,7 +146,7 @@ class NewerHill(NewHill):
 
 def test_a_recipe_of_another_package_brings_its_own_migration(monkeypatch: pytest.MonkeyPatch) -> None:
     new, held = NewHill(), runs.run_record(Hill(), Old(0.5))
-    monkeypatch.setattr(registry, "find", lambda name, where="": new)
+    monkeypatch.setattr(recipe_module, "find", lambda name, where="": new)
     assert runs.arguments_of(held) == (new, New(0.5))
     assert runs.arguments_of(runs.run_record(new, New(0.5))) == (new, New(0.5))
     with pytest.raises(CheckpointError, match="recipe_schema is 2, wanted at most 1"):

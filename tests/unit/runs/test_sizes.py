@@ -10,7 +10,7 @@ from purestep.runtime.recipes.prove_settings import Graph, Prove, Ranking
 from purestep.runtime.recipes.shared_settings import PlayedEpisodes, Playing, Resuming
 from purestep.runtime.recipes.sweep_settings import Sweep
 from purestep.runtime.runs.arguments import changed, check_memory, memory_bytes
-from purestep.runtime.runs.registry import find
+from purestep.runtime.runs.recipe import find
 
 ABSURD = 10**12
 

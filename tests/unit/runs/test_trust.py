@@ -24,7 +24,7 @@ from purestep.runtime.recipes.cache import cache_defaults
 from purestep.runtime.recipes.shared_settings import Process
 from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, check_threads, flatten, from_record, most_threads
-from purestep.runtime.runs.registry import find, own
+from purestep.runtime.runs.recipe import find, own
 from purestep.runtime.runs.training_machine import Loop
 
 POLICY = """
