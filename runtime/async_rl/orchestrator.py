@@ -9,25 +9,30 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache, partial
 from typing import Any
 
 from attrs import Factory, define, evolve, field, frozen
 
+from ...core.keys import Key
 from ...core.language.preparation import Start
-from ...core.language.requests import Request
+from ...core.language.requests import Draw, Request
 from ...core.language.types import Sample
 from ...core.machine import Command, Event, Failed, tag_of
 from ..effects.clock import seconds
 from ..effects.workers import pool as workers
 from ..machine.drive import DRIVER, Effects, Entry, Finished, Inbox, Received, Session
 from ..text.components import TextComponents
-from ..text.config import TextConfig
+from ..text.config import TextConfig, generator_count
+from ..text.training_loop import prompt_requests
 from .preparation import Prepare, Ready, Starts, WaitingCommand, ready_fault
 from .rollout_worker import Cancel, Cancelled, Progress, RolloutRequest
 from .samples import sample_fault
 from .scheduler import events as say
+from .training_phase import Phase
 
 LOOK = 0.01  # seconds between two polls of the trainer
+KEPT = 4096  # largest number of prompts whose requests are cached
 Name = say.Name
 
 
@@ -47,6 +52,31 @@ class Connections:
     notice: Callable[[str], None]
     starts: Starts  # of groups, where the task's episodes are prepared
     prepared: Callable[[Starts, Ready], None]  # called when there are more starts
+
+
+def connections_of(phase: Phase, workers: workers.Workers) -> Connections:
+    """Return the workers, callbacks and settings of the orchestrator of a phase."""
+    arguments = phase.setting.arguments
+    return Connections(
+        workers=workers,
+        count=generator_count(arguments),
+        slots=arguments.asynchronous.generator_slots,
+        request=caching_requests(arguments, phase.learning.key, phase.setting.parts.task.draw),
+        trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
+        arrived=phase.arrived,
+        span=phase.span,
+        failures=phase.failed,
+        lost=phase.lost,
+        notice=phase.setting.notice,
+        starts=phase.starts,
+        prepared=phase.prepared,
+    )
+
+
+def caching_requests(arguments: TextConfig, key: Key, draw: Draw | tuple[()] = ()) -> Callable[[int, int], Request]:
+    """Return a function (prompt, seat) -> request that caches the requests of a group."""
+    group = lru_cache(KEPT)(partial(prompt_requests, arguments, key, draw=draw))
+    return lambda prompt, seat: group(prompt)[seat]
 
 
 @define
