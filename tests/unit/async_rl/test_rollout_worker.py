@@ -35,8 +35,8 @@ from purestep.runtime.async_rl.rollout_worker import (
     RolloutRequest,
     Spec,
     generate,
+    samples_of,
 )
-from purestep.runtime.async_rl.samples import samples_of
 from purestep.runtime.async_rl.tool_service import served_tools
 from purestep.runtime.effects.tools.guard import ToolFailed
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, publishing
