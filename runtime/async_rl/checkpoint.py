@@ -28,8 +28,8 @@ from ..effects.checkpoint.single import check_finite, machine_of, newest_usable
 from ..effects.layout import TOTALS as TOTALS
 from ..machine.persistent_map import entries, is_sound
 from ..runs.run import arguments_of, names_in, with_numbers_of
+from ..text.build_learner import SINGLE_PROCESS, LearnerBackend
 from ..text.config import TextConfig
-from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import KeptStart
 from .scheduler.events import Name
 from .scheduler.state import CLASSES, THERE, Schedule

@@ -25,13 +25,13 @@ from ..effects.weight_sync import WeightPublisher
 from ..machine.json_codec import json_line
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
+from ..text.build_learner import SINGLE_PROCESS, LearnerBackend, Reader
 from ..text.components import TextComponents
 from ..text.config import TextConfig, held_out_tasks
 from ..text.conversations import Keep, TrainedAttempt
 from ..text.equal_rewards import EqualRewards
 from ..text.evaluation import ACCURACY
 from ..text.failures import Failures, failures_of
-from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, Reader
 from ..text.report import on_the_way
 from ..text.trainer import Trainer, TrainStepResult
 from ..text.training_loop import UPDATE, Publish, evaluation_due
