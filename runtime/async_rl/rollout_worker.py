@@ -29,7 +29,7 @@ from ..effects.hugging_face.tokenizer import unfolded
 from ..effects.task_reference import trust
 from ..effects.tools.guard import ToolFailed
 from ..effects.weight_sync import WeightReader, this_host, weight_reader
-from ..effects.workers.backends import Mailbox
+from ..effects.workers.program import Mailbox
 from ..text.columns import figure_of, label_of
 from ..text.components import TextComponents, attempts_at, text_components
 from ..text.config import TextConfig

@@ -14,8 +14,7 @@ from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
 from ..effects.json_lines import Lines, open_lines
 from ..effects.weight_sync.interface import WeightPublisher
-from ..effects.workers.backends import Body, Inbox, WorkerHandle
-from ..effects.workers.pool import Workers, working
+from ..effects.workers.pool import Body, Inbox, WorkerHandle, Workers, working
 from ..machine.drive import Effects, drive
 from ..machine.json_codec import json_line
 from ..machine.replay_log import observe_events, to_lines

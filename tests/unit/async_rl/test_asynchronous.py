@@ -26,7 +26,7 @@ from purestep.runtime.async_rl.scheduler.machine import begin_schedule
 from purestep.runtime.async_rl.training_phase import learning_of
 from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
 from purestep.runtime.effects.reporting.metrics import read_metrics
-from purestep.runtime.effects.workers.backends import WorkersError
+from purestep.runtime.effects.workers.pool import WorkersError
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed, to_record
 from purestep.runtime.runs.kinds import with_generators
