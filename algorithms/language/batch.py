@@ -22,11 +22,10 @@ from ..aggregate import divided
 from ..decoupled import interpolation
 from ..hyperparameters import Number, bounded, check_number
 from ..kl import Estimator, k1, kl_reward
-from .advantages import AdvantageInputs, next_in_mask
 from .credit import episode_return, own_rewards, token_credit
 from .group_advantages import zero_spread
-from .masking import neutral
-from .objectives import Objective
+from .masking import neutral, next_in_mask
+from .objectives import AdvantageInputs, Objective
 
 
 def token_batch(transcript: Transcript, *, of: str = "sampled") -> TokenBatch:

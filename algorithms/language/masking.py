@@ -1,4 +1,4 @@
-"""Masking of padding and context before a computation, so that NaN there cannot reach a gradient; means over tokens.
+"""Masking of padding and context before a computation, so that no NaN there reaches a gradient; means over tokens, next tokens.
 
 A mask [*, L] is true at the tokens that count: those that the policy sampled. Values elsewhere, including NaN and infinity,
 must not change a bit of a value or a gradient. Masking the result is not enough, because the chain rule multiplies its 0 by
@@ -36,10 +36,7 @@ def spread_over_tokens(value: Tensor, mask: Tensor) -> Tensor:
             [3., 0.]])
     """
     boolean("per_token", mask=mask)
-    if value.shape != mask.shape[:-1]:
-        wanted = f"{list(mask.shape[:-1])}, the mask's leading axes"
-        remedy = "pass one number for each sequence"
-        raise ShapeError(message("per_token: value", got=list(value.shape), wanted=wanted, remedy=remedy))
+    one_each("per_token", mask, value=value)
     return torch.where(mask, value[..., None], 0.0)
 
 
@@ -54,3 +51,33 @@ def mean_of_tokens(value: Tensor, mask: Tensor) -> Tensor:
     """
     (quiet,) = neutral(mask, value)
     return quiet.sum(-1) / mask.sum(-1).clamp(min=1)
+
+
+def next_in_mask(values: Tensor, mask: Tensor, beyond: Tensor) -> Tensor:
+    """Return, for each position, the value at the next position in the mask, or `beyond` after the last: [*, L], [*] -> [*, L].
+
+    Raises: ShapeError, DtypeError.
+
+    >>> next_in_mask(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True]), torch.tensor(9.0))
+    tensor([3., 3., 9.])
+    """
+    boolean("following", mask=mask)
+    same_shape("following", values=values, mask=mask)
+    one_each("following", mask, beyond=beyond)
+    last = mask.shape[-1]
+    place = torch.arange(last, device=mask.device)
+    at = torch.where(mask, place, last).flip(-1).cummin(-1).values.flip(-1)
+    nearest = torch.cat([at[..., 1:], torch.full_like(at[..., :1], last)], -1)
+    return torch.cat([values, beyond[..., None].to(values.dtype)], -1).gather(-1, nearest)
+
+
+def one_each(where: str, mask: Tensor, **tensors: Tensor) -> None:
+    """Raise ShapeError unless each tensor has one entry for each sequence of the mask [*, L]: the shape [*].
+
+    >>> one_each("token_gae", torch.ones(2, 3), terminated=torch.ones(2))
+    """
+    for name, each in tensors.items():
+        if each.shape != mask.shape[:-1]:
+            wanted = f"{list(mask.shape[:-1])}, the mask's leading axes"
+            remedy = "pass one entry for each sequence"
+            raise ShapeError(message(f"{where}: {name}", got=list(each.shape), wanted=wanted, remedy=remedy))

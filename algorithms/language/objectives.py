@@ -19,6 +19,7 @@ For your own objective construct another `Objective`.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from attrs import frozen
@@ -26,15 +27,154 @@ from torch import Tensor
 
 from ...core.errors import choose
 from ...core.language.types import Counts
+from ...core.record import record, tensor
 from ..aggregate import constant_length, sequence_mean, sequence_sum_mean, token_mean
 from ..hyperparameters import Number, check_clip, check_coefficients, check_number
 from ..losses import policy_gradient
 from . import token_losses
-from .advantages import Estimate, GroupEstimator, against, generalized, of_groups, stored_credit, unscaled, whitened
-from .group_advantages import dr_grpo_advantages, grpo_advantages, rloo_advantages
+from .advantages import token_gae
+from .group_advantages import dr_grpo_advantages, ema_baseline, grpo_advantages, rloo_advantages
 from .loss import Outside, Reduction, TokenLoss, everywhere
-from .masking import mean_of_tokens, neutral
+from .masking import mean_of_tokens, neutral, spread_over_tokens
 from .token_losses import Clip
+
+
+@record
+class AdvantageInputs:
+    """The inputs of an advantage: N transcripts in columns of L."""
+
+    reward: Tensor = tensor("* L", "float")  # of each token, minus the KL penalty
+    total: Tensor = tensor("*", "float")  # the episode's return, minus KL penalty and length penalty
+    credit: Tensor = tensor("* L", "float")  # the transcripts' own column, see `credited`
+    group: Tensor = tensor("*", "int")  # below N; -1 if the sample belongs to no group
+    counted: Tensor = tensor("*", "bool")  # whether the sample enters baselines and gets an advantage
+    mask: Tensor = tensor("* L", "bool")
+    terminated: Tensor = tensor("*", "bool")  # no bootstrap from the value beyond the end
+    values: Any = ()  # [* L] critic's value of the prefix before each token
+    beyond: Any = ()  # [*] critic's value of the whole sequence
+
+
+Estimate = Callable[[AdvantageInputs, Any], tuple[Tensor, Any]]  # (episodes, memory) -> (advantage [N, L], memory)
+GroupEstimator = Callable[..., Tensor]  # (reward [N], group [N], *, groups) -> [N]
+
+
+def of_groups(estimator: GroupEstimator) -> Estimate:
+    """Return the estimator of each return's group advantage, at every token of its sequence.
+
+    >>> no, yes = torch.zeros(2, dtype=torch.bool), torch.ones(2, 1, dtype=torch.bool)
+    >>> two = AdvantageInputs(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
+    ...                group=torch.zeros(2, dtype=torch.int64), counted=~no, mask=yes, terminated=no)
+    >>> of_groups(rloo_advantages)(two, ())[0]
+    tensor([[-2.],
+            [ 2.]])
+    """
+
+    def advantages(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
+        told = estimator(episodes.total, episodes.group, groups=episodes.group.shape[0])
+        return spread_over_tokens(told, episodes.mask), memory
+
+    return advantages
+
+
+def against(baseline: str, credit: str, *, decay: Number = 0.9) -> Estimate:
+    """Return the estimator of a token's credit minus a mean of returns; see `reinforce` for the choices.
+
+    The memory of "ema" is its mean [1], that of the others (). Raises: ChoiceError.
+
+    >>> no, yes = torch.zeros(2, dtype=torch.bool), torch.ones(2, 1, dtype=torch.bool)
+    >>> two = AdvantageInputs(reward=torch.zeros(2, 1), total=torch.tensor([1.0, 3.0]), credit=torch.zeros(2, 1),
+    ...                group=torch.tensor([0, 1]), counted=~no, mask=yes, terminated=no)
+    >>> against("ema", "episode", decay=0.5)(two, torch.tensor([0.5]))
+    (tensor([[0.5000],
+            [2.5000]]), tensor([1.2500]))
+    """
+    check_number("against: decay", decay, 0.0, 1.0)
+    bases: dict[str, Estimate] = {"ema": partial(_running, decay=decay), "leave_one_out": _others, "none": _none}
+    base = choose("against: baseline", baseline, bases)
+    ways: dict[str, Callable[[AdvantageInputs], Tensor]] = {"episode": _whole_return, "monte_carlo": _to_come}
+    paid = choose("against: credit", credit, ways)
+
+    def advantages(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
+        mean, memory = base(episodes, memory)
+        counted = episodes.mask & episodes.counted[:, None]
+        return torch.where(counted, paid(episodes) - mean[:, None], 0.0), memory
+
+    return advantages
+
+
+def generalized(*, gamma: Number, lambda_: Number) -> Estimate:
+    """Return the estimator `token_gae` of a critic's values, not normalised. Raises: ChoiceError.
+
+    >>> no, yes, zero = torch.zeros(1, dtype=torch.bool), torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2)
+    >>> one = AdvantageInputs(reward=torch.tensor([[0.0, 1.0]]), total=torch.ones(1), credit=zero, group=torch.tensor([0]),
+    ...                counted=~no, mask=yes, terminated=~no, values=zero + 0.25, beyond=torch.zeros(1))
+    >>> generalized(gamma=1.0, lambda_=0.0)(one, ())[0]
+    tensor([[0.0000, 0.7500]])
+    """
+    check_number("generalized: gamma", gamma, 0.0, 1.0)
+    check_number("generalized: lambda_", lambda_, 0.0, 1.0)
+
+    def estimate(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
+        given = episodes.reward, episodes.values, episodes.mask, episodes.beyond, episodes.terminated
+        return token_gae(*given, gamma=gamma, lambda_=lambda_), memory
+
+    return estimate
+
+
+def stored_credit(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
+    """Return the credit stored in the transcripts.
+
+    >>> no, one = torch.zeros(1, dtype=torch.bool), torch.ones(1, 1)
+    >>> said = AdvantageInputs(reward=one, total=one[0], credit=2 * one, group=torch.tensor([0]), counted=~no, mask=one > 0,
+    ...                 terminated=no)
+    >>> stored_credit(said, ())
+    (tensor([[2.]]), ())
+    """
+    return episodes.credit, memory
+
+
+def unscaled(advantage: Tensor, mask: Tensor) -> Tensor:
+    """Return advantages unchanged: [N, L], bool [N, L] -> [N, L].
+
+    >>> unscaled(torch.tensor([[2.0]]), torch.tensor([[True]]))
+    tensor([[2.]])
+    """
+    return advantage
+
+
+def whitened(advantage: Tensor, mask: Tensor) -> Tensor:
+    """Return (A - mean) / (std + 1e-8) over the tokens in the mask, std with divisor n; 0 elsewhere: [N, L].
+
+    >>> whitened(torch.tensor([[1.0, 3.0, 9.0]]), torch.tensor([[True, True, False]]))
+    tensor([[-1.,  1.,  0.]])
+    """
+    (kept,) = neutral(mask, advantage)
+    number = mask.sum().clamp(min=1)
+    centred = torch.where(mask, kept - kept.sum() / number, 0.0)
+    return centred / ((centred.square().sum() / number).sqrt() + 1e-8)
+
+
+def _running(episodes: AdvantageInputs, memory: Tensor, decay: Number) -> tuple[Tensor, Any]:
+    one = torch.where(episodes.counted, 0, -1)
+    after, _ = ema_baseline(memory, episodes.total, one, decay=decay)
+    return memory.expand(episodes.total.shape), after
+
+
+def _others(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
+    one = torch.where(episodes.counted, 0, -1)
+    return episodes.total - rloo_advantages(episodes.total, one, groups=1), memory
+
+
+def _none(episodes: AdvantageInputs, memory: Any) -> tuple[Tensor, Any]:
+    return torch.zeros_like(episodes.total), memory
+
+
+def _whole_return(episodes: AdvantageInputs) -> Tensor:
+    return episodes.total[:, None].expand(episodes.mask.shape)
+
+
+def _to_come(episodes: AdvantageInputs) -> Tensor:
+    return neutral(episodes.mask, episodes.reward)[0].flip(-1).cumsum(-1).flip(-1)
 
 
 def clipped_ratio(clip: Clip) -> TokenLoss:

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...core.causal import CausalModel
-from ...core.decoding.sampling import support
 from ...core.errors import ShapeError, message
 from ...core.networks import Linear
 from ...core.record import record, tensor
 from ...core.shapes import same_shape
+from ...core.transcript.log_probs import support
 from .packing import Packing, SequenceLayout, pack, segment_mask, unpack
 
 

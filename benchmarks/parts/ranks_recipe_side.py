@@ -14,9 +14,9 @@ import torch
 
 from purestep.core import keys
 from purestep.runtime.effects.checkpoint.tensor_file import read_tensors
+from purestep.runtime.text.build_learner import LearnerBackend
 from purestep.runtime.text.components import text_components
 from purestep.runtime.text.distributed_learner import in_process_group
-from purestep.runtime.text.learner_backend import LearnerBackend
 
 from .ranks_agree_side import ORDER, arguments, batches_of
 

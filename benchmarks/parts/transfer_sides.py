@@ -10,7 +10,7 @@ from torch import Tensor
 
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import reading
 from purestep.runtime.effects.weight_sync.shared_memory.ring_buffer import RING, Ring, SharedWords, publication
-from purestep.runtime.effects.workers.backends import Mailbox
+from purestep.runtime.effects.workers.program import Mailbox
 
 LAYERS = 24
 KINDS = 7  # of weights that a writer takes turns with: two laps of a slot differ, unless they are a multiple of 7 apart

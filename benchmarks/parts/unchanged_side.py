@@ -23,9 +23,8 @@ import torch
 
 from purestep import Transcript
 from purestep.core.record import take
-from purestep.runtime.async_rl import run_phase, samples, training_phase
+from purestep.runtime.async_rl import run_phase, training_phase
 from purestep.runtime.async_rl.run import arguments_in
-from purestep.runtime.async_rl.samples import stacked
 from purestep.runtime.async_rl.training_phase import Phase, segment_wise
 from purestep.runtime.cli import main as cli
 from purestep.runtime.effects.checkpoint.single import save
@@ -38,7 +37,8 @@ from .ranks_agree_side import READ, batches_of, compact
 
 # where they were before, too, as `unchanged` runs this file with older commits
 learning_of: Any = vars(run_phase)["learning_of"]
-Sample: Any = vars(samples)["Sample"]
+Sample: Any = vars(training_phase)["Sample"]
+stacked: Any = vars(training_phase)["stacked"]
 with_versions: Any = vars(training_phase).get("SampleWithProximal", lambda sample: sample)
 
 LOSSES: Mapping[str, Mapping[str, str]] = {

@@ -1,24 +1,81 @@
 """Decoding in slots: one pure step that feeds each row's next tokens to a model and samples one more in generating rows.
 
+A token is drawn from the whole distribution at a temperature, from its nucleus, or greedily. One uniform number is the only
+source of its randomness; its log-prob is that under the distribution it was sampled from.
+
 A step feeds known tokens that are not in the KV cache yet; after the last of them it samples, if the row is generating. An
 idle row waits: its position does not change, and the values computed for it are overwritten later. A chunk of steps is a
-scan. The sampled tokens do not depend on the length of chunks, on slots or on other rows.
+scan. The same numbers give the same tokens, independent of the length of chunks, of slots and of other rows.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from attrs import frozen
 from torch import Tensor
 
+from .. import keys
 from ..causal import CausalModel
 from ..errors import ChoiceError, message
 from ..record import replace
 from ..scan import scan
-from .sampling import Draw
+from ..transcript.log_probs import nucleus
 from .slots import Decoding
 
 Params = Any
+Draw = Callable[
+    [Tensor, Tensor], tuple[Tensor, Tensor]
+]  # (uniform [*], logits [*, V]) -> (token int64 [*], log_prob [*])
+GREEDY = 0.0  # the temperature of greedy sampling
+
+
+def drawing(*, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
+    """Return the draw for a temperature: `greedy` at 0, else `sampled`. Raises: ChoiceError.
+
+    >>> drawing(temperature=GREEDY)(torch.tensor(0.9), torch.tensor([2.0, 1.0]))
+    (tensor(0), tensor(0.))
+    """
+    return greedy if temperature == GREEDY else sampled(temperature=temperature, top_p=top_p)
+
+
+def sampled(*, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
+    """Return the draw from softmax(logits / temperature), restricted to the nucleus if top_p is below 1.
+
+    The token is the one whose interval of [0, 1) contains the uniform number. Computed in float32 or better.
+    Raises: ChoiceError.
+
+    >>> even = torch.zeros(2)
+    >>> sampled()(torch.tensor([0.4, 0.6]), even.expand(2, 2))
+    (tensor([0, 1]), tensor([-0.6931, -0.6931]))
+    """
+    if not 0.0 < temperature < float("inf"):
+        remedy = "use greedy for the likeliest token"
+        raise ChoiceError(message("sampled: temperature", got=temperature, wanted="a number above 0", remedy=remedy))
+    if not 0.0 < top_p <= 1.0:
+        raise ChoiceError(message("sampled: top_p", got=top_p, wanted="0 < top_p <= 1", remedy="1 keeps all tokens"))
+
+    def draw(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        heated = logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+        allowed = nucleus(heated, top_p) if top_p < 1.0 else heated
+        token = keys.inverse_cdf(uniform, allowed)
+        return token, _log_prob(allowed, token)
+
+    return draw
+
+
+def greedy(uniform: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first most probable token, with log-prob 0 since it is certain. Shapes: [*], [*, V] -> int64 [*], [*].
+
+    >>> greedy(torch.tensor(0.5), torch.tensor([1.0, 3.0, 3.0]))
+    (tensor(1), tensor(0.))
+    """
+    return logits.argmax(-1), torch.zeros_like(uniform)
+
+
+def _log_prob(logits: Tensor, token: Tensor) -> Tensor:
+    chosen = logits.gather(-1, token[..., None])[..., 0]
+    return chosen - torch.logsumexp(logits, -1)
 
 
 @frozen
@@ -40,7 +97,6 @@ def decode_step(
 
     >>> from ..bigram import bigram
     >>> from ..keys import key
-    >>> from .sampling import greedy
     >>> from .slots import empty_slots, seat
     >>> table, one = torch.eye(3).roll(1, -1), torch.tensor([1])  # behind 0 comes 1, behind 1 comes 2
     >>> slots = empty_slots(bigram(3), table, slots=1, capacity=4, longest=3)
@@ -109,7 +165,6 @@ def chunk(
 
     >>> from ..bigram import bigram
     >>> from ..keys import key
-    >>> from .sampling import greedy
     >>> from .slots import empty_slots, seat
     >>> table, one = torch.eye(3).roll(1, -1), torch.tensor([1])  # behind 0 comes 1, behind 1 comes 2
     >>> slots = empty_slots(bigram(3), table, slots=1, capacity=4, longest=3)

@@ -6,6 +6,7 @@ Sample        a transcript [1] with the versions that sampled it and the figures
 TokenBatch    the columns that a loss needs, with advantages, of all transcripts of an update
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import attrs
@@ -13,7 +14,9 @@ import torch
 from attrs import field, frozen
 from torch import Tensor
 
+from ..errors import ChoiceError, message
 from ..record import record, tensor
+from ..tree import tree_map
 from .codec import Ids
 from .episode import Episode, Grade
 from .events import STOP
@@ -151,6 +154,19 @@ def _sent(columns: dict[str, Packed], *rest: Any) -> Sample:
         for name, (kind, shape, content) in columns.items()
     }
     return Sample(Transcript(**unpacked), *rest)
+
+
+def stacked(samples: Sequence[Sample]) -> Transcript:
+    """Return the rows of N samples of one capacity, in order: [N]. Raises: ChoiceError for no samples.
+
+    >>> from ..transcript.record import empty
+    >>> stacked([Sample(empty(2, 1, id=torch.tensor([id])), {}, "", 0, 0, 1) for id in (7, 8)]).id
+    tensor([7, 8])
+    """
+    if not samples:
+        raise ChoiceError(message("stacked: samples", got="empty", wanted="at least one", remedy="wait for some"))
+    made: Transcript = tree_map(lambda *columns: torch.cat(columns), *[sample.row for sample in samples])
+    return made
 
 
 @record

@@ -1,10 +1,12 @@
-"""Loss mask and log-probs of tokens in transcripts; `token_log_probs` is the only place that shifts logits to tokens."""
+"""Loss mask and log-probs of tokens in transcripts; `token_log_probs` is the only place that shifts logits to tokens.
+
+A log-prob is one of the tokens that could be sampled: all of them, or the nucleus.
+"""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..decoding.sampling import support
 from ..errors import ChoiceError, DtypeError, ShapeError, message
 from ..language.types import Transcript
 from ..record import replace
@@ -47,6 +49,46 @@ def with_proximal(transcript: Transcript, log_probs: Tensor, mask: Tensor | None
     same_shape("with_proximal", token=transcript.token, log_probs=log_probs)
     old = transcript.proximal_log_prob
     return replace(transcript, proximal_log_prob=torch.where(chosen, log_probs.to(old.dtype), old))
+
+
+def nucleus(logits: Tensor, top_p: float) -> Tensor:
+    """Return the logits of the smallest set of most probable tokens with probability >= top_p, -inf for all others: [*, V].
+
+    Of equal tokens those with lower ids come first; the most probable one is always kept.
+    Source: Holtzman et al. 2020, arXiv:1904.09751.
+
+    >>> nucleus(torch.log(torch.tensor([0.1, 0.6, 0.3])), 0.7)
+    tensor([   -inf, -0.5108, -1.2040])
+    """
+    return torch.where(_kept(logits, top_p), logits, -torch.inf)
+
+
+def support(logits: Tensor, token: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits of the nucleus and of `token`, -inf for all others, and whether the nucleus leaves the token out.
+
+    S_t = nucleus(logits_t, top_p_t) united with {token_t};  all tokens where top_p_t >= 1, with the same bits
+
+    For scoring a token that another policy sampled: its own nucleus held the token, this one need not. The set is a constant
+    for the gradient. Shapes: [*, V], int [*], [*] -> [*, V], bool [*].
+
+    >>> logits = torch.log(torch.tensor([[0.1, 0.6, 0.3]])).expand(2, 3)
+    >>> support(logits, torch.tensor([0, 2]), torch.tensor([0.7, 0.7]))
+    (tensor([[-2.3026, -0.5108, -1.2040],
+            [   -inf, -0.5108, -1.2040]]), tensor([ True, False]))
+    """
+    limit = top_p[..., None]
+    kept = _kept(logits.detach(), limit) | (limit >= 1.0)
+    own = torch.arange(logits.shape[-1], device=logits.device) == token[..., None]
+    return torch.where(kept | own, logits, -torch.inf), ~kept.gather(-1, token[..., None])[..., 0]
+
+
+def _kept(logits: Tensor, top_p: Tensor | float) -> Tensor:
+    """Return whether each token is in the nucleus: bool [*, V]."""
+    order = torch.sort(logits, dim=-1, descending=True, stable=True)
+    probability = torch.softmax(order.values, -1)
+    before = probability.cumsum(-1) - probability
+    first = torch.arange(logits.shape[-1], device=logits.device) == 0
+    return torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order.indices, first | (before < top_p))
 
 
 def token_log_probs(

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from ...algorithms.language.learner import LanguageState
 from ...core.errors import CheckpointError, message
-from ...core.language.types import Parts, Sample, Transcript
+from ...core.language.types import Parts, Sample, Transcript, stacked
 from ...core.transcript.record import empty
 from ...core.tree import tree_map
 from ..effects.checkpoint.description import read_description
@@ -28,10 +28,9 @@ from ..effects.checkpoint.single import check_finite, machine_of, newest_usable
 from ..effects.layout import TOTALS as TOTALS
 from ..machine.persistent_map import entries, is_sound
 from ..runs.run import arguments_of, names_in, with_numbers_of
+from ..text.build_learner import SINGLE_PROCESS, LearnerBackend
 from ..text.config import TextConfig
-from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import KeptStart
-from .samples import stacked
 from .scheduler.events import Name
 from .scheduler.state import CLASSES, THERE, Schedule
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attrs import define, field
 
+from ...core.errors import ChoiceError, message
 from ...core.language.task import TextTask
 from ...core.language.types import Sample
 from ..effects import folder
@@ -22,7 +23,6 @@ from ..text.preparation import STATES, THROUGHPUT
 from ..text.report import evaluation_names
 from ..text.training_loop import episodes_of, metric_columns
 from .preparation import Ready
-from .samples import mean_figures
 
 
 @define
@@ -126,3 +126,15 @@ def metering(home: Path, arguments: TextConfig, task: TextTask, version: int) ->
             bar({name: value for name, value in row.items() if math.isfinite(value)})
 
         yield Meter(arguments, task, out)
+
+
+def mean_figures(samples: Sequence[Sample]) -> dict[str, float]:
+    """Return the mean of each figure. Raises: ChoiceError where there are no samples.
+
+    >>> made = [Sample((), {"accuracy": value}, "success", 0, 0, 1) for value in (1.0, 0.0)]
+    >>> mean_figures(made)["accuracy"]
+    0.5
+    """
+    if not samples:
+        raise ChoiceError(message("figures_of: samples", got="empty", wanted="at least one", remedy="wait for some"))
+    return {name: sum(sample.figures[name] for sample in samples) / len(samples) for name in samples[0].figures}

@@ -6,28 +6,38 @@ the events.
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache, partial
 from typing import Any
 
 from attrs import Factory, define, evolve, field, frozen
 
+from ...core.check import check
+from ...core.errors import PurestepError
+from ...core.keys import Key
 from ...core.language.preparation import Start
-from ...core.language.requests import Request
-from ...core.language.types import Sample
+from ...core.language.requests import Draw, Request
+from ...core.language.task import TextTask
+from ...core.language.types import Parts, Sample, Transcript
 from ...core.machine import Command, Event, Failed, tag_of
+from ...core.transcript.record import FAILED
 from ..effects.clock import seconds
 from ..effects.workers import pool as workers
 from ..machine.drive import DRIVER, Effects, Entry, Finished, Inbox, Received, Session
+from ..machine.json_codec import fits
 from ..text.components import TextComponents
-from ..text.config import TextConfig
+from ..text.config import TextConfig, generator_count
+from ..text.training_loop import prompt_requests
 from .preparation import Prepare, Ready, Starts, WaitingCommand, ready_fault
-from .rollout_worker import Cancel, Cancelled, Progress, RolloutRequest
-from .samples import sample_fault
+from .rollout_worker import Cancel, Cancelled, Progress, RolloutRequest, figure_names
 from .scheduler import events as say
+from .training_phase import Phase
 
 LOOK = 0.01  # seconds between two polls of the trainer
+KEPT = 4096  # largest number of prompts whose requests are cached
 Name = say.Name
 
 
@@ -47,6 +57,31 @@ class Connections:
     notice: Callable[[str], None]
     starts: Starts  # of groups, where the task's episodes are prepared
     prepared: Callable[[Starts, Ready], None]  # called when there are more starts
+
+
+def connections_of(phase: Phase, workers: workers.Workers) -> Connections:
+    """Return the workers, callbacks and settings of the orchestrator of a phase."""
+    arguments = phase.setting.arguments
+    return Connections(
+        workers=workers,
+        count=generator_count(arguments),
+        slots=arguments.asynchronous.generator_slots,
+        request=caching_requests(arguments, phase.learning.key, phase.setting.parts.task.draw),
+        trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
+        arrived=phase.arrived,
+        span=phase.span,
+        failures=phase.failed,
+        lost=phase.lost,
+        notice=phase.setting.notice,
+        starts=phase.starts,
+        prepared=phase.prepared,
+    )
+
+
+def caching_requests(arguments: TextConfig, key: Key, draw: Draw | tuple[()] = ()) -> Callable[[int, int], Request]:
+    """Return a function (prompt, seat) -> request that caches the requests of a group."""
+    group = lru_cache(KEPT)(partial(prompt_requests, arguments, key, draw=draw))
+    return lambda prompt, seat: group(prompt)[seat]
 
 
 @define
@@ -89,6 +124,55 @@ def faults_of_answers(arguments: TextConfig, parts: TextComponents) -> Callable[
         return sample_fault(parts.task, payload, vocabulary=parts.speaker.vocabulary, **room)
 
     return refuse
+
+
+def sample_fault(task: TextTask, sample: Any, *, capacity: int, calls: int, vocabulary: int) -> str:
+    """Return the first fault of a received sample that can be seen from the sample alone; "" if there is none.
+
+    >>> sample_fault((), "hello", capacity=4, calls=1, vocabulary=9)
+    'str, which is no sample'
+    """
+    if not isinstance(sample, Sample) or not isinstance(sample.row, Transcript):
+        return f"{type(sample).__name__}, which is no sample"
+    try:
+        row = check(sample.row, (1,))
+    except PurestepError as wrong:  # a malformed sample is reported, and must not stop the receiver
+        return str(wrong)
+    if row.token.shape != (1, capacity) or row.reward.shape != (1, calls):
+        return f"a row of {list(row.token.shape)} tokens and {list(row.reward.shape)} calls"
+    return _fault_of_row(row, vocabulary) or _fault_of_summary(task, sample)
+
+
+def _fault_of_row(row: Transcript, vocabulary: int) -> str:
+    spoken, log_prob = row.is_action[0], row.behaviour_log_prob[0]
+    length, room = int(row.length[0]), len(spoken)
+    found = (
+        (not 0 < length <= room or int(row.overflow[0]), "a length that its room does not have"),
+        (not spoken.any() or spoken[max(0, length) :].any(), "sampled tokens behind its end, or none"),
+        ((row.version[0][spoken] < 0).any(), "versions that are not those of its tokens"),
+        (not log_prob.isfinite().all() or (log_prob > 1e-4).any(), "log-probs that no token has"),
+        (((row.token < 0) | (row.token >= vocabulary)).any(), "tokens outside the vocabulary"),
+        (not row.reward.isfinite().all(), "rewards or figures that are not numbers"),
+        (not (row.terminated | row.truncated).all(), "no end"),
+    )
+    return next((sample_fault for wrong, sample_fault in found if bool(wrong)), "")
+
+
+def _fault_of_summary(task: TextTask, sample: Sample) -> str:
+    made = sample.row.version[sample.row.is_action].tolist()
+    if (min(made), max(made), len(made)) != (sample.head, sample.tail, sample.tokens):
+        return "versions that are not those of its tokens"
+    figures = sample.figures
+    named = isinstance(figures, dict) and set(figures) == set(figure_names(task))
+    if not named or not all(isinstance(value, float) and math.isfinite(value) for value in figures.values()):
+        return "rewards or figures that are not numbers"
+    if sample.final:
+        return "proximal log-probs, which the trainer sets"
+    if not fits(sample.parts, Parts):
+        return "parts of a reward that are not names and numbers"
+    if not isinstance(sample.raised, str) or bool(sample.raised) != (int(sample.row.reason[0]) == FAILED):
+        return "an error that its end does not have"
+    return "" if sample.mode in task.labels else "an end that no attempt has"
 
 
 @define

@@ -17,8 +17,8 @@ from ..effects.cluster.rejoining import rejoining
 from ..effects.cluster.security import describe_security, monarch_scheme, refuse_network
 from ..effects.weight_sync import Host, WeightPublisher, choose_transport, this_host, weight_publisher
 from ..effects.weight_sync.ray import store_for
-from ..effects.workers.backends import Body, Engine, WorkerHandle, in_process, in_thread
-from ..effects.workers.backends import Inbox as Box
+from ..effects.workers.pool import Body, Engine, WorkerHandle, in_process, in_thread
+from ..effects.workers.pool import Inbox as Box
 from ..runs.recipe import Notice
 from ..text.async_config import AsyncConfig
 from .version_check import Packages, packages, refuse_others

@@ -9,12 +9,18 @@ import torch
 from attrs import define, evolve, field, frozen
 
 from ...core import keys
-from ...core.errors import ChoiceError, message
+from ...core.errors import ChoiceError, StructureError, message
 from ...core.keys import Key
+from ...core.language.episode import total_reward
 from ...core.language.preparation import Preparation, Start
 from ...core.language.prompting import Response
 from ...core.language.protocol import Protocol
 from ...core.language.requests import Request
+from ...core.language.task import TextTask
+from ...core.language.text_env import Raised
+from ...core.language.to_transcript import transcripts
+from ...core.language.types import ModelTurn, Rollout, Sample, Transcript
+from ...core.record import take
 from ...core.tree import tree_map
 from ..effects.clock import seconds
 from ..effects.generation.engine import Generator, generator
@@ -23,20 +29,22 @@ from ..effects.hugging_face.tokenizer import unfolded
 from ..effects.task_reference import trust
 from ..effects.tools.guard import ToolFailed
 from ..effects.weight_sync import WeightReader, this_host, weight_reader
-from ..effects.workers.backends import Mailbox
+from ..effects.workers.program import Mailbox
+from ..text.columns import figure_of, label_of
 from ..text.components import TextComponents, attempts_at, text_components
 from ..text.config import TextConfig
+from ..text.conversations import named_rewards
 from ..text.preparation import attempt_from, usable
 from ..text.prompting import RULES, query_attempt, response_of
 from .grading import Grading
 from .preparation import Prepare, Ready, Work, begin_preparation, ready_of, replied
-from .samples import samples_of
 from .tool_service import served_tools
 from .version_check import Packages, packages, refuse_others
 
 NONE = -1  # the version before any weights are published
 REST = 0.25  # seconds that an idle generator waits for a message
 LOOK = 0.02  # seconds between two polls for weights when all jobs wait for them
+OWN = ("reward", "turns", "tokens")  # figures of any task's samples
 
 
 @frozen
@@ -78,6 +86,50 @@ class Spec:
     weights: str  # the address of the weights
     device: str = "cpu"
     packages: Packages = field(factory=dict)  # versions required on its host
+
+
+def figure_names(task: TextTask) -> tuple[str, ...]:
+    """Return the names of a sample's figures: those of any task, and the task's own."""
+    return (*OWN, *task.figures)
+
+
+def samples_of(task: TextTask, attempts: Sequence[Rollout[Any]], *, capacity: int, calls: int) -> tuple[Sample, ...]:
+    """Return the samples of finished attempts at a task, each in a row with room for this many tokens and calls.
+
+    head = min_t version_t,   tail = max_t version_t,   over the tokens that the model sampled; turns are calls of the model.
+    Raises: StructureError for an attempt that is under way, or for which there is no room.
+    """
+    if not attempts:
+        return ()
+    rows = transcripts(attempts, capacity=capacity, calls=calls)
+    for attempt, missing in zip(attempts, rows.overflow.tolist(), strict=True):
+        if isinstance(attempt.end, tuple):
+            remedy = "take it to its end first"
+            raise StructureError(message("samples_of: attempt", got="under way", wanted="ended", remedy=remedy))
+        if missing:
+            where, got = "samples_of: (capacity, calls)", (capacity, calls)
+            remedy = "take those that the attempts were made with"
+            raise StructureError(message(where, got=got, wanted="room for the attempt", remedy=remedy))
+    return tuple(_sample(task, attempt, take(rows, [place])) for place, attempt in enumerate(attempts))
+
+
+def _sample(task: TextTask, attempt: Rollout[Any], row: Transcript) -> Sample:
+    said = [piece.said for piece in attempt.pieces if isinstance(piece, ModelTurn)]
+    versions = [version for one in said for version in one.versions]
+    if not versions:
+        remedy = "let the model speak before the attempt ends"
+        raise ChoiceError(message("samples_of: attempt", got="without a sampled token", wanted="one", remedy=remedy))
+    figures = dict(zip(OWN, (total_reward(attempt.episode), float(len(said)), float(len(versions))), strict=True))
+    return Sample(
+        row=row,
+        figures={**figures, **{name: figure_of(task, name, figure, attempt) for name, figure in task.figures.items()}},
+        mode=label_of(task, attempt),
+        head=min(versions),
+        tail=max(versions),
+        tokens=len(versions),
+        raised=attempt.end.error if isinstance(attempt.end, Raised) else "",
+        parts=named_rewards(attempt),
+    )
 
 
 @define

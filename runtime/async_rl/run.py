@@ -24,9 +24,9 @@ from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
 from ..text import run as turns
 from ..text.async_config import AsyncConfig
+from ..text.build_learner import LearnerBackend
 from ..text.components import TextComponents, text_components
 from ..text.config import TextConfig, generator_count, held_out_tasks
-from ..text.learner_backend import LearnerBackend
 from ..text.report import BEFORE, evaluation, with_curves, write_before
 from ..text.training_loop import learning_components, phases, policy_of
 from . import checkpoint

@@ -1,35 +1,30 @@
 """Running a phase: its newest checkpoint, generators, files, and the loop that drives its scheduler."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from attrs import asdict, evolve
 
 from ...algorithms.language.learner import LanguageState
-from ...core.keys import Key
-from ...core.language.requests import Draw, Request
 from ...core.machine import Event
 from ..effects import folder
 from ..effects.hugging_face.tokenizer import tokenizer_files
 from ..effects.json_lines import Lines, open_lines
 from ..effects.weight_sync.interface import WeightPublisher
-from ..effects.workers.backends import Body, Inbox, WorkerHandle
-from ..effects.workers.pool import Workers, working
+from ..effects.workers.pool import Body, Inbox, WorkerHandle, Workers, working
 from ..machine.drive import Effects, drive
 from ..machine.json_codec import json_line
 from ..machine.replay_log import observe_events, to_lines
 from ..text.config import TextConfig, generator_count
 from ..text.conversations import keep_conversations
 from ..text.run import preparations_writer
-from ..text.training_loop import prompt_requests
 from . import checkpoint
 from .checkpoint import EVENTS, LEDGER, TIMELINE, TOTALS, PhaseCheckpoint, PhaseState
 from .metrics import metering
-from .orchestrator import Connections, faults_of_answers, orchestrator_effects
+from .orchestrator import connections_of, faults_of_answers, orchestrator_effects
 from .preparation import Starts, starts_from
 from .rollout_worker import Spec, generate
 from .scheduler import events as say
@@ -150,7 +145,7 @@ def _at_work(
             states={version: (standing.learner, dict(standing.past))},
         )
         workers = stack.enter_context(_generators(setting, publisher))
-        effects = orchestrator_effects(_connections(phase, workers), events)
+        effects = orchestrator_effects(connections_of(phase, workers), events)
         yield phase, observe_events(effects, lambda entry: log.write(to_lines([entry]))), log
         phase.failures.report()
 
@@ -188,25 +183,6 @@ def _generators(setting: PhaseConfig, publisher: WeightPublisher) -> AbstractCon
     )
 
 
-def _connections(phase: Phase, workers: Workers) -> Connections:
-    """Return the workers, callbacks and settings of the orchestrator of a phase."""
-    arguments = phase.setting.arguments
-    return Connections(
-        workers=workers,
-        count=generator_count(arguments),
-        slots=arguments.asynchronous.generator_slots,
-        request=caching_requests(arguments, phase.learning.key, phase.setting.parts.task.draw),
-        trainer={say.Recompute: phase.recompute, say.Train: phase.train, say.Publish: phase.publish},
-        arrived=phase.arrived,
-        span=phase.span,
-        failures=phase.failed,
-        lost=phase.lost,
-        notice=phase.setting.notice,
-        starts=phase.starts,
-        prepared=phase.prepared,
-    )
-
-
 def phase_totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[str, Any]:
     """Return the final counters and settings of a phase."""
     kept = phase.kept
@@ -222,12 +198,3 @@ def phase_totals(arguments: TextConfig, state: Schedule, phase: Phase) -> dict[s
         "staleness": arguments.asynchronous.staleness,
         "settings": asdict(arguments.asynchronous),
     }
-
-
-KEPT = 4096  # largest number of prompts whose requests are cached
-
-
-def caching_requests(arguments: TextConfig, key: Key, draw: Draw | tuple[()] = ()) -> Callable[[int, int], Request]:
-    """Return a function (prompt, seat) -> request that caches the requests of a group."""
-    group = lru_cache(KEPT)(partial(prompt_requests, arguments, key, draw=draw))
-    return lambda prompt, seat: group(prompt)[seat]

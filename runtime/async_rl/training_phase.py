@@ -12,10 +12,12 @@ from ...algorithms.language.learner import LanguageState
 from ...core import keys
 from ...core.errors import NonFiniteError, StructureError, message
 from ...core.keys import Key
-from ...core.language.types import Sample
+from ...core.language.equal_rewards import AttemptSummary
+from ...core.language.types import Sample, stacked
 from ...core.machine import Event
 from ...core.record import replace, take
 from ...core.transcript.log_probs import with_proximal
+from ...core.transcript.record import LENGTH
 from ..effects.checkpoint.tensor_file import write_tensors
 from ..effects.clock import seconds
 from ..effects.json_lines import Lines
@@ -23,12 +25,13 @@ from ..effects.weight_sync import WeightPublisher
 from ..machine.json_codec import json_line
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
+from ..text.build_learner import SINGLE_PROCESS, LearnerBackend, Reader
 from ..text.components import TextComponents
 from ..text.config import TextConfig, held_out_tasks
 from ..text.conversations import Keep, TrainedAttempt
 from ..text.equal_rewards import EqualRewards
+from ..text.evaluation import ACCURACY
 from ..text.failures import Failures, failures_of
-from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, Reader
 from ..text.report import on_the_way
 from ..text.trainer import Trainer, TrainStepResult
 from ..text.training_loop import UPDATE, Publish, evaluation_due
@@ -37,7 +40,6 @@ from .checkpoint import PhaseCheckpoint, PhaseState, live_samples
 from .metrics import Meter
 from .placement import Placement
 from .preparation import Ready, Starts, kept_starts, starts_from
-from .samples import stacked, summary_of_sample
 from .scheduler import events as say
 from .scheduler.state import Schedule
 
@@ -313,6 +315,18 @@ class Phase:
         about = {"facts": self.setting.facts, "metadata": self.setting.metadata}
         checkpoint.save(self.setting.folder, standing, **about, backend=self.setting.backend)
         self.did("save", start, schedule.version)
+
+
+def summary_of_sample(sample: Sample) -> AttemptSummary:
+    """Return the summary of a finished attempt, as `text.equal_rewards.summary_of` the attempt's own."""
+    row, calls = sample.row, int(sample.row.calls[0])
+    return AttemptSummary(
+        group=int(row.group[0]),
+        reward=sample.figures["reward"],
+        solved=sample.figures.get(ACCURACY) == 1.0,
+        cut_off=calls > 0 and int(row.finish_reason[0, calls - 1]) == LENGTH,
+        error=sample.raised,
+    )
 
 
 def trained_sample(sample: Sample, advantage: Any) -> TrainedAttempt:

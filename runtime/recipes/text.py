@@ -24,7 +24,7 @@ TASK = "a language model learns a task of yours; or MODULE:TASK"
 
 
 def _alone() -> Any:
-    from ..text.learner_backend import SINGLE_PROCESS
+    from ..text.build_learner import SINGLE_PROCESS
 
     return SINGLE_PROCESS
 

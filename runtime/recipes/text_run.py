@@ -27,9 +27,9 @@ from ..runs.run import restore_run
 from ..runs.trusting import NOTHING, Trust
 from ..text import report
 from ..text import run as session
+from ..text.build_learner import SINGLE_PROCESS, LearnerBackend, of_ranks
 from ..text.components import TextComponents
 from ..text.config import TextConfig, generator_count, held_out_tasks
-from ..text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
 from ..text.sampling import check_server, evaluation_source
 from ..text.training_loop import policy_of
 from .text_options import HeldOut, Moves, Over, trust_of

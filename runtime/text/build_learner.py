@@ -1,22 +1,34 @@
-"""The learner of a run, built from its arguments: the objective of its algorithm, the optimiser, the trainer."""
+"""The learner of a run, built from its arguments: the objective of its algorithm, the optimiser, the trainer.
+
+A backend has the learner and the store of its checkpoints: this process, or several ranks (`distributed_learner`).
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from ...algorithms.importance import masked_weights, truncated_weights
 from ...algorithms.language import objectives
-from ...algorithms.language.batch import overlong_penalty
-from ...algorithms.language.learner import LanguageAlgorithm, learner
+from ...algorithms.language.batch import Reading, overlong_penalty
+from ...algorithms.language.learner import LanguageAlgorithm, LanguageState, learner
 from ...algorithms.language.objectives import Objective
 from ...core.causal import CausalModel
+from ...core.errors import CheckpointError
+from ...core.language.types import Transcript
 from ...core.optim.interface import Optimizer
 from ...core.optim.optimizers import adamw, chain, clip_by_global_norm, scale_by_schedule
 from ...core.optim.schedules import linear
+from ..effects import folder
+from ..effects.checkpoint.description import Description, read_description
+from ..effects.checkpoint.directory import step_folders
+from ..effects.checkpoint.single import Checkpoint
+from ..runs.store import PROCESS
+from .components import TextComponents
 from .config import ALONE, TextConfig
-from .trainer import Trainer, language_trainer
+from .trainer import Trainer, language_reader, language_trainer
 
 EXPECTED = 0.5  # initial value of the running baseline of `reinforce`
 BOUNDS = (0.5, 2.0)  # of a token's importance weight against the sampler: truncated or masked outside them
@@ -25,6 +37,7 @@ CORRECTIONS: Mapping[str, Any] = {
     "truncate": partial(truncated_weights, high=BOUNDS[1]),
     "mask": partial(masked_weights, low=BOUNDS[0], high=BOUNDS[1]),
 }
+Reader = Callable[[LanguageState, Transcript], Reading]
 
 
 def objective_of(arguments: TextConfig) -> Objective:
@@ -129,3 +142,70 @@ def trainer_of(arguments: TextConfig, algorithm: LanguageAlgorithm, *, budget: i
     learning = arguments.learning
     epochs, minibatches = learning.epochs, learning.minibatches
     return language_trainer(algorithm, budget=budget or learning.budget, epochs=epochs, minibatches=minibatches)
+
+
+@frozen
+class LearnerInit:
+    """The function of a learner that a run calls itself; the trainer calls the others."""
+
+    init: Callable[[Any], LanguageState]  # of the policy's parameters
+
+
+@frozen(kw_only=True)
+class LearnerBackend:
+    """The learner of a run and its `Store`. The state that a learner's `init` returns fits the backend's other functions."""
+
+    size: int  # ranks
+    check: Callable[[TextConfig], None]  # raises ChoiceError for settings that this number of ranks does not support
+    parts: Callable[[TextComponents], TextComponents]  # the same parts, whose `whole` also takes sharded parameters
+    learner: Callable[[TextConfig, TextComponents], tuple[LearnerInit, Trainer]]
+    reader: Callable[[TextConfig, TextComponents], Reader]  # returns a state's readings of samples
+    save: Callable[..., None]  # this and the following as in `Store`
+    settle: Callable[[], None]
+    newest: Callable[..., Path | None]
+    load: Callable[..., Checkpoint[Any]]
+
+
+def learner_alone(arguments: TextConfig, parts: TextComponents) -> tuple[LearnerInit, Trainer]:
+    """Return the learner and the trainer of a run of one process. Raises: ChoiceError."""
+    algorithm = language_algorithm(arguments, parts.model)
+    return LearnerInit(algorithm.init), trainer_of(arguments, algorithm)
+
+
+def reader_alone(arguments: TextConfig, parts: TextComponents) -> Reader:
+    """Return a policy's reading of samples, in micro-batches that fit into the budget."""
+    return language_reader(reading_of(arguments, parts.model), budget=arguments.learning.budget)
+
+
+def of_ranks(run: Path) -> bool:
+    """Return whether a run's folder, or a phase of it, holds a checkpoint written by ranks; damaged ones do not count.
+
+    The first rank alone writes that of a warm start, and records the number of ranks; a single process does not.
+    """
+    homes = (run, *(run / name for name in folder.PHASES))
+    return any(
+        "ranks" in description.manifest.environment
+        for home in homes
+        for where in step_folders(home / folder.CHECKPOINTS)
+        for description in _described(where)
+    )
+
+
+def _described(where: Path) -> tuple[Description, ...]:
+    try:
+        return (read_description(where),)
+    except CheckpointError:
+        return ()
+
+
+SINGLE_PROCESS = LearnerBackend(
+    size=PROCESS.size,
+    check=lambda arguments: None,
+    parts=lambda parts: parts,
+    learner=learner_alone,
+    reader=reader_alone,
+    save=PROCESS.save,
+    settle=PROCESS.settle,
+    newest=PROCESS.newest,
+    load=PROCESS.load,
+)

@@ -37,10 +37,9 @@ from ..effects.signals import end_at_once
 from ..runs.arguments import flag
 from ..runs.store import as_today
 from ..runs.store import load_content as load_full
-from .build_learner import language_algorithm, reading_of, trainer_of
+from .build_learner import LearnerBackend, LearnerInit, Reader, language_algorithm, reading_of, trainer_of
 from .components import TextComponents
 from .config import TextConfig
-from .learner_backend import LearnerBackend, LearnerInit, Reader
 from .trainer import Trainer, TrainStepResult, language_reader
 
 WAIT = 600.0  # seconds after which a rank that does not answer counts as lost

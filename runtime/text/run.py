@@ -31,13 +31,13 @@ from ..runs.logging import divergence, metrics_log
 from ..runs.recipe import Components, Context, Notice, SessionResult, find
 from ..runs.training_machine import Loop
 from ..runs.trusting import NOTHING, Trust, check_trust
+from .build_learner import SINGLE_PROCESS, LearnerBackend
 from .columns import LABEL
 from .components import TextComponents, attempts_at, check_room, text_components
 from .config import TextConfig, absolute, held_out_tasks
 from .conversations import keep_conversations
 from .curriculum import check_curriculum
 from .evaluation import held_out
-from .learner_backend import SINGLE_PROCESS, LearnerBackend
 from .preparation import STREAM
 from .report import check_samples, evaluation, on_the_way, write_before
 from .sampling import SERVED, check_server, run_sampler

@@ -27,6 +27,7 @@ from ..machine.drive import stopping
 from ..runs.logging import DIVERGED
 from ..runs.recipe import Notice
 from ..runs.training_machine import Loop, TrainChunk, Trained
+from .build_learner import SINGLE_PROCESS, LearnerBackend, LearnerInit
 from .columns import LABEL, LENGTHS, SPEEDS, label_columns, learner_columns
 from .components import Attempts, TextComponents
 from .config import TextConfig, warm_steps
@@ -35,7 +36,6 @@ from .curriculum import RESAMPLED, SKIPPED, StepAttempts, curriculum_of, sample_
 from .equal_rewards import EqualRewards, summary_of
 from .evaluation import EvaluationResult, evaluation_result
 from .failures import errors_of, failures_of
-from .learner_backend import SINGLE_PROCESS, LearnerBackend, LearnerInit
 from .preparation import PREPARED, STATES, THROUGHPUT, Rate, attempts_of_step
 from .preparation import preparation_columns as prepared_columns
 from .prompting import Complete, spoken

@@ -22,9 +22,9 @@ from purestep.runtime.cli import main as cli
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.runs.training_machine import Loop
+from purestep.runtime.text.build_learner import LearnerBackend
 from purestep.runtime.text.components import text_components
 from purestep.runtime.text.distributed_learner import in_process_group
-from purestep.runtime.text.learner_backend import LearnerBackend
 
 TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "steps": 20, "capacity": 64, "budget": 64}
 ROWS, WIDTH = 8, 40

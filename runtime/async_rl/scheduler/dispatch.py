@@ -1,4 +1,4 @@
-"""Transitions of samples: let in, sent to a generator, accepted, retried, rejected; and removal of groups."""
+"""Transitions of samples: let in, sent to a generator, retried, rejected; and removal of groups."""
 
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
@@ -9,7 +9,7 @@ from typing import Any
 from ....algorithms.staleness import capacity
 from ....core.machine import Command
 from ...machine.persistent_map import NO_ONE, pop, push, put_value, queue_items, value_at, without_key
-from .events import Abort, Dispatch, Finished, Report, RetryAfter
+from .events import Abort, Dispatch, Report, RetryAfter
 from .state import (
     NOBODY,
     PENDING,
@@ -17,15 +17,12 @@ from .state import (
     REQUEUE,
     RESTING,
     RUNNING,
-    THERE,
     Group,
     Rules,
     Schedule,
     Seat,
     Worker,
-    age_of,
     count_groups,
-    put_age,
     with_fields,
 )
 
@@ -148,22 +145,6 @@ def released(state: Schedule, place: Place, worker: int) -> Schedule:
     busy = tuple(one for one in found.busy if one != place)
     workers = put_value(state.workers, worker, with_fields(found, busy=busy))
     return with_fields(state, workers=workers, free=push(state.free, worker))
-
-
-def accept(rules: Rules, state: Schedule, group: Group, event: Finished) -> Schedule:
-    """Return the state after a sample under way has finished."""
-    number, seat, there = event.group, event.seat, group.there + 1
-    state = released(state, (number, seat), group.seats[seat].worker)
-    seen = {"tokens": event.tokens, "head": event.head, "tail": event.tail}
-    now = with_fields(group.seats[seat], status=THERE, worker=NOBODY, **seen)
-    more = {"running": state.running - 1, "accepted": state.accepted + 1}
-    if there < rules.group:
-        return replace_seat(state, number, group, seat, now, {**more, "cached": state.cached + 1}, there=there)
-    more |= {"cached": state.cached - there + 1, "queued": state.queued + there}
-    state = replace_seat(state, number, group, seat, now, more, there=there)
-    age = age_of(state.ages, (value_at(state.groups, number) or group).head)
-    complete = with_fields(age, complete=age.complete + 1, ready=push(age.ready, number))
-    return with_fields(state, ages=put_age(state.ages, complete))
 
 
 def retry(rules: Rules, state: Schedule, place: Place, reason: str, *, rest: bool) -> Answer:

@@ -20,7 +20,7 @@ from ....core.errors import choose
 from ....core.machine import Command, Event, Failed, Interrupted, Machine, Started, Stop
 from ...machine.persistent_map import Fifo, entries, push, put_value, value_at, without_key
 from . import events as say
-from .dispatch import Answer, accept, fill, ignored, leave, replace_seat, retry
+from .dispatch import Answer, fill, ignored, leave, released, replace_seat, retry
 from .state import (
     IDLE,
     NOBODY,
@@ -34,6 +34,8 @@ from .state import (
     Schedule,
     Seat,
     Worker,
+    age_of,
+    put_age,
     with_fields,
     with_workers,
 )
@@ -203,7 +205,23 @@ def _finish_sample(rules: Rules, state: Schedule, event: say.Finished) -> Answer
     begun = event.head == seat.head if seat.tokens else event.head >= seat.head
     if not begun or event.tokens < seat.tokens or not max(seat.tail, event.head) <= event.tail <= _newest(state):
         return _garbage(rules, state, event, seat)
-    return accept(rules, state, group, event), ()
+    return _accept(rules, state, group, event), ()
+
+
+def _accept(rules: Rules, state: Schedule, group: Group, event: say.Finished) -> Schedule:
+    """Return the state after a sample under way has finished."""
+    number, seat, there = event.group, event.seat, group.there + 1
+    state = released(state, (number, seat), group.seats[seat].worker)
+    seen = {"tokens": event.tokens, "head": event.head, "tail": event.tail}
+    now = with_fields(group.seats[seat], status=THERE, worker=NOBODY, **seen)
+    more = {"running": state.running - 1, "accepted": state.accepted + 1}
+    if there < rules.group:
+        return replace_seat(state, number, group, seat, now, {**more, "cached": state.cached + 1}, there=there)
+    more |= {"cached": state.cached - there + 1, "queued": state.queued + there}
+    state = replace_seat(state, number, group, seat, now, more, there=there)
+    age = age_of(state.ages, (value_at(state.groups, number) or group).head)
+    complete = with_fields(age, complete=age.complete + 1, ready=push(age.ready, number))
+    return with_fields(state, ages=put_age(state.ages, complete))
 
 
 def _garbage(rules: Rules, state: Schedule, event: say.TokenChunk | say.Finished, seat: Seat) -> Answer:

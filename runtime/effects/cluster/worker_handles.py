@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 
 from ....core.errors import PurestepError, message
-from ..workers.backends import Body, Engine, Inbox, WorkerHandle, WorkersError
+from ..workers.pool import Body, Engine, Inbox, WorkerHandle, WorkersError
 from ..workers.process import DIED, read_letter, task_message
 from ..workers.program import ANSWER, NOTE, READY, STOP, describe_exception
 from . import worker_rules

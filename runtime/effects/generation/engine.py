@@ -14,8 +14,7 @@ from attrs import evolve, frozen
 from torch import Tensor
 
 from ....core.causal import CausalModel
-from ....core.decoding.decode import Decoder, chunk
-from ....core.decoding.sampling import drawing
+from ....core.decoding.decode import Decoder, chunk, drawing
 from ....core.decoding.slots import Decoding, empty_slots
 from ....core.errors import ChoiceError, message
 from ....core.language.codec import Codec, widened

@@ -4,9 +4,13 @@
         workers.send(0, 7, "a prompt")               # worker 0, task 7
         report = workers.receive(1.0)                # Joined, Answer, Note, Lost, or () when time is out
 
-`backends` starts workers as processes or threads, `supervisor` decides.
+A worker runs a body, a function `body(mailbox, *arguments)`, see `program.Mailbox`. An engine starts one, as a process of its
+own or a thread of this one, and puts its messages, as (number, word, ...), in one inbox; the words are those of `process`.
+`supervisor` decides.
 """
 
+import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,11 +19,107 @@ from typing import Any
 
 from attrs import frozen
 
-from ....core.errors import message
+from ....core.errors import PurestepError, message
 from . import supervisor
-from .backends import Body, Engine, Inbox, WorkerHandle, WorkersError, in_process
-from .process import UNREADABLE
-from .program import ANSWER, NOTE, READY, describe_exception
+from .process import DIED, UNREADABLE, run_body, task_message
+from .program import ANSWER, NOTE, RAISED, READY, RETURNED, STOP, WORK, StoppedError, describe_exception
+
+
+class WorkersError(PurestepError, RuntimeError):
+    """Error for workers that cannot be started, do not stay alive, or whose body or payload cannot be sent."""
+
+
+Body = Callable[..., None]
+Inbox = Queue[tuple[Any, ...]]  # (number, word, ...)
+
+
+@frozen
+class WorkerHandle:
+    """Handle of one started worker. None of its functions blocks except `joined`."""
+
+    packed: Callable[[int, Any], Any]  # (task, payload): the message to send; raises if it cannot be sent
+    send: Callable[[Any], None]  # sends a result of `packed`
+    stop: Callable[[], None]  # asks it to end
+    end: Callable[[], None]  # ends it, as far as that is possible
+    joined: Callable[[float], bool]  # (seconds): whether it has ended
+
+
+Engine = Callable[[int, Body, tuple[Any, ...], Inbox], WorkerHandle]  # (number, body, arguments, inbox)
+
+
+def in_process(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
+    """Start a worker in a new process (not forked) with a session of its own: what it starts ends with it. POSIX only.
+
+    Bodies are imported by their module's name, so a script's own, a lambda or a function inside another cannot be sent; a
+    worker whose parent was killed ends within seconds. Raises: WorkersError.
+    """
+    try:
+        frame = pickle.dumps((body, arguments))
+    except Exception as error:
+        wanted, remedy = "a function of a module and values that pickle knows", "move it to a module"
+        got = f"not to be sent ({describe_exception(error)})"
+        raise WorkersError(message("in_process: body", got=got, wanted=wanted, remedy=remedy)) from error
+    child = run_body(frame, lambda words: inbox.put((number, *words)), name=f"worker-{number}")
+    return WorkerHandle(
+        packed=task_message,
+        send=child.send,
+        stop=child.stop,
+        end=child.process.end,
+        joined=lambda s: bool(child.process.wait(s)),
+    )
+
+
+class ThreadMailbox:
+    """The mailbox of a worker that is a thread."""
+
+    def __init__(self, number: int, inbox: Inbox) -> None:
+        self.number, self.inbox = number, inbox
+        self.outbox: Inbox = Queue()
+
+    def receive(self, seconds: float) -> tuple[Any, ...]:
+        """Return the next task: see `Mailbox`."""
+        try:
+            word, *rest = self.outbox.get(timeout=seconds) if seconds > 0 else self.outbox.get_nowait()
+        except Empty:
+            return ()
+        if word == STOP:
+            raise StoppedError
+        return tuple(rest)
+
+    def answer(self, task: int, payload: Any) -> None:
+        """Send the result of a task: see `Mailbox`."""
+        self.inbox.put((self.number, ANSWER, task, payload))
+
+    def note(self, payload: Any) -> None:
+        """Send a sign of life: see `Mailbox`."""
+        self.inbox.put((self.number, NOTE, payload))
+
+
+def in_thread(number: int, body: Body, arguments: tuple[Any, ...], inbox: Inbox) -> WorkerHandle:
+    """Start a worker in a thread. It cannot be killed: one that hangs is abandoned, and its messages are ignored."""
+    mailbox = ThreadMailbox(number, inbox)
+
+    def run() -> None:
+        inbox.put((number, READY))
+        try:
+            body(mailbox, *arguments)
+            inbox.put((number, RETURNED, "its body came to an end"))
+        except StoppedError:
+            inbox.put((number, DIED, "it was stopped"))
+        except BaseException as error:  # SystemExit too: in a thread it would vanish
+            inbox.put((number, RAISED, describe_exception(error)))
+
+    thread = threading.Thread(target=run, name=f"purestep-worker-{number}", daemon=True)
+    thread.start()
+
+    def joined(seconds: float) -> bool:
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    def stop() -> None:
+        mailbox.outbox.put((STOP,))
+
+    return WorkerHandle(lambda task, payload: (WORK, task, payload), mailbox.outbox.put, stop, stop, joined)
 
 
 @frozen

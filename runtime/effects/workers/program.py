@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 WORK, STOP = "work", "stop"  # to a child: (WORK, task, payload), (STOP,)
 READY, NOTE, ANSWER, RETURNED, RAISED = "ready", "note", "answer", "returned", "raised"  # from it
@@ -35,6 +35,22 @@ def describe_exception(error: BaseException, longest: int = LONGEST) -> str:
     """
     said = next(iter(str(error).splitlines()), "")
     return f"{type(error).__name__}: {said}"[:longest] if said else type(error).__name__
+
+
+class Mailbox(Protocol):
+    """A body's connection to the owner of its worker."""
+
+    def receive(self, seconds: float) -> tuple[Any, ...]:
+        """Return the next (task, payload), or () if none comes in that time; raises EOFError when the body must end."""
+        ...
+
+    def answer(self, task: int, payload: Any) -> None:
+        """Send the result of a task, which is then done."""
+        ...
+
+    def note(self, payload: Any) -> None:
+        """Send a message that finishes no task, and shows that this worker is alive."""
+        ...
 
 
 class PipeMailbox:

@@ -21,8 +21,8 @@ from purestep.runtime.effects.cluster import open_cluster
 from purestep.runtime.effects.cluster.interface import Cluster, EngineError
 from purestep.runtime.effects.cluster.rejoining import rejoining
 from purestep.runtime.effects.weight_sync import this_host, weight_reader
-from purestep.runtime.effects.workers.backends import Mailbox, in_thread
-from purestep.runtime.effects.workers.pool import WorkerLost, WorkerMessage, working
+from purestep.runtime.effects.workers.pool import WorkerLost, WorkerMessage, in_thread, working
+from purestep.runtime.effects.workers.program import Mailbox
 from purestep.runtime.recipes.zorplex import zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text import run as session

@@ -20,13 +20,13 @@ from purestep.runtime.effects.cluster.worker_actor import Post
 from purestep.runtime.effects.cluster.worker_handles import on
 from purestep.runtime.effects.tools.calls import RAISED, TIMED_OUT, Returned, ToolError, ToolFailure
 from purestep.runtime.effects.tools.service import HEALTHY, serving
-from purestep.runtime.effects.workers.backends import WorkersError
 from purestep.runtime.effects.workers.pool import (
     WorkerAnswer,
     WorkerJoined,
     WorkerLost,
     WorkerMessage,
     Workers,
+    WorkersError,
     working,
 )
 from purestep.runtime.effects.workers.program import NOTE

@@ -24,10 +24,10 @@ from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flatten
 from purestep.runtime.runs.training_machine import TrainChunk
 from purestep.runtime.text import run as session
+from purestep.runtime.text.build_learner import LearnerBackend
 from purestep.runtime.text.columns import LABEL, TAKEN, own_figures
 from purestep.runtime.text.config import TaskRun
 from purestep.runtime.text.distributed_learner import in_process_group
-from purestep.runtime.text.learner_backend import LearnerBackend
 from purestep.runtime.text.training_loop import TextTrainingLoop
 
 from ...support.example_tasks import MARKET, SAFE
@@ -207,7 +207,7 @@ def test_what_goes_on_ends_with_the_bits_of_what_never_stopped(
         if how == "ranks":
             assert in_process_group(work) == 0
         else:
-            from purestep.runtime.text.learner_backend import SINGLE_PROCESS
+            from purestep.runtime.text.build_learner import SINGLE_PROCESS
 
             work(SINGLE_PROCESS)
 

@@ -37,9 +37,9 @@ from purestep.runtime.runs import run as runs
 from purestep.runtime.runs.arguments import changed, flag
 from purestep.runtime.runs.training_machine import Saved, TrainChunk
 from purestep.runtime.text import run as session
+from purestep.runtime.text.build_learner import SINGLE_PROCESS, LearnerBackend, of_ranks
 from purestep.runtime.text.components import text_components
 from purestep.runtime.text.distributed_learner import check_ranks, distributed_backend, in_process_group
-from purestep.runtime.text.learner_backend import SINGLE_PROCESS, LearnerBackend, of_ranks
 from purestep.runtime.text.training_loop import TextTrainingLoop, policy_of
 
 from ...support import recipe_program

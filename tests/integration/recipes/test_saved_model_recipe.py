@@ -23,7 +23,7 @@ from purestep.runtime.runs.recipe import find
 from purestep.runtime.runs.run import start
 from purestep.runtime.runs.trusting import Trust
 from purestep.runtime.text import run as session
-from purestep.runtime.text.learner_backend import SINGLE_PROCESS
+from purestep.runtime.text.build_learner import SINGLE_PROCESS
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers: Any = pytest.importorskip("transformers")

@@ -12,7 +12,7 @@ from torch import Tensor
 from purestep.algorithms.language.learner import LanguageAlgorithm
 from purestep.algorithms.language.packing import SequenceLayout, packing
 from purestep.core import keys
-from purestep.core.decoding.sampling import sampled
+from purestep.core.decoding.decode import sampled
 from purestep.core.language.types import Transcript
 from purestep.core.record import replace
 from purestep.core.transcript.calls import per_token

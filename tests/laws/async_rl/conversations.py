@@ -14,11 +14,13 @@ from purestep.core.language.codec import END, byte_codec
 from purestep.core.language.protocol import protocol
 from purestep.core.language.requests import Request, rollouts
 from purestep.core.language.rollout import add_output, begin_rollout
-from purestep.core.language.types import ModelOutput, ModelTurn, Rollout, Sample, Transcript
+from purestep.core.language.types import ModelOutput, ModelTurn, Rollout, Sample, Transcript, stacked
 from purestep.core.language.zorplex.env import zorplex, zorplex_parser
 from purestep.core.language.zorplex.task import zorplex_task
 from purestep.core.language.zorplex.tasks import ZorplexTask, letters
-from purestep.runtime.async_rl import samples
+from purestep.runtime.async_rl.metrics import mean_figures
+from purestep.runtime.async_rl.orchestrator import sample_fault
+from purestep.runtime.async_rl.rollout_worker import samples_of
 
 CODEC = byte_codec()
 CALLS = 5
@@ -36,7 +38,7 @@ AnyAttempt = Rollout[Any]
 
 @frozen
 class Writing:
-    """The functions of `runtime.async_rl.samples`, and the transfer of a sample to another process."""
+    """The functions that write, check and stack samples, and the transfer of a sample to another process."""
 
     samples_of: Callable[..., tuple[Sample, ...]]
     stacked: Callable[[Sequence[Sample]], Transcript]
@@ -48,10 +50,10 @@ class Writing:
 def own_writing() -> Writing:
     """Return the library's own functions."""
     return Writing(
-        partial(samples.samples_of, zorplex_task()),
-        samples.stacked,
-        samples.mean_figures,
-        partial(samples.sample_fault, zorplex_task()),
+        partial(samples_of, zorplex_task()),
+        stacked,
+        mean_figures,
+        partial(sample_fault, zorplex_task()),
         copy.copy,  # takes it apart and puts it together as a letter between processes is
     )
 

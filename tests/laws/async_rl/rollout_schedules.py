@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 from torch import Tensor
 
 from purestep.core import keys
-from purestep.core.decoding.sampling import drawing
+from purestep.core.decoding.decode import drawing
 from purestep.core.language.codec import OPEN, Codec, Ids, Standing
 from purestep.core.language.events import Event
 from purestep.core.language.parsers import Parsed

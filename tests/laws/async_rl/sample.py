@@ -1,6 +1,6 @@
 """Laws of samples: a row is its attempt's transcript, the fields besides it agree with it, and impossible values are found.
 
-The subject is a `Writing`, the functions of `runtime.async_rl.samples`; attempts are at zorplex tasks.
+The subject is a `Writing`, the functions that write, check and stack samples; attempts are at zorplex tasks.
 """
 
 from collections.abc import Callable, Sequence
@@ -146,7 +146,7 @@ MUTANTS: dict[str, Callable[[Writing], Writing]] = {
 # --- laws ---
 
 
-SOURCE = "runtime.async_rl.samples: what a generator gives for a request"
+SOURCE = "runtime.async_rl.rollout_worker: what a generator gives for a request"
 Drawn = tuple[Talk, ...]
 
 

@@ -24,7 +24,7 @@ from purestep.core.transcript.record import ABSENT, empty
 from purestep.core.tree import leaves
 from purestep.properties.framework.compare import require, same
 from purestep.properties.framework.law import Law, Mutant, Seen, Suite, always
-from purestep.runtime.async_rl.samples import OWN
+from purestep.runtime.async_rl.rollout_worker import OWN
 from purestep.runtime.async_rl.training_phase import VersionedLearner, due_versions
 from purestep.runtime.text.config import TaskRun
 

@@ -1,9 +1,10 @@
 """Families of laws of the core's own machinery."""
 
-from purestep.core.decoding import decode, sampling, slots
+from purestep.core.decoding import decode, slots
 from purestep.core.envs.tabular import tabular
 from purestep.core.optim.muon import muon, orthogonalized
 from purestep.core.transcript.edit import cut_to
+from purestep.core.transcript.log_probs import nucleus
 from purestep.properties.framework.families import Family, edits
 from purestep.properties.strategies.transcripts import own_transcripts
 
@@ -30,7 +31,7 @@ def own_slots() -> Slots:
 
 def own_sampling() -> Sampling:
     """Return the library's own functions."""
-    return Sampling(sampling.sampled, sampling.greedy, sampling.nucleus)
+    return Sampling(decode.sampled, decode.greedy, nucleus)
 
 
 def own_muon() -> Turning:

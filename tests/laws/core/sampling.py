@@ -22,7 +22,7 @@ Draw = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 @frozen
 class Sampling:
-    """The functions of `core.decoding.sampling`."""
+    """The functions of `core.decoding.decode` that draw, and `core.transcript.log_probs.nucleus`."""
 
     sampled: Callable[..., Draw]
     greedy: Draw
@@ -124,7 +124,7 @@ MUTANTS: dict[str, Callable[[Sampling], Sampling]] = {
 # --- laws ---
 
 
-SOURCE = "core.decoding.sampling: what a draw promises"
+SOURCE = "core.decoding.decode: what a draw promises"
 GRID = 512  # uniform numbers, evenly spread
 SLACK = 1e-5  # of probabilities computed in float32
 

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from purestep.algorithms.advantages import gae
 from purestep.algorithms.language import credit
-from purestep.algorithms.language.advantages import next_in_mask, token_gae
+from purestep.algorithms.language.advantages import token_gae
 from purestep.algorithms.language.group_advantages import grpo_advantages
+from purestep.algorithms.language.masking import next_in_mask
 from purestep.algorithms.language.packing import (
     Packing,
     longest_first,

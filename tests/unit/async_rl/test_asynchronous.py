@@ -15,18 +15,18 @@ from attrs import evolve
 from purestep.algorithms.language.batch import Reading
 from purestep.core import keys
 from purestep.core.errors import CheckpointError, ChoiceError, StructureError
-from purestep.core.language.types import Sample
+from purestep.core.language.types import Sample, stacked
 from purestep.core.record import replace
 from purestep.core.tree import leaves
 from purestep.runtime.async_rl import checkpoint, run_phase, training_phase
 from purestep.runtime.async_rl import run as phases
-from purestep.runtime.async_rl.samples import samples_of, stacked
+from purestep.runtime.async_rl.rollout_worker import samples_of
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin_schedule
 from purestep.runtime.async_rl.training_phase import learning_of
 from purestep.runtime.effects.hugging_face.tokenizer import tokenizer_files
 from purestep.runtime.effects.reporting.metrics import read_metrics
-from purestep.runtime.effects.workers.backends import WorkersError
+from purestep.runtime.effects.workers.pool import WorkersError
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed, to_record
 from purestep.runtime.runs.kinds import with_generators

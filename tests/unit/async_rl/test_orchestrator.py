@@ -17,8 +17,7 @@ from purestep.core.machine import Command, Event, Failed, Interrupted, Machine
 from purestep.core.transcript.record import empty
 from purestep.runtime.async_rl.orchestrator import Connections, orchestrator_effects
 from purestep.runtime.async_rl.preparation import Starts
-from purestep.runtime.async_rl.rollout_worker import Cancel, Cancelled, Progress, RolloutRequest
-from purestep.runtime.async_rl.samples import OWN
+from purestep.runtime.async_rl.rollout_worker import OWN, Cancel, Cancelled, Progress, RolloutRequest
 from purestep.runtime.async_rl.scheduler import events as say
 from purestep.runtime.async_rl.scheduler.machine import begin_schedule, scheduler
 from purestep.runtime.async_rl.scheduler.state import Rules, Schedule

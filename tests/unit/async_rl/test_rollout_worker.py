@@ -35,13 +35,21 @@ from purestep.runtime.async_rl.rollout_worker import (
     RolloutRequest,
     Spec,
     generate,
+    samples_of,
 )
-from purestep.runtime.async_rl.samples import samples_of
 from purestep.runtime.async_rl.tool_service import served_tools
 from purestep.runtime.effects.tools.guard import ToolFailed
 from purestep.runtime.effects.weight_sync.shared_memory.publisher import Publisher, publishing
-from purestep.runtime.effects.workers.backends import WorkersError, in_process, in_thread
-from purestep.runtime.effects.workers.pool import WorkerAnswer, WorkerLost, WorkerMessage, Workers, working
+from purestep.runtime.effects.workers.pool import (
+    WorkerAnswer,
+    WorkerLost,
+    WorkerMessage,
+    Workers,
+    WorkersError,
+    in_process,
+    in_thread,
+    working,
+)
 from purestep.runtime.recipes.zorplex import Zorplex, zorplex_defaults
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text.components import TextComponents, attempts_at, sampler, text_components

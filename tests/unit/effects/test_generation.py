@@ -11,7 +11,7 @@ from torch import Tensor
 from purestep.core import keys
 from purestep.core.bigram import bigram
 from purestep.core.causal import CausalModel
-from purestep.core.decoding.sampling import drawing
+from purestep.core.decoding.decode import drawing
 from purestep.core.errors import ChoiceError
 from purestep.core.language import parsers
 from purestep.core.language.codec import Codec, byte_codec

@@ -15,22 +15,20 @@ from typing import Any
 import pytest
 
 from purestep.core.errors import ChoiceError
-from purestep.runtime.effects.workers.backends import (
+from purestep.runtime.effects.workers.pool import (
     Body,
     Engine,
     Inbox,
-    WorkerHandle,
-    WorkersError,
-    in_process,
-    in_thread,
-)
-from purestep.runtime.effects.workers.pool import (
     Report,
     WorkerAnswer,
+    WorkerHandle,
     WorkerJoined,
     WorkerLost,
     WorkerMessage,
     Workers,
+    WorkersError,
+    in_process,
+    in_thread,
     working,
 )
 

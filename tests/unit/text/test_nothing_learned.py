@@ -10,7 +10,8 @@ pytest.importorskip("transformers")
 from purestep.core import keys
 from purestep.core.language.equal_rewards import AttemptSummary, equal_within_groups
 from purestep.core.language.requests import requests
-from purestep.runtime.async_rl.samples import samples_of, summary_of_sample
+from purestep.runtime.async_rl.rollout_worker import samples_of
+from purestep.runtime.async_rl.training_phase import summary_of_sample
 from purestep.runtime.effects.task_reference import trust
 from purestep.runtime.runs.arguments import changed
 from purestep.runtime.text import run as session
