@@ -85,9 +85,11 @@ CATEGORICAL_DQN: Defaults = {  # with bounds of the discounted return
     "acrobot": {"lowest_return": -100.0, "highest_return": 0.0},
     "mountain_car": {"lowest_return": -100.0, "highest_return": 0.0},
 }
+IQN: Defaults = {**DQN, "": {**DQN[""], "batch_size": 64}}
 PQN: Defaults = {
     "": {"envs": 32, "horizon": 32, "activation": "relu", "learning_rate": 1e-3, "max_gradient_norm": 10.0},
     "cartpole": {"gamma": 0.98},
+    "acrobot": {"learning_rate": 2e-3},
 }
 DISCRETE: Defaults = {"": {**OFF_POLICY, "updates": 16, "anneal": False}}
 CONTINUOUS: Defaults = {
@@ -223,7 +225,7 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         "deep Q-learning by implicit quantile networks",
         "Learns quantiles of the returns of discrete actions, at random levels, from a replay buffer.",
         "purestep.algorithms.iqn:iqn",
-        DQN,
+        IQN,
     ),
     "pqn": (
         "parallelised Q-network",

@@ -17,6 +17,8 @@ from purestep.core.record import replace
 from purestep.core.spaces import Box, Discrete, Fields
 from purestep.core.steps import Trajectory
 from purestep.runtime.compile import program
+from purestep.runtime.recipes.pipeline import model_for
+from purestep.runtime.recipes.shared_settings import Learner
 from purestep.runtime.train import train, trainer
 
 TIME, ENVS, GAMMA, LAMBDA, RATE = 5, 2, 0.9, 0.6, 0.1
@@ -108,12 +110,25 @@ def test_no_value_is_taken_from_an_illegal_action() -> None:
     torch.testing.assert_close(second.params["network"] - shift, first.params["network"], rtol=0.0, atol=1e-4)
 
 
+def test_the_recipe_takes_normalised_layers_and_no_memory() -> None:
+    env, learner = make("cartpole"), Learner(hidden=(4,), activation="relu")
+    spaces = env.observation_space, env.action_space
+    seen, outputs = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), []
+    plain, normal = (action_values_mlp(*spaces, (4,), is_normalized=is_normalized) for is_normalized in (False, True))
+    for model in (model_for(pqn, env, learner, ""), normal, plain):
+        outputs.append(model.apply(model.init(keys.key(0)), seen, ())[1])
+    torch.testing.assert_close(outputs[0], outputs[1])
+    assert not torch.allclose(outputs[0], outputs[2], atol=1e-2)
+    with pytest.raises(ChoiceError, match="--memory is gru, wanted none for pqn; train it by ppo"):
+        model_for(pqn, env, Learner(memory="gru"), "")
+
+
 def test_a_bandit_is_learned() -> None:
     env = make("probe_both")
     model = action_values_mlp(env.observation_space, env.action_space, (16,), is_normalized=True)
     algorithm = pqn(model, adam(1e-2), epochs=2, minibatches=2, exploration_steps=512)
     one = trainer(env, model, algorithm, envs=8, horizon=4)
-    _, metrics = train(one, 60)(one.init(keys.key(0)))
+    _, metrics = train(one, 40)(one.init(keys.key(0)))
     assert float(metrics["error"][-1]) < 0.1
 
 
