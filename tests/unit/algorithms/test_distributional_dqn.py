@@ -98,13 +98,14 @@ def regression(quantiles: Tensor, wanted: Tensor, levels: Tensor) -> Tensor:
 def test_a_projection_keeps_mass_and_a_mean_within_the_bounds() -> None:
     generator = torch.Generator().manual_seed(0)
     probs = torch.softmax(torch.randn(6, ATOMS, generator=generator), -1)
-    reward, discount = 0.4 * torch.randn(6, generator=generator), torch.linspace(0.0, 0.6, 6)
+    reward, discount = 1.5 * torch.randn(6, generator=generator), torch.linspace(0.0, 0.6, 6)
     found = project_categorical(probs, reward, discount, SUPPORT)
     for row in range(6):
         assert torch.allclose(found[row], projected(probs[row], float(reward[row]), float(discount[row])), atol=1e-6)
     assert torch.allclose(found.sum(-1), torch.ones(6), atol=1e-6)
     inside = (reward.abs() + discount * 2.0) <= 2.0
     assert bool(inside.any())
+    assert not bool(inside.all())
     mean = reward + discount * (probs * SUPPORT).sum(-1)
     assert torch.allclose((found * SUPPORT).sum(-1)[inside], mean[inside], atol=1e-5)
     with pytest.raises(ShapeError, match=r"probs is \[4\], wanted \[\*, 5\]"):
@@ -124,7 +125,8 @@ def test_the_loss_of_quantiles_is_least_at_the_quantiles_of_the_samples() -> Non
 @pytest.mark.parametrize("terminated", [False, True])
 def test_an_update_is_the_one_written_by_hand(name: str, target: str, terminated: bool) -> None:
     model, row = MAKERS[name](SEEN, ACTIONS), one_row(terminated=terminated)
-    algorithm, state = begun(name, model, row, target=target)
+    counts = {"levels": 8, "target_levels": 6} if name == "iqn" else {}
+    algorithm, state = begun(name, model, row, target=target, **counts)
     older = model.init(keys.key(9))["network"]
     after, metrics = algorithm.update(replace(state, targets=older), row, keys.key(3))
 
@@ -142,7 +144,8 @@ def test_an_update_is_the_one_written_by_hand(name: str, target: str, terminated
     else:
         best = model.outputs(chooser, following).mean(-1).argmax()
         _, learn_key = keys.split(keys.split(keys.key(3), 1)[0])
-        wanted_levels, levels = (keys.uniform(one, (4, 8)) for one in keys.split(learn_key))
+        wanted_key, losses_key = keys.split(learn_key)
+        wanted_levels, levels = keys.uniform(wanted_key, (4, 6)), keys.uniform(losses_key, (4, 8))
         rows = [
             regression(
                 model.quantiles(network, seen, levels[k])[2],
