@@ -79,6 +79,7 @@ DQN: Defaults = {
     "": {**OFF_POLICY, "updates": 16, "batch_size": 128, "n_step": 3},
     "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "target_period": 100},
 }
+QUANTILE_DQN: Defaults = {**DQN, "cartpole": {**DQN["cartpole"], "batch_size": 64}}
 CATEGORICAL_DQN: Defaults = {  # with bounds of the discounted return
     "": DQN[""],
     "cartpole": {**DQN["cartpole"], "lowest_return": 0.0, "highest_return": 50.0},
@@ -213,7 +214,7 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         "deep Q-learning of quantiles (QR-DQN)",
         "Learns quantiles of the returns of discrete actions from a replay buffer, and takes the best mean.",
         "purestep.algorithms.quantile_dqn:quantile_dqn",
-        DQN,
+        QUANTILE_DQN,
     ),
     "categorical_dqn": (
         "deep Q-learning of probabilities of returns (C51)",
