@@ -36,9 +36,9 @@ def pqn(
     optimizer: Optimizer,
     *,
     gamma: Fraction = 0.99,  # what a reward is worth one step later
-    q_lambda: Fraction = 0.65,  # 0 trusts the values, 1 the rewards
-    epochs: Count = 2,  # passes over each batch
-    minibatches: Count = 4,  # steps of the optimiser in each pass; divides envs x horizon
+    q_lambda: Fraction = 0.95,  # 0 trusts the values, 1 the rewards
+    epochs: Count = 4,  # passes over each batch
+    minibatches: Count = 16,  # steps of the optimiser in each pass; divides envs x horizon
     exploration: Fraction = 0.05,  # probability of a random action in the end; 1 at first
     exploration_steps: Steps = 50_000,  # in the environment, until it is reached
 ) -> Algorithm:

@@ -59,7 +59,7 @@ def quantile_values(network: Network, observation_space: Space) -> QuantileValue
     return QuantileValues(**attrs.asdict(base, recurse=False))
 
 
-def implicit_quantiles(network: Network, observation_space: Space, *, quantiles: int = 32) -> ImplicitQuantiles:
+def implicit_quantiles(network: Network, observation_space: Space, *, quantiles: int = 8) -> ImplicitQuantiles:
     """Return the policy of a network from pairs (observation [*, ...], levels [*, M]) to the quantiles there, [*, A, M].
 
     It acts by `quantiles` of them, at fixed levels where the source draws them at random, so that the best action is a function
@@ -124,7 +124,7 @@ def implicit_quantiles_mlp(
     hidden: Sequence[int] = (64, 64),
     activation: str | Activation = "relu",
     *,
-    quantiles: int = 32,
+    quantiles: int = 8,
     product: str = "matmul",
 ) -> ImplicitQuantiles:
     """Return the policy of perceptrons from observations and levels to quantiles, with the weights of `torch.nn.Linear`.

@@ -79,6 +79,19 @@ DQN: Defaults = {
     "": {**OFF_POLICY, "updates": 16, "batch_size": 128, "n_step": 3},
     "cartpole": {"learning_rate": 2e-3, "gamma": 0.98, "target_period": 100},
 }
+QUANTILE_DQN: Defaults = {**DQN, "cartpole": {**DQN["cartpole"], "batch_size": 64}}
+CATEGORICAL_DQN: Defaults = {  # with bounds of the discounted return
+    "": DQN[""],
+    "cartpole": {**DQN["cartpole"], "lowest_return": 0.0, "highest_return": 50.0},
+    "acrobot": {"lowest_return": -100.0, "highest_return": 0.0},
+    "mountain_car": {"lowest_return": -100.0, "highest_return": 0.0},
+}
+IQN: Defaults = {**DQN, "": {**DQN[""], "batch_size": 64}}
+PQN: Defaults = {
+    "": {"envs": 32, "horizon": 32, "activation": "relu", "learning_rate": 1e-3, "max_gradient_norm": 10.0},
+    "cartpole": {"gamma": 0.98},
+    "acrobot": {"learning_rate": 2e-3},
+}
 DISCRETE: Defaults = {"": {**OFF_POLICY, "updates": 16, "anneal": False}}
 CONTINUOUS: Defaults = {
     "": {**OFF_POLICY, "env": "pendulum", "horizon": 8, "updates": 16, "batch_size": 128, "anneal": False},
@@ -196,6 +209,30 @@ ROWS: Mapping[str, tuple[str, str, str, Defaults]] = {
         "Learns the values of discrete actions from a replay buffer: double, n-step, prioritised.",
         "purestep.algorithms.dqn:dqn",
         DQN,
+    ),
+    "quantile_dqn": (
+        "deep Q-learning of quantiles (QR-DQN)",
+        "Learns quantiles of the returns of discrete actions from a replay buffer, and takes the best mean.",
+        "purestep.algorithms.quantile_dqn:quantile_dqn",
+        QUANTILE_DQN,
+    ),
+    "categorical_dqn": (
+        "deep Q-learning of probabilities of returns (C51)",
+        "Learns how likely returns between two bounds are from a replay buffer, and takes the action of the best mean.",
+        "purestep.algorithms.categorical_dqn:categorical_dqn",
+        CATEGORICAL_DQN,
+    ),
+    "iqn": (
+        "deep Q-learning by implicit quantile networks",
+        "Learns quantiles of the returns of discrete actions, at random levels, from a replay buffer.",
+        "purestep.algorithms.iqn:iqn",
+        IQN,
+    ),
+    "pqn": (
+        "parallelised Q-network",
+        "Learns the values of discrete actions from the last steps of many environments, without a replay buffer.",
+        "purestep.algorithms.pqn:pqn",
+        PQN,
     ),
     "td3": (
         "twin delayed DDPG",

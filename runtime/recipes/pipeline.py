@@ -16,12 +16,14 @@ from ...core import keys
 from ...core.action_values import ActionValues, action_values_mlp
 from ...core.actor_q import DeterministicActor, StochasticActor, deterministic_actor_mlp, stochastic_actor_mlp
 from ...core.categorical_actor import CategoricalActor, categorical_actor_mlp
+from ...core.categorical_values import CategoricalValues, categorical_values_mlp
 from ...core.env import Env
 from ...core.envs import make
 from ...core.errors import CheckpointError, ChoiceError, message
 from ...core.optim.interface import Optimizer
 from ...core.optim.optimizers import adam, chain, clip_by_global_norm, linear_decay
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
+from ...core.quantile_values import ImplicitQuantiles, QuantileValues, implicit_quantiles_mlp, quantile_values_mlp
 from ...core.recurrent import recurrent_actor_critic
 from ...core.spaces import Box, is_bounded, sample
 from ...core.tree import leaves, size
@@ -45,6 +47,9 @@ from .shared_settings import ExperienceOptions, Learner, batch_rows, iteration_s
 
 MODELS: Mapping[Any, Callable[..., Any]] = {  # of the annotation of an algorithm's model
     ActionValues: action_values_mlp,
+    CategoricalValues: categorical_values_mlp,
+    QuantileValues: quantile_values_mlp,
+    ImplicitQuantiles: implicit_quantiles_mlp,
     DeterministicActor: deterministic_actor_mlp,
     StochasticActor: stochastic_actor_mlp,
     CategoricalActor: categorical_actor_mlp,
@@ -109,7 +114,7 @@ def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") 
 def model_for(function: Callable[..., Any], env: Env[Any, Any], learner: Learner, distribution: str) -> ActorCritic:
     """Return the networks that an algorithm takes, by the annotation of its `model`: a type, or Annotated[a type, options].
 
-    The options are arguments of the function that makes such a model.
+    The options are arguments of the function that makes such a model. Raises: ChoiceError for a memory that it cannot have.
 
     >>> from purestep.algorithms.dqn import dqn
     >>> from purestep.core.envs import make
@@ -120,6 +125,9 @@ def model_for(function: Callable[..., Any], env: Env[Any, Any], learner: Learner
     build = MODELS.get(getattr(hint, "__origin__", hint))
     if build is None:
         return network(env, learner, distribution)
+    if learner.memory != "none":
+        wanted, remedy = f"none for {function.__name__}", "train it by ppo, a2c or reinforce"
+        raise ChoiceError(message("--memory", got=learner.memory, wanted=wanted, remedy=remedy))
     (options,) = getattr(hint, "__metadata__", ({},))
     shape: Any = {"product": "auto", **options}
     model: ActorCritic = build(env.observation_space, env.action_space, learner.hidden, learner.activation, **shape)

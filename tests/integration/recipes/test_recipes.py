@@ -106,7 +106,8 @@ def newest(run: Path) -> tuple[bytes, dict[str, Any]]:
 def test_every_recipe_has_defaults_for_every_env_that_make_a_pipeline(recipe: str, env: str) -> None:
     arguments = defaults(recipe, env)
     assert arguments.experience.env == env
-    wanted = {"dqn": Discrete, "discrete_sac": Discrete, "td3": Box, "ddpg": Box, "sac": Box}.get(recipe, object)
+    discrete = ("dqn", "quantile_dqn", "categorical_dqn", "iqn", "pqn", "discrete_sac")
+    wanted = {**dict.fromkeys(discrete, Discrete), "td3": Box, "ddpg": Box, "sac": Box}.get(recipe, object)
     if not isinstance(make(env).action_space, wanted):
         with pytest.raises(StructureError, match=r"_mlp: actions is \w+, wanted .*; use an algorithm for such actions"):
             actor_critic_pipeline(arguments)
