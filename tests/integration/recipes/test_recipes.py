@@ -78,7 +78,7 @@ def defaults(recipe: str, env: str | None) -> Any:
 
 
 def tiny(recipe: str = "ppo", env: str | None = None, **changes: Any) -> Plan:
-    own: dict[str, Any] = {"epochs": 1, "minibatches": 2} if recipe == "ppo" else {}
+    own: dict[str, Any] = {"epochs": 1, "minibatches": 2} if recipe in ("ppo", "pqn") else {}
     if "replay_size" in flatten(defaults(recipe, env)):
         own = {"replay_size": 64, "learning_starts": 16, "batch_size": 8, "updates": 2}
     return Plan(RECIPES[recipe], changed(defaults(recipe, env), {**TINY, **own, **changes}))
