@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..core import keys
+from ..core.distributions import Distribution
 from ..core.errors import ShapeError, message
 from ..core.keys import Key
 from ..core.optim.interface import Optimizer, check_optimizer
@@ -75,6 +76,8 @@ class PPOSequence:
 Surrogate = Callable[[Tensor, PPOSample, Tensor, Numbers], tuple[Tensor, Tensor, tuple[Tensor, ...]]]
 # (params, trajectory [T, B] or `Remembered`, updates done, numbers) -> [T B], or [B, T]
 Prepare = Callable[[Any, Any, Tensor, Numbers], PPOSample]
+# (distribution over the rows' actions, their values [*], the rows) -> a further loss of each [*]
+Term = Callable[[Distribution, Tensor, PPOSample], Tensor]
 Objective = Callable[[Any, PPOSample], tuple[Tensor, tuple[Tensor, ...]]]  # (params, rows) -> loss [], metrics
 Carry = tuple[Any, Any, Tensor]  # params, state of the optimiser, whether updates are still applied
 MinibatchStep = Callable[[Carry, PPOSample], tuple[Carry, Tensor]]
@@ -83,6 +86,7 @@ MinibatchStep = Callable[[Carry, PPOSample], tuple[Carry, Tensor]]
 def ppo(
     model: ActorCritic,
     optimizer: Optimizer,
+    term: Term | None = None,
     *,
     gamma: Fraction = 0.99,  # what a reward is worth one step later
     gae_lambda: Fraction = 0.95,  # 0 trusts the value function, 1 the rewards
@@ -103,7 +107,8 @@ def ppo(
     `clipped` if `value_clip` is finite. `advantages` is the scope of their normalisation: "minibatch", "batch" or "none".
     Once the k3 estimate of KL(behaviour, current) on a minibatch exceeds `target_kl`, this minibatch and all later ones
     are skipped in this update. A truncation and the last row bootstrap from next_observation, a termination does not.
-    Clipping the gradient and annealing the learning rate belong to the optimiser (`chain`).
+    Clipping the gradient and annealing the learning rate belong to the optimiser (`chain`). The mean of a `term` of your own,
+    such as a divergence from another policy, is added to L, and to the metrics by that name.
 
     A model with memory is trained on whole sequences: a minibatch is the T steps of B / minibatches environments, each sequence
     played again from the memory that the rollout began it with, and from `fresh` where an episode ended. The gradient flows
@@ -136,11 +141,12 @@ def ppo(
         numbers,
         _surrogate,
         samples_of,
-        METRICS,
+        METRICS if term is None else (*METRICS, "term"),
         epochs=epochs,
         minibatches=minibatches,
         normalize=advantages == "minibatch",
         memory=True,
+        term=term,
     )
 
 
@@ -163,14 +169,15 @@ def ppo_learner(
     minibatches: int,
     normalize: bool = False,
     memory: bool = False,
+    term: Term | None = None,
 ) -> Algorithm:
     """Return the algorithm of PPO's passes over minibatches, with any surrogate.
 
     `numbers` (clip, value_coefficient, entropy_coefficient, perhaps value_clip and target_kl, and those of the surrogate) are
     in the state, so that changing one compiles nothing anew; the surrogate and `samples_of` get them as their last argument.
     With `normalize` a minibatch's advantages are scaled to mean 0 and deviation 1. `metrics` are METRICS, in which divergence
-    and clip fraction are against the surrogate's own log-probs, followed by the names of the surrogate's own metrics. `memory`
-    says whether `samples_of` accepts a `Remembered`: see `prepare_samples`.
+    and clip fraction are against the surrogate's own log-probs, followed by the names of the surrogate's own metrics, and of a
+    `term`, a loss that is added. `memory` says whether `samples_of` accepts a `Remembered`: see `prepare_samples`.
 
     >>> from purestep.core.optim.optimizers import sgd
     >>> from purestep.core.policy import actor_critic_mlp
@@ -195,7 +202,7 @@ def ppo_learner(
         now = current_numbers("ppo", names, state.numbers, fixed)
         samples = samples_of(state.params, trajectory, state.step, now)
         rows = minibatch_rows(key, samples.advantage.shape[0], epochs=epochs, minibatches=minibatches, where=where)
-        minibatch = _minibatch_step(_objective(apply, surrogate, normalize, now), optimize, now)
+        minibatch = _minibatch_step(_objective(apply, surrogate, normalize, now, term), optimize, now)
         applies = torch.ones_like(state.step, dtype=torch.bool)
         carry = (state.params, state.optimizer, applies)
         # Numbers are shuffled all at once; observations, which may be large, are gathered for one minibatch at a time.
@@ -304,7 +311,9 @@ def _minibatch_step(objective: Objective, optimize: Callable[..., tuple[Any, Any
     return step
 
 
-def _objective(apply: Callable[..., Any], surrogate: Surrogate, normalize: bool, numbers: Numbers) -> Objective:
+def _objective(
+    apply: Callable[..., Any], surrogate: Surrogate, normalize: bool, numbers: Numbers, term: Term | None = None
+) -> Objective:
     """Return the loss of a minibatch: (params, rows) -> (mean loss [], metrics)."""
 
     def loss(params: Any, sample: PPOSample) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -324,6 +333,9 @@ def _objective(apply: Callable[..., Any], surrogate: Surrogate, normalize: bool,
             value_loss = squared(value, sample.target).mean()
         entropy = distribution.entropy().mean()
         total = total_loss(policy_loss, value_loss, entropy, numbers)
+        if term is not None:
+            further = term(distribution, value, sample).mean()
+            total, own = total + further, (*own, further)
         log_ratio = (log_prob - anchor).detach()
         divergence = k3(anchor, log_prob).mean()
         figures = policy_loss, value_loss, entropy, divergence, _outside(log_ratio, clip_of(numbers)), *own

@@ -430,3 +430,24 @@ def test_learns_what_a_later_reward_is_worth_now() -> None:
 def test_the_rate_belongs_to_the_optimizer() -> None:
     state = ppo(MODEL, chain(clip_by_global_norm(0.5), adam(0.25))).init(KEY)
     assert float(hyperparameters(state.optimizer)["learning_rate"]) == 0.25
+
+
+def test_a_term_of_ones_own_is_a_part_of_the_loss_and_a_metric() -> None:
+    def imitates(distribution: Any, value: Tensor, sample: Any) -> Tensor:
+        return -100.0 * distribution.log_prob(torch.zeros_like(sample.action))
+
+    def nothing(distribution: Any, value: Tensor, sample: Any) -> Tensor:
+        return 0.0 * value
+
+    data = played()
+    plain, idle, own = (ppo(MODEL, adam(0.05), term) for term in (None, nothing, imitates))
+    state = plain.init(keys.key(0))
+    after, _ = plain.update(state, data, KEY)
+    same, metrics = idle.update(state, data, KEY)
+    assert_bits(same.params, after.params)
+    assert metrics["term"] == 0.0
+    taught, metrics = own.update(state, data, KEY)
+    assert metrics["term"] > 0.0
+    distribution, _, _ = MODEL.apply(taught.params, data.observation, ())
+    assert bool((distribution.mode() == 0).all())
+    assert set(own.metrics) - set(METRICS) == {"term"}
