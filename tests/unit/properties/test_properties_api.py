@@ -19,7 +19,7 @@ from purestep.core.env import Env, time_limit
 from purestep.core.envs.tabular import tabular_mdp
 from purestep.core.errors import ChoiceError, ShapeError, StructureError
 from purestep.core.record import record, replace, select, static, tensor
-from purestep.core.spaces import Box, Discrete, Fields
+from purestep.core.spaces import Box, Discrete, Fields, MultiBinary, contains
 from purestep.core.steps import TimeStep, Transition, first, following
 from purestep.properties import (
     EXACT,
@@ -384,9 +384,11 @@ def test_a_static_field_keeps_its_default(drawn: Named) -> None:
     assert (drawn.name, drawn.value.shape) == ("plain", (2,))
 
 
-def test_a_walk_has_no_actions_of_several_parts() -> None:
-    with pytest.raises(StructureError, match="action_of: space is Fields, wanted Discrete or Box; walk with one of"):
-        action_of(Fields((("a", Discrete(2)),)), 0)
+def test_a_walk_has_actions_of_several_parts() -> None:
+    space = Fields((("gear", Discrete(3)), ("wheel", MultiBinary(2))))
+    walked = [action_of(space, number) for number in range(6)]
+    assert all(bool(contains(space, action)) for action in walked)
+    assert {int(action["gear"]) for action in walked} == {0, 1, 2}
 
 
 def test_histories_that_are_too_many_to_enumerate_are_refused() -> None:
