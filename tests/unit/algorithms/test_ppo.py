@@ -434,7 +434,8 @@ def test_the_rate_belongs_to_the_optimizer() -> None:
 
 def test_a_term_of_ones_own_is_a_part_of_the_loss_and_a_metric() -> None:
     def imitates(distribution: Any, value: Tensor, sample: Any) -> Tensor:
-        return -100.0 * distribution.log_prob(torch.zeros_like(sample.action))
+        log_probability: Tensor = distribution.log_prob(torch.zeros_like(sample.action))
+        return -100.0 * log_probability
 
     def nothing(distribution: Any, value: Tensor, sample: Any) -> Tensor:
         return 0.0 * value
