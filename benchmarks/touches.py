@@ -21,6 +21,7 @@ from pathlib import Path
 
 from attrs import frozen
 
+from purestep.runtime.runs.migrations import SCHEMA
 from tests.support.additions import ALGORITHM, ENV, LAW, TASK
 
 from . import evidence
@@ -65,18 +66,18 @@ ADDITIONS: Mapping[str, Addition] = {
                 "return advantages, values + advantages",
                 'return numbers["advantage_scale"] * advantages, values + advantages',
             ),
-            ("runtime/runs/migrations.py", "SCHEMA = 4\n", "SCHEMA = 5\n"),
+            ("runtime/runs/migrations.py", f"SCHEMA = {SCHEMA}\n", f"SCHEMA = {SCHEMA + 1}\n"),
             (
                 "runtime/runs/migrations.py",
-                '    Added(4, ("prove",), "advantages", "minibatch"),\n',
-                '    Added(4, ("prove",), "advantages", "minibatch"),\n    Added(5, ("a2c",), "advantage_scale", 1.0),\n',
+                "ADDED: tuple[Added, ...] = (\n",
+                f'ADDED: tuple[Added, ...] = (\n    Added({SCHEMA + 1}, ("a2c",), "advantage_scale", 1.0),\n',
             ),
         ],
         commands=[
             ["train", "a2c", "--advantage-scale", "0.5", *SMALL, "--run", "{run}"],
             ["resume", "{run}", "--advantage-scale", "0.25", "--steps", "64", "--episodes", "1"],
             ["sweep", "a2c", "--advantage-scale", "0.5,1.0", "--seeds", "1", *SMALL, "--run", "{run}-sweep"],
-            ["evaluate", "{copy}/tests/recorded_runs/schema_4/a2c", "--episodes", "1"],
+            ["evaluate", f"{{copy}}/tests/recorded_runs/schema_{SCHEMA}/a2c", "--episodes", "1"],
         ],
         aim=1,
     ),

@@ -58,7 +58,8 @@ def train_command(words: list[str]) -> int:
     """`purestep train RECIPE`: trains, evaluates and draws."""
     if not words or words[0] in ("-h", "--help"):
         named = {**listed(), "FILE.py:TASK": find("task").about}
-        rows = "\n".join(f"  {name:12} {about}" for name, about in named.items())
+        width = max(map(len, named))
+        rows = "\n".join(f"  {name:{width}} {about}" for name, about in named.items())
         print(f"usage: purestep train RECIPE [OPTIONS]\n\nrecipes:\n{rows}\n\nOptions: purestep train RECIPE --help")
         return 0
     name, *words = words
