@@ -43,6 +43,9 @@ class Env(Generic[P, S]):
     observation_space: Space
     action_space: Space
     hoisted: Hoisted[P, S] | None = None
+    agents: int | None = (
+        None  # A: observations and actions [A, ...], rewards [A] or [] for all; the spaces are of one agent
+    )
     clips: bool = False  # whether its step defines what an action outside a Box does, e.g. clips it by itself
 
 

@@ -8,6 +8,7 @@ from attrs import frozen
 from torch import Tensor
 
 from ..core import keys
+from ..core.agents import by_rows
 from ..core.distributions import Distribution
 from ..core.env import Env, action_limiter, batched, halves
 from ..core.errors import ShapeError, StructureError, at_least, choose, message
@@ -36,7 +37,7 @@ ACTIONS: Mapping[str, Callable[[Distribution, Any], Any]] = {"mode": _mode, "sam
 
 @record
 class Evaluation:
-    """Results of the episodes. Leading axes: episodes [E], behind those of a population."""
+    """Results of the episodes. Leading axes: episodes [E], behind those of a population; of several agents [E A]."""
 
     returns: Tensor = tensor("*", "float")  # undiscounted, with the reward of the last step
     lengths: Tensor = tensor("*", "int")  # steps
@@ -97,7 +98,8 @@ def evaluate(
     Episode i begins with reset key split(k, episodes)[i], so the first of many episodes are those of few. Each is played to
     its first ending, and at most for `steps` steps; steps after an ending do not count. `action` chooses from the policy's
     distribution: its "mode" or a "sample"; the env gets it clipped to its action space. A policy with memory begins with the
-    model's own, or with `memory` [episodes, ...], as in `reset_rollout`. The same arguments give the same episodes; for a
+    model's own, or with `memory` [episodes, ...], as in `reset_rollout`. Of an env with `agents` A memory and
+    results have a row for each agent, [episodes A] (`by_agent`). The same arguments give the same episodes; for a
     population, see `each`.
 
     Raises: ChoiceError; StructureError for statistics without their normaliser, or the other way round, and for a model whose
@@ -113,7 +115,8 @@ def evaluate(
     at_least("evaluate: episodes", episodes, 1)
     at_least("evaluate: steps", steps, 1)
     taken = choose("evaluate: action", action, ACTIONS)
-    several, scaling = batched(env, episodes), observing("evaluate", normalizer, env.observation_space)
+    agents = env.agents or 1
+    several, scaling = by_rows(batched(env, episodes)), observing("evaluate", normalizer, env.observation_space)
     parts, limited = halves(several), action_limiter(env)
 
     def run(params: Any, statistics: Any, key: Any = ()) -> Evaluation:
@@ -121,7 +124,7 @@ def evaluate(
         observe = scaling(statistics)
         physics = to_device(several.params, key.device)
         reset_key, env_key, policy_key = keys.split(key, 3)
-        begun = memory if leaves(memory) else first_memory(model, episodes, key.device)
+        begun = memory if leaves(memory) else first_memory(model, episodes * agents, key.device)
         worlds = reset_rollout(several, reset_key, begun)
 
         def look(worlds: Worlds) -> tuple[Distribution, Tensor, Any]:
@@ -137,13 +140,15 @@ def evaluate(
                 lengths=told.lengths + going.to(torch.int64),
                 ended=told.ended | ended(timestep.terminated, timestep.truncated),
             )
-            moved = replace(play.worlds, state=state, observation=timestep.observation, memory=carry)
-            return _Play(worlds=select(going, moved, play.worlds), told=after), ()
+            before = replace(play.worlds, state=())
+            moved = replace(before, observation=timestep.observation, memory=carry)
+            state = select(going[::agents], state, play.worlds.state)  # an episode ends for all its agents at once
+            return _Play(worlds=replace(select(going, moved, before), state=state), told=after), ()
 
         distribution, value, after = look(worlds)
         same_structure("evaluate: the model's memory", after, worlds.memory)
         env_noise = torch.vmap(lambda k: parts.draw(physics, k))(keys.split(env_key, steps))
-        policy_keys = keys.split(keys.split(policy_key, steps), episodes).transpose(0, 1)
+        policy_keys = keys.split(keys.split(policy_key, steps), episodes * agents).transpose(0, 1)
         noise = torch.vmap(distribution.noise)(policy_keys)
         nothing = Evaluation(
             returns=torch.zeros_like(value),
@@ -151,7 +156,9 @@ def evaluate(
             ended=torch.zeros_like(value, dtype=torch.bool),
         )
         # Under vmap all that the compiled scan carries must be mapped from the first step on; the selection maps it.
-        start = _Play(worlds=select(nothing.ended, worlds, worlds), told=nothing)
+        apart = replace(worlds, state=())
+        state = select(nothing.ended[::agents], worlds.state, worlds.state)
+        start = _Play(worlds=replace(select(nothing.ended, apart, apart), state=state), told=nothing)
         return scan(step, start, (env_noise, noise), output=())[0].told
 
     return run

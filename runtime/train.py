@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..algorithms.algorithm import Algorithm, Metrics, TrainState, begin
 from ..core import keys
+from ..core.agents import by_rows, each_agent
 from ..core.env import Env, auto_reset, batched
 from ..core.errors import ChoiceError, ShapeError, at_least, choose, message
 from ..core.keys import Key, check_key
@@ -86,6 +87,9 @@ def trainer(
     [envs], one entry for each environment. A run is on the device of the key that `init` is given; params of an env on another
     device are moved there and become part of the state.
 
+    An env with `agents` A is played in B A rows, one for each agent (`core/agents.py`): a trajectory is [T, B A], episodes,
+    return_sum and length_sum count each agent's, and `steps` those of the environments.
+
     A model with memory is begun with its `memory` in each environment; the algorithm gets the memory at the start of each
     trajectory (`Remembered`).
     Raises: errors of `validate` for the env and of `validate_learner` for model and algorithm; ChoiceError.
@@ -101,11 +105,13 @@ def trainer(
     checked = validate(attrs.evolve(env, params=one) if own else env)
     scaling = check_normalizer(normalizer or identity())
     first = checked.reset(checked.params, key_near(checked, 0))[1]
-    observation = first.observation
+    if checked.agents is not None:
+        first = take(each_agent(first, checked.agents), 0)
+    observation, rows = first.observation, envs * (checked.agents or 1)
     validate_learner(model, algorithm, observation, checked.action_space)
     names = all_names(algorithm)
     single = attrs.evolve(checked, params=params if own else env.params)
-    worlds_env = batched(single if reset == "own" else auto_reset(single, reset), envs, own_params=own_params)
+    worlds_env = by_rows(batched(single if reset == "own" else auto_reset(single, reset), envs, own_params=own_params))
     act = rollout(attrs.evolve(worlds_env, params=()) if own else worlds_env, model, horizon, unroll=unroll)
     update, declared = algorithm.update, algorithm.metrics
     example = Transition(
@@ -127,9 +133,9 @@ def trainer(
         elsewhere = any(leaf.device != key.device for leaf in leaves(env.params))
         return RunState(
             learner=learner,
-            worlds=reset_rollout(worlds_env, worlds_key, first_memory(model, envs, key.device)),
-            episodes=none_yet(envs, key.device),
-            normalizer=scaling.init(env.observation_space, envs, key.device),
+            worlds=reset_rollout(worlds_env, worlds_key, first_memory(model, rows, key.device)),
+            episodes=none_yet(rows, key.device),
+            normalizer=scaling.init(env.observation_space, rows, key.device),
             key=key,
             env_steps=torch.zeros((), dtype=torch.int64, device=key.device),
             past=stack([learner.params] * staleness) if staleness else (),

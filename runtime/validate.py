@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ..core import keys
+from ..core.agents import each_agent
 from ..core.check import check
 from ..core.env import Env, batched
-from ..core.errors import ChoiceError, DtypeError, NonFiniteError, ShapeError, StructureError, message
+from ..core.errors import ChoiceError, DtypeError, NonFiniteError, ShapeError, StructureError, at_least, message
 from ..core.record import stack, take
 from ..core.spaces import Box, Fields, MultiBinary, Space, Tuple, contains, field, parts, sample, shape_of
 from ..core.steps import TimeStep
@@ -39,14 +40,19 @@ def validate(env: Env[P, S]) -> Env[P, S]:
         raise StructureError(message("validate: env", got=type(env).__name__, wanted="an Env", remedy=remedy))
     key, action_key, step_key = keys.split(key_near(env, 0), 3)
     action = sample(env.action_space, action_key)
-    state, first = _told("reset", _unwritten("reset", env.reset, params=env.params, key=key))
+    if env.agents is not None:
+        at_least("validate: env.agents", env.agents, 1)
+        action = stack([sample(env.action_space, own) for own in keys.split(action_key, env.agents)])
+    state, first = _told("reset", _unwritten("reset", env.reset, params=env.params, key=key), env.agents)
     _reset_tells_nothing(first)
     arguments = {"params": env.params, "state": state, "action": action, "key": step_key}
-    after, timestep = _told("step", _unwritten("step", env.step, **arguments))
+    after, timestep = _told("step", _unwritten("step", env.step, **arguments), env.agents)
     same_structure("validate: step: state", after, state)
     for name, told in (("reset", first), ("step", timestep)):
         _finite(f"validate: {name}", told)
-        _member(f"validate: {name}: observation", env.observation_space, told.observation)
+        for agent in range(env.agents or 1):
+            seen = told.observation if env.agents is None else take(told.observation, agent)
+            _member(f"validate: {name}: observation", env.observation_space, seen)
         same_structure(f"validate: {name}: next_observation", told.next_observation, first.observation)
         if told.reward.dtype != torch.float32:
             where, remedy = (
@@ -69,18 +75,31 @@ def key_near(env: Env[Any, Any], seed: int) -> keys.Key:
     return keys.key(seed, device=next((leaf.device for leaf in leaves(env.params) if isinstance(leaf, Tensor)), None))
 
 
-def _told(where: str, result: Any) -> tuple[Any, TimeStep]:
-    """Return the result as (state, timestep), where the timestep is of a single environment."""
+def _told(where: str, result: Any, agents: int | None) -> tuple[Any, TimeStep]:
+    """Return the result as (state, timestep), where the timestep is of a single environment, with its agents."""
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], TimeStep)):
         got = [type(part).__name__ for part in result] if isinstance(result, tuple) else type(result).__name__
         remedy = "return both, the second made by `first` or `following`"
         raise StructureError(message(f"validate: {where}", got=got, wanted="(state, TimeStep)", remedy=remedy))
     state, timestep = result
     try:
-        check(timestep, ())
+        check(*((timestep, ()) if agents is None else (_of_agents(where, timestep, agents), (agents,))))
     except (StructureError, ShapeError, DtypeError) as fault:
         raise type(fault)(f"validate: {where}: {fault}") from fault
     return state, timestep
+
+
+def _of_agents(where: str, told: TimeStep, agents: int) -> TimeStep:
+    for name in ("reward", "terminated", "truncated"):
+        value, shapes = getattr(told, name), ((), (agents,)) if name == "reward" else ((),)
+        if not isinstance(value, Tensor) or tuple(value.shape) not in shapes:
+            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            remedy = "end an episode for all agents at once; an agent that is done waits with rewards of 0"
+            wanted = " or ".join(str(list(shape)) for shape in shapes)
+            raise ShapeError(
+                message(f"validate: {where}: {name} of {agents} agents", got=got, wanted=wanted, remedy=remedy)
+            )
+    return each_agent(told, agents)
 
 
 def _unwritten(where: str, function: Callable[..., Any], **arguments: Any) -> Any:
@@ -102,8 +121,9 @@ def _unwritten(where: str, function: Callable[..., Any], **arguments: Any) -> An
 
 
 def _reset_tells_nothing(first: TimeStep) -> None:
-    if bool(first.terminated) or bool(first.truncated) or float(first.reward) != 0.0:
-        got = f"reward {float(first.reward)}, terminated {bool(first.terminated)}, truncated {bool(first.truncated)}"
+    reward = float(first.reward.abs().max())
+    if bool(first.terminated) or bool(first.truncated) or reward != 0.0:
+        got = f"reward {reward}, terminated {bool(first.terminated)}, truncated {bool(first.truncated)}"
         remedy = "make the TimeStep of a reset with `first(observation)`"
         raise ChoiceError(message("validate: reset", got=got, wanted="reward 0 and no flag", remedy=remedy))
 
