@@ -15,6 +15,8 @@ Policies and networks:
     normal_head, scalar, separate, shared, action_values, action_values_mlp, encoded_action_values, quantile_values_mlp,
     implicit_quantiles_mlp, categorical_values_mlp, categorical_actor, categorical_actor_mlp, deterministic_actor,
     deterministic_actor_mlp, stochastic_actor, stochastic_actor_mlp
+Several agents:
+    agent_views, by_agent, central_critic, own_parameters
 Optimizers and schedules:
     Optimizer, adam, adamw, add_decayed_weights, apply_updates, chain, clip_by_global_norm, linear_decay, scale_by_adam,
     scale_by_rate, scale_by_schedule, sgd, constant, cosine, linear, warmup
@@ -97,6 +99,10 @@ if TYPE_CHECKING:
     from .core.actor_q import deterministic_actor_mlp as deterministic_actor_mlp
     from .core.actor_q import stochastic_actor as stochastic_actor
     from .core.actor_q import stochastic_actor_mlp as stochastic_actor_mlp
+    from .core.agents import agent_views as agent_views
+    from .core.agents import by_agent as by_agent
+    from .core.agents import central_critic as central_critic
+    from .core.agents import own_parameters as own_parameters
     from .core.categorical_actor import categorical_actor as categorical_actor
     from .core.categorical_actor import categorical_actor_mlp as categorical_actor_mlp
     from .core.categorical_values import categorical_values_mlp as categorical_values_mlp
@@ -258,6 +264,7 @@ else:
         "core": ("keys",),
         "core.action_values": ("action_values", "action_values_mlp", "encoded_action_values"),
         "core.actor_q": ("deterministic_actor", "deterministic_actor_mlp", "stochastic_actor", "stochastic_actor_mlp"),
+        "core.agents": ("agent_views", "by_agent", "central_critic", "own_parameters"),
         "core.categorical_actor": ("categorical_actor", "categorical_actor_mlp"),
         "core.categorical_values": ("categorical_values_mlp",),
         "core.convolutions": ("impala_cnn", "nature_cnn"),

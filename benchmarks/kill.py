@@ -28,10 +28,12 @@ from . import evidence
 from .parts import outside
 from .parts.outside import Session, Setup
 
+GAME = f"{evidence.ROOT}/examples/two_agents.py:GAME"
 CASES: Mapping[str, tuple[str, ...]] = {  # recipe and options
     "ppo": ("ppo", "--steps", "500000", "--checkpoints", "98"),
     "dqn": ("dqn", "--steps", "200000", "--checkpoints", "60", "--replay", "prioritised", "--replay-size", "100000"),
     "sac": ("sac", "--steps", "40000", "--checkpoints", "60", "--hidden", "32"),
+    "mappo": ("ppo", "--env", GAME, "--critic", "all", "--steps", "400000", "--checkpoints", "60", "--hidden", "32"),
     "ppo_memory": ("ppo", "--memory", "gru", "--steps", "200000", "--checkpoints", "60", "--hidden", "32"),
 }
 RESUMING, TRAINING, SAVING = "resuming", "training", "saving"

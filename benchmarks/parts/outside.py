@@ -180,7 +180,7 @@ class Setup:
 
     def resume(self, run: Path) -> Session:
         """Goes on with it."""
-        return self.session(run, "resume", str(run), "--episodes", "1")
+        return self.session(run, "resume", str(run), "--episodes", "1", "--trust")
 
     def stop(self) -> None:
         """Kills whatever is still at work."""

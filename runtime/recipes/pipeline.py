@@ -15,6 +15,7 @@ from attrs import frozen
 from ...core import keys
 from ...core.action_values import ActionValues, action_values_mlp
 from ...core.actor_q import DeterministicActor, StochasticActor, deterministic_actor_mlp, stochastic_actor_mlp
+from ...core.agents import agent_views, central_critic, own_parameters
 from ...core.categorical_actor import CategoricalActor, categorical_actor_mlp
 from ...core.categorical_values import CategoricalValues, categorical_values_mlp
 from ...core.env import Env
@@ -25,7 +26,7 @@ from ...core.optim.optimizers import adam, chain, clip_by_global_norm, linear_de
 from ...core.policy import ActorCritic, actor_critic_mlp, flat
 from ...core.quantile_values import ImplicitQuantiles, QuantileValues, implicit_quantiles_mlp, quantile_values_mlp
 from ...core.recurrent import recurrent_actor_critic
-from ...core.spaces import Box, is_bounded, sample
+from ...core.spaces import Box, Space, is_bounded, sample
 from ...core.tree import leaves, size
 from ..compile import artefact_name, fingerprint, program
 from ..effects.checkpoint.manifest import Manifest
@@ -100,15 +101,42 @@ def make_on_device(name: str) -> Iterator[torch.device]:
 def network(env: Env[Any, Any], learner: Learner, distribution: str = "normal") -> ActorCritic:
     """Return two perceptrons for the env's spaces, or one with a memory, with params in one vector.
 
-    An optimiser then makes one pass over it. `distribution` is that of the actions in a Box.
+    An optimiser then makes one pass over it. `distribution` is that of the actions in a Box. Several agents have them for
+    themselves or together, with a critic of their own or of all.
     """
-    spaces = env.observation_space, env.action_space
     shape: Any = {"distribution": distribution, "product": "auto"}
-    if learner.memory != "none":
+
+    def build(observation_space: Space, action_space: Space) -> ActorCritic:
+        spaces = observation_space, action_space
+        if learner.memory == "none":
+            return actor_critic_mlp(*spaces, learner.hidden, learner.activation, **shape)
         *encoder, size = learner.hidden
-        made = recurrent_actor_critic(*spaces, encoder, learner.activation, cell=learner.memory, size=size, **shape)
-        return flat(made)
-    return flat(actor_critic_mlp(*spaces, learner.hidden, learner.activation, **shape))
+        return recurrent_actor_critic(*spaces, encoder, learner.activation, cell=learner.memory, size=size, **shape)
+
+    spaces = env.observation_space, env.action_space
+    made = central_critic(build, *spaces) if learner.critic == "all" else build(*spaces)
+    return flat(own_parameters(made, env.agents or 1) if learner.agents == "own" else made)
+
+
+def views(env: Env[Any, Any], learner: Learner, function: Callable[..., Any]) -> Env[Any, Any]:
+    """Return an env of several agents as they are to see it; one without agents as it is.
+
+    Raises: ChoiceError for --critic or --agents where there are no agents, or for an algorithm without a policy.
+
+    >>> from purestep.algorithms.ppo import ppo
+    >>> views(make("cartpole"), Learner(critic="all"), ppo)
+    Traceback (most recent call last):
+    purestep.core.errors.ChoiceError: --critic is all, wanted own: the environment has no agents; give its Env `agents`
+    """
+    reason = (
+        "the environment has no agents" if env.agents is None else f"{function.__name__} has no such critic or policy"
+    )
+    remedy = "give its Env `agents`" if env.agents is None else "train it by ppo, a2c or reinforce"
+    if env.agents is None or get_type_hints(function)["model"] in MODELS:
+        for name, got, wanted in (("critic", learner.critic, "own"), ("agents", learner.agents, "shared")):
+            if got != wanted:
+                raise ChoiceError(message(f"--{name}", got=got, wanted=f"{wanted}: {reason}", remedy=remedy))
+    return env if env.agents is None else agent_views(env, critic=learner.critic)
 
 
 def model_for(function: Callable[..., Any], env: Env[Any, Any], learner: Learner, distribution: str) -> ActorCritic:
@@ -184,6 +212,7 @@ def _pipeline(arguments: Any) -> Pipeline:
     yours = is_reference(experience.env)
     env = validate(load_env(experience.env) if yours else make(experience.env))
     function = algorithm_of(settings)
+    env = views(env, learner, function)
     policy = get_type_hints(function)["model"] not in MODELS
     distribution, notices = head_of(env, learner.action_bounds, yours=yours) if policy else ("", ())
     model = model_for(function, env, learner, distribution)
@@ -207,7 +236,7 @@ def check_replay_memory(env: Env[Any, Any], settings: Any, device: str) -> None:
     if rows:
         _, first = env.reset(env.params, keys.key(0))
         both = leaves((first.observation, first.next_observation, sample(env.action_space, keys.key(0))))
-        row = sum(leaf.numel() * leaf.element_size() for leaf in both) + REPLAY_NUMBERS
+        row = sum(leaf.numel() * leaf.element_size() for leaf in both) // (env.agents or 1) + REPLAY_NUMBERS
         check_memory({f"--replay-size {rows}: {row:,} bytes a transition": float(rows * row)}, device=device)
 
 

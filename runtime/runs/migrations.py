@@ -21,12 +21,13 @@ from attrs import frozen
 from ...core.errors import CheckpointError, message
 from ..machine.json_codec import short
 
-SCHEMA = 5
+SCHEMA = 6
 RECIPE, NUMBER, OWN_NUMBER, CHANGES = "recipe", "schema", "recipe_schema", "changes"  # of a record, besides settings
 APART = (RECIPE, NUMBER, OWN_NUMBER, CHANGES)
 Record = Mapping[str, Any]
 
 CLASSIC = ("ppo", "a2c", "reinforce")
+REPLAYED = ("dqn", "quantile_dqn", "categorical_dqn", "iqn", "pqn", "td3", "ddpg", "sac", "discrete_sac")
 LANGUAGE = ("zorplex", "cache", "text", "task")
 
 
@@ -50,6 +51,8 @@ class ChangedLeaf:
 
 
 ADDED: tuple[Added, ...] = (
+    Added(6, (*CLASSIC, *REPLAYED), "critic", "own"),
+    Added(6, (*CLASSIC, *REPLAYED), "agents", "shared"),
     Added(5, CLASSIC, "memory", "none"),
     Added(1, CLASSIC, "probes", ()),
     Added(1, (*CLASSIC, "prove"), "device", "cpu"),

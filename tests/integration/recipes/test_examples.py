@@ -36,6 +36,7 @@ stranger_env = load("stranger_env")
 embed = load("embed")
 gymnasium_ppo = load("gymnasium_ppo")
 self_play = load("self_play")
+two_agents = load("two_agents")
 text_world = load("text_world")
 test_the_strangers_world_keeps_the_laws = stranger_env.test_lander
 test_the_world_of_text_keeps_the_laws = text_world.test_safe
@@ -51,7 +52,7 @@ def taken_from_purestep(name: str) -> set[str]:
     return {alias.name for node in imports for alias in node.names}
 
 
-@pytest.mark.parametrize("name", ["stranger_env", "embed", "gymnasium_ppo", "self_play", "text_world"])
+@pytest.mark.parametrize("name", ["stranger_env", "embed", "gymnasium_ppo", "self_play", "text_world", "two_agents"])
 def test_an_example_says_how_to_run_it_and_runs_only_then(name: str) -> None:
     text = (FOLDER / f"{name}.py").read_text()
     assert f"python examples/{name}.py" in str(ast.get_docstring(ast.parse(text)))
@@ -239,6 +240,11 @@ def test_trls_trainer_learns_with_our_loss_what_it_learns_with_its_own() -> None
     figures = dict(part.rsplit(" ", 1) for part in told.stdout.splitlines()[-1].split(", "))
     assert float(figures["reward after"]) > float(figures["reward before"]) + 0.5
     assert float(figures["weights apart"]) < 1e-5
+
+
+@pytest.mark.slow
+def test_two_agents_learn_their_parts() -> None:
+    assert two_agents.main() == [8.0, 8.0]
 
 
 @pytest.mark.slow

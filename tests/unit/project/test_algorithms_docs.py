@@ -24,7 +24,7 @@ def test_the_code_runs(capsys: pytest.CaptureFixture[str]) -> None:
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
         assert len(code.splitlines()) <= 15
         exec(compile(code, "algorithms.md", "exec"), names)
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert len(capsys.readouterr().out.splitlines()) == 5
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -30,7 +30,7 @@ KEY = keys.key(0)
 
 
 def shared(space: Any, actions: Any) -> ActorCritic:
-    return actor_critic_mlp(space, actions, (16,))
+    return actor_critic_mlp(space, actions, (32, 32))
 
 
 def remembering(space: Any, actions: Any) -> ActorCritic:
@@ -42,7 +42,7 @@ def made(env: Env[Any, Any], critic: str = "own", build: Any = shared, own: bool
     spaces = viewed.observation_space, viewed.action_space
     model = central_critic(build, *spaces) if critic == "all" else build(*spaces)
     model = flat(own_parameters(model, env.agents or 0) if own else model)
-    algorithm = ppo(model, adam(1e-2), minibatches=2, entropy_coefficient=0.0)
+    algorithm = ppo(model, adam(2e-2), minibatches=2, entropy_coefficient=0.0)
     return viewed, model, trainer(viewed, model, algorithm, envs=8, horizon=16)
 
 
@@ -50,7 +50,7 @@ def made(env: Env[Any, Any], critic: str = "own", build: Any = shared, own: bool
 @pytest.mark.parametrize("own", [False, True])
 def test_agents_with_different_parts_learn_a_game_that_needs_all(critic: str, own: bool) -> None:
     viewed, model, iteration = made(copy_and_invert(), critic, own=own)
-    state, metrics = train(iteration, 30)(iteration.init(KEY))
+    state, metrics = train(iteration, 40)(iteration.init(KEY))
     returns = evaluate(viewed, model, episodes=16, steps=8)(state, keys.key(1)).returns
     assert returns.shape == (32,)
     assert float(by_agent(returns, 2).mean()) == 8.0
@@ -69,7 +69,7 @@ def test_a_program_trains_agents_with_memory_and_a_central_critic() -> None:
 
 def test_a_population_and_a_stop_change_no_bit() -> None:
     viewed, model, iteration = made(copy_and_invert())
-    many = population(iteration, 2)
+    many = population(iteration)
     halfway, _ = train(many, 2)(many.init(keys.split(KEY, 2)))
     after, _ = train(many, 2)(halfway)
     whole, _ = train(many, 4)(many.init(keys.split(KEY, 2)))
