@@ -74,7 +74,7 @@ def by_rows(env: Env[P, S]) -> Env[P, S]:
 
     def wrap(inner: Step[P, S]) -> Step[P, S]:
         def step(params: P, state: S, action: Any, noise: Any) -> tuple[S, TimeStep]:
-            together = tree_map(lambda leaf: leaf.unflatten(0, (-1, agents)), action)
+            together = tree_map(lambda leaf: leaf.reshape(-1, agents, *leaf.shape[1:]), action)
             state, told = inner(params, state, together, noise)
             return state, rows(told)
 
@@ -89,7 +89,7 @@ def by_agent(values: Tensor, agents: int) -> Tensor:
     >>> by_agent(torch.tensor([1.0, 2.0, 3.0, 4.0]), 2).mean(0)
     tensor([2., 3.])
     """
-    return values.unflatten(-1, (-1, agents))
+    return values.reshape(*values.shape[:-1], -1, agents)
 
 
 def agent_views(env: Env[P, S], *, critic: str = "own") -> Env[P, S]:

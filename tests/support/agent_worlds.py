@@ -1,5 +1,7 @@
 """Small games of several agents."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from purestep.core.spaces import Box, Discrete
 from purestep.core.steps import TimeStep, first, following
 
 
-def copy_and_invert(agents: int = 2, steps: int = 8) -> Env[Tensor, Tensor]:
+def copy_and_invert(agents: int = 2, steps: int = 8) -> Env[Tensor, Any]:
     """Each agent sees a bit; agent 0 has to repeat it, the others to invert it. All get 1 if all are right, else 0."""
 
     def bits(key: Tensor) -> Tensor:
@@ -27,7 +29,7 @@ def copy_and_invert(agents: int = 2, steps: int = 8) -> Env[Tensor, Tensor]:
     return time_limit(Env(torch.tensor(1.0), reset, step, Box(0.0, 1.0, (1,)), Discrete(2), agents=agents), steps)
 
 
-def paid_apart(agents: int = 3, steps: int = 4) -> Env[Tensor, Tensor]:
+def paid_apart(agents: int = 3, steps: int = 4) -> Env[Tensor, Any]:
     """Agent a gets a + 1 times its own action, which it sees in the next observation, and nothing of the others'."""
 
     def reset(params: Tensor, key: Tensor) -> tuple[Tensor, TimeStep]:

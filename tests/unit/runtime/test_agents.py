@@ -24,7 +24,8 @@ from purestep.runtime.population import each, population
 from purestep.runtime.rollout import reset_rollout, rollout
 from purestep.runtime.train import Trainer, train, trainer
 from purestep.runtime.validate import validate
-from tests.support.agent_worlds import copy_and_invert, paid_apart
+
+from ...support.agent_worlds import copy_and_invert, paid_apart
 
 KEY = keys.key(0)
 
