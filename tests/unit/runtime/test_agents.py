@@ -1,5 +1,6 @@
 """Several agents in the trainer: trained, evaluated, resumed, never mixed, and refused with a line."""
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -21,13 +22,18 @@ from purestep.core.tree import leaves
 from purestep.runtime.compile import program
 from purestep.runtime.evaluate import evaluate
 from purestep.runtime.population import each, population
+from purestep.runtime.recipes.classic import RECIPES
+from purestep.runtime.recipes.pipeline import actor_critic_pipeline
 from purestep.runtime.rollout import reset_rollout, rollout
+from purestep.runtime.runs.arguments import changed
 from purestep.runtime.train import Trainer, train, trainer
 from purestep.runtime.validate import validate
 
 from ...support.agent_worlds import copy_and_invert, paid_apart
 
 KEY = keys.key(0)
+GAME = f"{Path(__file__).parents[3]}/examples/two_agents.py:GAME"
+SMALL = {"envs": 4, "horizon": 8, "hidden": (4,), "backend": "none"}
 
 
 def shared(space: Any, actions: Any) -> ActorCritic:
@@ -106,6 +112,32 @@ def test_views_are_those_of_the_agents_in_order() -> None:
     for agent, seen in enumerate(told.observation["critic"]["all"]):
         assert torch.equal(seen, plain[agent].expand(3, 1))
     validate(agent_views(env, critic="all"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "env", "changes", "line"),
+    [
+        ("ppo", "cartpole", {"critic": "all"}, "--critic is all, wanted own: the environment has no agents"),
+        ("a2c", "cartpole", {"agents": "own"}, "--agents is own, wanted shared: the environment has no agents"),
+        (
+            "dqn",
+            GAME,
+            {"critic": "all"},
+            "--critic is all, wanted own: dqn has no such critic .*; train it by ppo, a2c",
+        ),
+    ],
+)
+def test_flags_of_agents_are_refused_where_they_mean_nothing(recipe: str, env: str, changes: Any, line: str) -> None:
+    with pytest.raises(PurestepError, match=line):
+        actor_critic_pipeline(changed(RECIPES[recipe].defaults(env), {**SMALL, **changes}))
+
+
+@pytest.mark.parametrize("changes", [{"memory": "gru"}, {"critic": "all", "agents": "own"}, {"normalize": "both"}])
+def test_flags_of_agents_make_a_pipeline(changes: Any) -> None:
+    iteration = actor_critic_pipeline(changed(RECIPES["ppo"].defaults(GAME), {**SMALL, **changes})).trainer
+    state, metrics = train(iteration, 2)(iteration.init(KEY))
+    assert float(metrics["episodes"].sum()) == 2 * 4 * 2  # two agents in each of four environments, 16 steps
+    assert int(state.env_steps) == 2 * 4 * 8
 
 
 def _reward(shape: tuple[int, ...]) -> Any:
