@@ -69,9 +69,7 @@ class Learner:
     hidden: tuple[int, ...] = (64, 64)  # sizes of the hidden layers, of policy and value each
     activation: Literal["elu", "gelu", "identity", "relu", "silu", "tanh"] = "tanh"  # between the layers
     memory: Literal["none", "gru", "lstm", "min_gru"] = "none"  # a cell in place of the last hidden layer, for both
-    critic: Literal["own", "all"] = (
-        "own"  # of several agents: the values see an agent's own observation, or all of them
-    )
+    critic: Literal["own", "all"] = "own"  # of several agents: the values see an agent's own observation, or all
     agents: Literal["shared", "own"] = "shared"  # of several agents: the same parameters for all, or each its own
     action_bounds: Literal["auto", "clip", "squash"] = "auto"  # of a Box: clip what the env gets, or squash samples
     learning_rate: float = 2.5e-4  # of Adam
