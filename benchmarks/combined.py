@@ -98,7 +98,7 @@ def returns(env: ps.Env[Any, Any], *, memory: bool) -> list[float]:
     """The mean greedy return of each seed after training."""
     build = ps.recurrent_actor_critic if memory else ps.actor_critic_mlp
     model = ps.flat(build(env.observation_space, env.action_space, (64,) if memory else (64, 64)))
-    algorithm = ps.ppo(model, ps.adam(5e-3), minibatches=4, gamma=0.5)
+    algorithm = ps.ppo(model, ps.adam(2e-3), minibatches=4, gamma=0.5, entropy_coefficient=0.03)
     trainer = population(ps.trainer(env, model, algorithm, envs=ENVS, horizon=2 * STEPS))
     state = trainer.init(keys.split(keys.key(0), SEEDS))
     learn = ps.program(ps.train(trainer, 50))
