@@ -375,8 +375,12 @@ def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop, state: 
     The compiled form is kept for all runs whose programs are the same, whatever their numbers: learning rate, discount,
     coefficients and steps are in the state.
     """
+    if not isinstance(pipeline.world, tuple):
+        from ..effects.gymnasium.train import gymnasium_train
+
+        return gymnasium_train(pipeline.trainer, loop.chunk)
     chunk = folded(pipeline.trainer, loop.chunk)
-    if arguments.process.backend == "none" or not isinstance(pipeline.world, tuple):
+    if arguments.process.backend == "none":
         return chunk
     return _kept_program(chunk, f"train {recipe}", arguments.process, state)
 
