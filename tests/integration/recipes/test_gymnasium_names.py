@@ -58,6 +58,7 @@ def test_a_run_is_trained_resumed_evaluated_and_drawn(
     assert main(["evaluate", str(run), "--episodes", "3"]) == 0
     assert "evaluation: 3 episodes" in capsys.readouterr().out
     assert main(["plot", str(run)]) == 0
+    assert main(["export", str(run), str(tmp_path / "policy.pt2"), "--to", "torch"]) == 0
 
 
 def test_the_same_seed_is_the_same_run(tmp_path: Path) -> None:
