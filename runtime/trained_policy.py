@@ -111,8 +111,10 @@ def policy(
     )
 
 
-def visited(one: TrainedPolicy, count: int, key: Key) -> Any:
+def visited(one: TrainedPolicy, count: int, key: Key, env: Env[Any, Any] | None = None) -> Any:
     """Return the observations [count, ...] of the steps that the policy plays in its env, with sampled actions.
+
+    `env` is that of a batch of `WORLDS` that reset themselves, for an environment that cannot be mapped.
 
     Raises: ChoiceError for an environment that is not pure, such as Gymnasium's.
     """
@@ -120,7 +122,8 @@ def visited(one: TrainedPolicy, count: int, key: Key) -> Any:
     if any(leaf.device.type != "cpu" for leaf in leaves((one.params, one.statistics))):
         where, remedy = "visited: the policy", "load the run, which moves it"
         raise ChoiceError(message(where, got="on another device", wanted="on the CPU", remedy=remedy))
-    env = batched(one.env if one.own_reset else auto_reset(one.env), WORLDS)
+    if env is None:
+        env = batched(one.env if one.own_reset else auto_reset(one.env), WORLDS)
     begin_key, play_key = keys.split(key)
     with torch.no_grad():
         worlds = reset_rollout(env, begin_key, first_memory(one.model, WORLDS))

@@ -14,6 +14,7 @@ import tyro
 from attrs import fields, frozen
 
 from ...core.errors import ChoiceError, choose, message
+from ..effects.gymnasium_name import is_gymnasium_name
 from ..effects.reporting.png import check_picture
 from ..recipes.classic import RECIPES
 from ..recipes.shared_settings import iteration_steps, loop_of
@@ -66,6 +67,11 @@ def sweep_command(words: list[str]) -> int:
         remedy = "give one, e.g. --learning-rate log:1e-4:1e-2"
         raise ChoiceError(message("purestep sweep: numbers", got="none", wanted="one or more", remedy=remedy))
     given.options.check(axes)
+    if is_gymnasium_name(given.arguments.experience.env):
+        wanted, remedy = "an environment of tensors: a sweep's runs are one program", "train each setting by itself"
+        raise ChoiceError(
+            message("purestep sweep: --env", got=given.arguments.experience.env, wanted=wanted, remedy=remedy)
+        )
     for point in extremes(axes):
         recipe.check(changed(given.arguments, point))
     rungs = _rungs(given, axes)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core.env import Env
 from ...core.errors import ChoiceError, message
-from .module_reference import imported
+from .module_reference import GYMNASIUM, imported
 
 WHERE = "--env"
 
@@ -36,5 +36,5 @@ def load_env(reference: str) -> Env[Any, Any]:
 
 def digest_of(reference: str) -> str:
     """Return a digest of the file that a reference's module was imported from: it may change while its name stays."""
-    file = imported(WHERE, reference.rpartition(":")[0]).__file__
+    file = imported(WHERE, reference.removeprefix(GYMNASIUM).rpartition(":")[0]).__file__
     return hashlib.sha256(Path(file).read_bytes() if file else b"").hexdigest()

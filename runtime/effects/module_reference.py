@@ -8,16 +8,17 @@ from types import ModuleType
 
 from ...core.errors import ChoiceError, describe_error, message
 
+GYMNASIUM = "gym:"  # before the name of an environment of Gymnasium's, which may begin with a reference's PLACE:
 PREFIX = "purestep_task_"  # of the names under which files are imported
 
 
 def is_reference(text: str) -> bool:
     """Return whether a text is a reference PLACE:NAME, and not a name.
 
-    >>> is_reference("boat.py:BOAT"), is_reference("cartpole")
-    (True, False)
+    >>> is_reference("boat.py:BOAT"), is_reference("cartpole"), is_reference("gym:CartPole-v1")
+    (True, False, False)
     """
-    return ":" in text
+    return ":" in text.removeprefix(GYMNASIUM)
 
 
 def with_absolute_path(reference: str) -> str:
@@ -26,8 +27,9 @@ def with_absolute_path(reference: str) -> str:
     >>> with_absolute_path("package.worlds:SAFE"), with_absolute_path("safe.py:SAFE").endswith("/safe.py:SAFE")
     ('package.worlds:SAFE', True)
     """
-    place, colon, name = reference.rpartition(":")
-    return f"{Path(place).absolute()}{colon}{name}" if place.endswith(".py") else reference
+    before = GYMNASIUM if reference.startswith(GYMNASIUM) else ""
+    place, colon, name = reference.removeprefix(before).rpartition(":")
+    return f"{before}{Path(place).absolute()}{colon}{name}" if place.endswith(".py") else reference
 
 
 def absolute_reference(reference: str) -> str:

@@ -19,7 +19,7 @@ from .pipeline import Pipeline
 from .shared_settings import PlayedEpisodes, Playing, Resuming
 
 Choice = Literal["mode", "sample"]
-SHORT, LONGEST = 128, 1024  # steps; no named environment has longer episodes than LONGEST
+SHORT, LONGEST = 128, 1024  # steps; no named environment has longer episodes than LONGEST, unless Gymnasium says so
 APART = 2**31  # separates the keys of evaluations from those of training
 
 
@@ -32,7 +32,13 @@ def evaluate_run(
     """
     check_whole("--episodes", episodes, 1)
     held = restore_run(run, changes={"device": "cpu"}, trust=trusted("evaluate", run, trust))
-    result = summary(play_episodes(held.components.opened, held.state, episodes, seed, action))
+    pipeline: Pipeline = held.components.opened
+    if isinstance(pipeline.world, tuple):
+        played = play_episodes(pipeline, held.state, episodes, seed, action)
+    else:
+        pipeline.world.close()
+        played = play_gymnasium(held.arguments.experience.env, pipeline, held.state, episodes, seed, action)
+    result = summary(played)
     about = {"iteration": held.loop.iteration, "seed": seed, "action": action}
     folder.write_json(run / folder.EVALUATION, {**about, **asdict(result)})
     return result
@@ -48,6 +54,21 @@ def play_episodes(pipeline: Pipeline, state: RunState, episodes: int, seed: int,
 
     result = play(SHORT)
     return result if bool(result.ended.all()) else play(LONGEST)
+
+
+def play_gymnasium(
+    env: str, pipeline: Pipeline, state: RunState, episodes: int, seed: int, action: Choice
+) -> Evaluation:
+    """Play this number of episodes of an environment of Gymnasium's with the policy, to their ends or `LONGEST` steps."""
+    from ..effects.gymnasium.evaluate import gymnasium_evaluate  # here: Gymnasium is an extra
+    from ..effects.gymnasium.named import named_world
+
+    key = keys.fold_in(keys.key(seed), APART)
+    with named_world(env, episodes) as world:
+        play = gymnasium_evaluate(
+            world, pipeline.model, steps=world.longest or LONGEST, action=action, normalizer=pipeline.normalizer
+        )
+        return play(state, key)
 
 
 def evaluation_lines(run: Path, options: PlayedEpisodes, notice: Notice) -> Iterator[str]:

@@ -6,11 +6,13 @@ from typing import Any
 
 from attrs import has
 
+from ...core import keys
 from ...core.errors import ExportError, message
-from ..effects.policy_files.export import Exported, export
+from ..effects.gymnasium_name import is_gymnasium_name
+from ..effects.policy_files.export import RECORDED, Exported, export
 from ..runs.arguments import flatten
 from ..runs.trusting import Trust
-from ..trained_policy import TrainedPolicy
+from ..trained_policy import WORLDS, TrainedPolicy, visited
 from .load_policy import load_trusted
 
 
@@ -21,4 +23,10 @@ def exported(run: Path, out: Path, trust: Trust, *, to: str, batch: int, overwri
         wanted, remedy = "one of observations and actions", f"its model is a folder already: {run / 'model'}"
         raise ExportError(message(str(run), got="a language model's", wanted=wanted, remedy=remedy))
     settings: Mapping[str, Any] = flatten(found.arguments) if has(type(found.arguments)) else {}
-    return export(found, out, to=to, batch=batch, overwrite=overwrite, settings=settings)
+    observations: Any = ()
+    if is_gymnasium_name(str(settings.get("env", ""))):
+        from ..effects.gymnasium.named import named_world  # here: Gymnasium is an extra
+
+        with named_world(settings["env"], WORLDS) as world:
+            observations = visited(found, max(RECORDED, batch), keys.key(0), world.env)
+    return export(found, out, to=to, batch=batch, observations=observations, overwrite=overwrite, settings=settings)

@@ -28,9 +28,10 @@ from ...core.quantile_values import ImplicitQuantiles, QuantileValues, implicit_
 from ...core.recurrent import recurrent_actor_critic
 from ...core.spaces import Box, Space, is_bounded, sample
 from ...core.tree import leaves, size
-from ..compile import artefact_name, fingerprint, program
+from ..compile import Program, artefact_name, fingerprint, program
 from ..effects.checkpoint.manifest import Manifest
 from ..effects.env_reference import digest_of, load_env
+from ..effects.gymnasium_name import is_gymnasium_name
 from ..effects.module_reference import is_reference
 from ..files.cache_folder import cache_directory
 from ..normalizer import Normalizer, identity, running
@@ -44,7 +45,16 @@ from ..trained_policy import TrainedPolicy
 from ..validate import validate
 from .algorithm_flags import algorithm_of
 from .prove_settings import ProofLearner
-from .shared_settings import ExperienceOptions, Learner, batch_rows, iteration_steps, loop_of, passes_of, thread_count
+from .shared_settings import (
+    ExperienceOptions,
+    Learner,
+    Process,
+    batch_rows,
+    iteration_steps,
+    loop_of,
+    passes_of,
+    thread_count,
+)
 
 MODELS: Mapping[Any, Callable[..., Any]] = {  # of the annotation of an algorithm's model
     ActionValues: action_values_mlp,
@@ -56,6 +66,7 @@ MODELS: Mapping[Any, Callable[..., Any]] = {  # of the annotation of an algorith
     CategoricalActor: categorical_actor_mlp,
 }
 REPLAY_NUMBERS = 6  # bytes of the reward and the flags of a transition
+ANEW = "exact: all that was learnt, the replay buffer, random keys; not: Gymnasium's environments, which begin new episodes"
 DATA = "data"  # name of the fact with the digest of the files that the run learns from
 
 
@@ -77,6 +88,7 @@ class Pipeline:
     own_reset: bool = False  # whether the env begins a new episode by itself
     products: int = 0  # multiply-adds in the matrix products of a minibatch, where they take most of the time
     notices: tuple[str, ...] = ()  # lines to show before training: choices that were made for the user
+    world: Any = ()  # a GymnasiumWorld, where that is what the trainer steps
 
 
 @contextmanager
@@ -209,8 +221,9 @@ def actor_critic_pipeline(arguments: Any) -> Pipeline:
 
 def _pipeline(arguments: Any) -> Pipeline:
     experience, learner, settings = arguments.experience, arguments.learner, arguments.algorithm
-    yours = is_reference(experience.env)
-    env = validate(load_env(experience.env) if yours else make(experience.env))
+    yours, world = is_reference(experience.env), _world(experience)
+    ours = isinstance(world, tuple)
+    env = validate(load_env(experience.env) if yours else make(experience.env)) if ours else world.first
     function = algorithm_of(settings)
     env = views(env, learner, function)
     policy = get_type_hints(function)["model"] not in MODELS
@@ -220,14 +233,53 @@ def _pipeline(arguments: Any) -> Pipeline:
     algorithm = function(model, rate, **flatten(settings))
     scales = normalizer(experience, settings.gamma)
     check_replay_memory(env, settings, arguments.process.device)
-    iteration = trainer(env, model, algorithm, envs=experience.envs, horizon=experience.horizon, normalizer=scales)
+    if ours:
+        iteration = trainer(env, model, algorithm, envs=experience.envs, horizon=experience.horizon, normalizer=scales)
+    else:
+        from ..effects.gymnasium.train import gymnasium_trainer
+
+        lower = update_lowering(arguments.process)
+        iteration = gymnasium_trainer(
+            world, model, algorithm, horizon=experience.horizon, normalizer=scales, lower=lower
+        )
     if experience.probes:
         iteration = with_probes(iteration, *experience.probes)
     content = digest_of(experience.env) if yours else ""
     # Multiply-adds of a forward pass over a minibatch; on a GPU none of them takes a thread.
     weights = size(model.init(keys.key(0))) if arguments.process.device == "cpu" else 0
     products = batch_rows(experience, settings) * weights
-    return Pipeline(env, model, scales, iteration, products=products, content=content, notices=notices)
+    return Pipeline(env, model, scales, iteration, products=products, content=content, notices=notices, world=world)
+
+
+def _world(experience: ExperienceOptions) -> Any:
+    """Return the world of an environment of Gymnasium's, or () for any other."""
+    if not is_gymnasium_name(experience.env):
+        return ()
+    from ..effects.gymnasium.named import named_world  # here: Gymnasium is an extra
+
+    return named_world(experience.env, experience.envs)
+
+
+def update_lowering(process: Process) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the lowering of an update whose environment is stepped outside of it: a program, kept as `lowered`'s are.
+
+    >>> update_lowering(Process(backend="none"))(abs)(-1)
+    1
+    """
+    if process.backend == "none":
+        return lambda function: function
+
+    def lower(function: Callable[..., Any]) -> Callable[..., Any]:
+        made: list[Callable[..., Any]] = []  # at the first call, whose arguments are a part of the program's name
+
+        def run(*arguments: Any) -> Any:
+            if not made:
+                made.append(_kept_program(function, "update", process, *arguments))
+            return made[0](*arguments)
+
+        return run
+
+    return lower
 
 
 def check_replay_memory(env: Env[Any, Any], settings: Any, device: str) -> None:
@@ -250,6 +302,11 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
 
     @contextmanager
     def session(state: RunState, loop: Loop, notice: Notice) -> Iterator[LoopState]:
+        if loop.iteration and not isinstance(pipeline.world, tuple):
+            from ..effects.gymnasium.train import begin_anew
+
+            state = begin_anew(pipeline.world, state)
+            notice(ANEW)
         world = LoopState(state, lowered(recipe, arguments, pipeline, loop, state), steps)
         sessions.append((world, notice))
         if arguments.process.threads == "auto":
@@ -258,7 +315,11 @@ def components_of(recipe: str, arguments: Any, pipeline: Pipeline) -> Components
             notice(line)
         if loop.iteration < loop.iterations:
             world.warm(notice)
-        yield world
+        try:
+            yield world
+        finally:
+            if not isinstance(pipeline.world, tuple):
+                pipeline.world.close()
 
     def diverged(loop: Loop) -> str:
         world, notice = sessions[-1]
@@ -314,10 +375,20 @@ def lowered(recipe: str, arguments: Any, pipeline: Pipeline, loop: Loop, state: 
     The compiled form is kept for all runs whose programs are the same, whatever their numbers: learning rate, discount,
     coefficients and steps are in the state.
     """
-    chunk, backend = folded(pipeline.trainer, loop.chunk), arguments.process.backend
-    if backend == "none":
+    if not isinstance(pipeline.world, tuple):
+        from ..effects.gymnasium.train import gymnasium_train
+
+        return gymnasium_train(pipeline.trainer, loop.chunk)
+    chunk = folded(pipeline.trainer, loop.chunk)
+    if arguments.process.backend == "none":
         return chunk
-    cache = cache_directory() if backend == "inductor" and arguments.process.device == "cpu" else None
-    donate = (0,) if leaves(state.learner.replay) else ()  # a large buffer is written into in place
-    artefact = cache / artefact_name(chunk, backend, state, donate=donate) if cache else None
-    return program(chunk, name=f"train {recipe}", artefact=artefact, backend=backend, donate=donate)
+    return _kept_program(chunk, f"train {recipe}", arguments.process, state)
+
+
+def _kept_program(function: Callable[..., Any], name: str, process: Process, *arguments: Any) -> Program[..., Any]:
+    """Return the program of a function for arguments like these; the first has the learner, whose buffer it writes into."""
+    backend = process.backend
+    cache = cache_directory() if backend == "inductor" and process.device == "cpu" else None
+    donate = (0,) if leaves(getattr(arguments[0], "learner", arguments[0]).replay) else ()
+    artefact = cache / artefact_name(function, backend, *arguments, donate=donate) if cache else None
+    return program(function, name=name, artefact=artefact, backend=backend, donate=donate)

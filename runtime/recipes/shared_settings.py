@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from attrs import field, frozen
 
 from ...core.errors import ChoiceError, choose, message
+from ..effects.gymnasium_name import check_gymnasium_name, is_gymnasium_name
 from ..effects.module_reference import is_reference
 from ..runs.arguments import (
     SEEDS,
@@ -40,12 +41,14 @@ def env_names() -> tuple[str, ...]:
 
 
 def check_env(name: str) -> None:
-    """Refuse a name that is neither that of an environment of purestep's nor a reference to one. Raises: ChoiceError.
+    """Refuse a name of no environment: of purestep's, of Gymnasium's behind gym:, or a reference. Raises: ChoiceError.
 
     >>> check_env("cartpole"), check_env("boat.py:BOAT")
     (None, None)
     """
-    if not is_reference(name):
+    if is_gymnasium_name(name):
+        check_gymnasium_name(name)
+    elif not is_reference(name):
         choose("--env", name, dict.fromkeys(env_names()))
 
 
@@ -53,7 +56,7 @@ def check_env(name: str) -> None:
 class ExperienceOptions:
     """The source of experience."""
 
-    env: str  # the environment: one of purestep's by name, or yours: FILE.py:NAME or MODULE:NAME of an Env
+    env: str  # one of purestep's by name, one of Gymnasium's as gym:ID, or yours: FILE.py:NAME or MODULE:NAME of an Env
     seed: int = 0  # every random number of the run follows from it
     steps: int = 500_000  # in the environment, all worlds together; rounded up to whole chunks of iterations
     envs: int = 4  # worlds that are played side by side
@@ -178,6 +181,10 @@ def thread_count(process: Process, products: int) -> int:
 def check_shared(experience: ExperienceOptions, learner: Learner, process: Process) -> None:
     """Refuse numbers with which nothing can be trained, by the name of their flag. Raises: ChoiceError."""
     check_env(experience.env)
+    if is_gymnasium_name(experience.env) and experience.probes:
+        remedy = "leave --probes out, or write the environment as an Env"
+        wanted = "none: an environment of Gymnasium's has no probes"
+        raise ChoiceError(message("--probes", got=", ".join(experience.probes), wanted=wanted, remedy=remedy))
     check_whole("--seed", experience.seed, 0, SEEDS)
     check_wholes(experience, 1, "steps", "envs", "horizon")
     for size in learner.hidden:

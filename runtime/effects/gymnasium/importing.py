@@ -9,14 +9,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
-from attrs import define, field
+from attrs import define, evolve, field
+from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 from torch import Tensor
 
 from ....core import keys
 from ....core.env import Env, Hoisted
 from ....core.errors import ChoiceError, PurestepError, ShapeError, message
 from ....core.keys import Key
-from ....core.record import select
+from ....core.record import select, take
 from ....core.steps import TimeStep
 from ....core.tree import clone, leaves
 from .spaces import AutoresetMode, Foreign, from_gymnasium, gymnasium, spaces, to_arrays, to_tensors
@@ -73,6 +74,23 @@ class GymnasiumWorld:
     def close(self) -> None:
         """Close the Gymnasium env."""
         self.vector.close()
+
+    @property
+    def first(self) -> Env[Any, Any]:
+        """Return the environment with resets that show the first row alone, for callers that look at one observation."""
+
+        def reset(params: Any, key: Key) -> tuple[Tensor, TimeStep]:
+            first: tuple[Tensor, TimeStep] = take(self.env.reset(params, key), 0)
+            return first
+
+        return evolve(self.env, reset=in_python(reset))
+
+    @property
+    def longest(self) -> int | None:
+        """Return the steps of the longest episode, where the environment's time limit says so."""
+        inner = self.vector.unwrapped
+        spec = inner.envs[0].spec if isinstance(inner, gymnasium.vector.SyncVectorEnv) else self.vector.spec
+        return spec.max_episode_steps if spec else None
 
     def _stand(self, device: torch.device) -> Tensor:
         """Return the current position: the number of resets and the steps since the last one, the same for each row: [B, 2]."""
@@ -139,20 +157,22 @@ def gymnasium_world(make: Callable[[], Single | Vector], envs: int) -> Gymnasium
 
     next_observation is always the one that followed the action. Copies of a single env are reset in the same step and report
     their final observation, and so must a vector env in mode SAME_STEP. One in mode DISABLED gets a reset of the rows that
-    ended, and so do Gymnasium's own in mode NEXT_STEP, whose extra steps, which ignore their action, then never happen.
+    ended, and so do Gymnasium's own in mode NEXT_STEP, whose extra steps, which ignore their action, then never happen. Of
+    another vector env in mode NEXT_STEP, or in an unknown one, `make` makes a single row and is called `envs` times: a row
+    whose episode is over is then reset by itself, so that its extra step never happens either.
 
-    Raises: WorldError (another env in mode NEXT_STEP), StructureError (a space without counterpart), ShapeError, ChoiceError.
+    Raises: GymnasiumError (several rows of another env in mode NEXT_STEP), StructureError (a space without counterpart),
+    ShapeError, ChoiceError.
     """
     if envs < 1:
         remedy = "pass how many worlds you want"
         raise ChoiceError(message("gymnasium_world: envs", got=envs, wanted="1 or more", remedy=remedy))
     made = make()
-    if isinstance(made, gymnasium.vector.VectorEnv):
+    if isinstance(made, gymnasium.vector.VectorEnv) and not _is_row(made):
         vector = made
     else:
-        first: Single = made
-        others = cast(Callable[[], Single], make)
-        copies = [lambda: first, *[others] * (envs - 1)]
+        first = _as_single(made)
+        copies = [lambda: first, *[lambda: _as_single(make())] * (envs - 1)]
         vector = gymnasium.vector.SyncVectorEnv(copies, autoreset_mode=AutoresetMode.SAME_STEP)
     if vector.num_envs != envs:
         remedy = "let `make` make that many"
@@ -167,9 +187,45 @@ def _resets_by_mask(vector: Vector) -> bool:
     if mode is AutoresetMode.DISABLED or (mode is AutoresetMode.NEXT_STEP and heeds):
         return True
     got = mode.name if isinstance(mode, AutoresetMode) else repr(mode)
-    remedy = "make it with such an autoreset_mode, or let `make` make a single env"
+    remedy = "let `make` make it with 1 row: it is called for each of the others"
     where = f"gymnasium_world: the autoreset mode of {type(vector.unwrapped).__name__}"
     raise GymnasiumError(message(where, got=got, wanted="SAME_STEP or DISABLED", remedy=remedy))
+
+
+def _is_row(vector: Vector) -> bool:
+    """Return whether a vector env is a single row that would be reset one step late."""
+    mode, heeds = _mode(vector)
+    return vector.num_envs == 1 and not heeds and mode not in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
+
+
+class _Row(gymnasium.Env[Any, Any]):
+    """A vector env of one row as a single env; its reset, of all its rows, leaves no reset for the next step."""
+
+    def __init__(self, vector: Vector) -> None:
+        self.vector, self.spec = vector, vector.spec
+        self.observation_space, self.action_space = vector.single_observation_space, vector.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin a new episode."""
+        seen, _ = self.vector.reset(seed=seed, options=options)
+        return self._only(seen), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Step the row."""
+        batch = concatenate(self.action_space, [action], cast(Any, create_empty_array(self.action_space, 1)))
+        seen, reward, terminated, truncated, _ = self.vector.step(batch)
+        return self._only(seen), float(reward[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+    def _only(self, seen: Any) -> Any:
+        return next(iter(iterate(self.vector.observation_space, seen)))
+
+    def close(self) -> None:
+        """Close the vector env."""
+        self.vector.close()
+
+
+def _as_single(made: Single | Vector) -> Single:
+    return _Row(made) if isinstance(made, gymnasium.vector.VectorEnv) else made
 
 
 def _mode(vector: Vector) -> tuple[object, bool]:

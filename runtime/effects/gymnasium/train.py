@@ -115,6 +115,22 @@ def gymnasium_trainer(
     return Trainer(init=init, iterate=iterate, steps=horizon * envs, metrics=all_names(algorithm))
 
 
+def gymnasium_train(trainer: Trainer, iterations: int) -> Callable[[RunState], tuple[RunState, Metrics]]:
+    """Return a function that runs `iterations` iterations: state -> (state, metrics, each [iterations]).
+
+    It keeps no earlier state, so that an update may write into the memory of the learner that it is given.
+    """
+
+    def run(state: RunState) -> tuple[RunState, Metrics]:
+        rows: list[Metrics] = []
+        for _ in range(iterations):
+            state, metrics = trainer.iterate(state)
+            rows.append(metrics)
+        return state, {name: torch.stack([row[name].to(torch.float32) for row in rows]) for name in trainer.metrics}
+
+    return run
+
+
 def begin_anew(world: GymnasiumWorld, state: RunState) -> RunState:
     """Return the state with new episodes in `world` and everything that was learnt, to resume a run from a checkpoint."""
     worlds_key, key = keys.split(state.key)

@@ -61,6 +61,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "sync, disabled": lambda: sync(DISABLED),
     "ours, same step": lambda: GymnasiumVectorEnv(rooms(), ENVS),
     "ours, disabled": lambda: GymnasiumVectorEnv(rooms(), ENVS, autoreset_mode=DISABLED),
+    "rows, next step": lambda: GymnasiumVectorEnv(rooms(), 1, autoreset_mode=NEXT),
 }
 every_way = pytest.mark.parametrize("way", sorted(WAYS))
 
@@ -234,7 +235,8 @@ def test_a_full_graph_compile_says_why_it_cannot() -> None:
 def test_a_vector_env_that_only_resets_in_the_next_step_is_refused() -> None:
     native = gymnasium.make_vec("CartPole-v1", ENVS, vectorization_mode="vector_entry_point")
     with pytest.raises(
-        GymnasiumError, match="mode of CartPoleVectorEnv is NEXT_STEP, wanted SAME_STEP or DISABLED; make"
+        GymnasiumError,
+        match="mode of CartPoleVectorEnv is NEXT_STEP, wanted SAME_STEP or DISABLED; let `make` make it with 1 row",
     ):
         gymnasium_world(lambda: native, ENVS)
 

@@ -309,6 +309,7 @@ ASKED_FOR = {
     "runtime/inductor/direct_trace.py": {"TorchFunctionMode"},  # torch hands its calls to nothing else
     "runtime/inductor/scan_derivative.py": {"TorchFunctionMode", "Function"},  # nor derivatives of another form
     "runtime/effects/gymnasium/export.py": {"Env", "VectorEnv"},  # Gymnasium takes nothing else for an env
+    "runtime/effects/gymnasium/importing.py": {"Env"},  # its vector envs are made of nothing else
     "runtime/effects/checkpoint/shards.py": {"FileSystemReader", "Unpickler"},  # both are made to be narrowed
     "runtime/effects/distributed/fsdp_module.py": {"Module"},  # torch shards nothing else
     "runtime/effects/policy_files/module.py": {"Module", "PolicyModule"},  # nor exports
