@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def test_it_is_listed_trained_resumed_evaluated_and_drawn(
     installed: Path, whole: tuple[Path, str], tmp_path: Path
 ) -> None:
     listed = purestep(installed, tmp_path, "train", "--help")
-    assert "\n  hill         of hill_climbing\n" in listed.stdout
+    assert re.search(r"\n  hill +of hill_climbing\n", listed.stdout)
     helped = purestep(installed, tmp_path, "train", "hill", "--help")
     assert "Evolution strategies: a policy moves" in helped.stdout
     assert "--sigma FLOAT" in helped.stdout
